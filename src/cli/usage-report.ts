@@ -58,6 +58,10 @@ function labelsOf(by: readonly GroupName[]): readonly RowLabel[] {
 
 // --- table -----------------------------------------------------------------------------------------------------------
 
+/** The rank up to which columns of numbers come before names that can be read, and the width of such names. */
+const MATTERS = 1;
+const READABLE = 20;
+
 interface NumberColumn {
   readonly head: string;
   readonly of: (sums: Result) => string;
@@ -132,12 +136,14 @@ function fittingNumbers(
     const cells = [...result.rows, result.totals].map(column.of);
     return { ...column, width: cells.reduce((most, cell) => Math.max(most, cell.length), column.head.length) };
   });
-  let room = pageWidth + GAP.length;
-  for (const [i, { least }] of labels.entries()) room -= Math.min(least, natural[i]) + GAP.length;
+  const beside = (most: number): number =>
+    labels.reduce((sum, { least }, i) => sum + Math.min(natural[i], Math.max(least, most)) + GAP.length, 0);
   const fitting = new Set<string>();
-  for (const { head, width } of [...columns].sort((a, b) => a.rank - b.rank)) {
-    room -= width + GAP.length;
-    if (room < 0) break;
+  let taken = 0;
+  for (const { head, width, rank } of [...columns].sort((a, b) => a.rank - b.rank)) {
+    taken += width + GAP.length;
+    // Names are only cut short for what matters most.
+    if (taken + beside(rank <= MATTERS ? 0 : READABLE) > pageWidth + GAP.length) break;
     fitting.add(head);
   }
   return columns.filter(({ head }) => fitting.has(head));

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { preview } from "../core/format/message.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
-import { cursorAfterRow, rowsAfter } from "../core/search/usage.ts";
+import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
 import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { daysIn } from "./shared/days.ts";
@@ -141,19 +141,22 @@ export default command({
       dayOf: daysIn(timeZone),
     };
     const report = await context.workspace.stores.catalog.usage(wanted, context.progress);
-    const left = rowsAfter(report.rows, cursor, groupBy);
-    const rows = left.slice(0, limit).map((row) => toRow(row, report));
-    const past = pageEnd(context, limit, left.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const { count } = report.rows;
+    const from = indexAfter(report.rows, cursor, groupBy);
+    const length = Math.min(limit ?? count, count - from);
+    const found = Array.from({ length }, (_, i) => report.rows.row(from + i));
+    const rows = found.map((row) => toRow(row, report));
+    const past = pageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
     const { totals, unpricedModels, incomplete, archivedLeftOut } = report;
     return {
       rows: rows.slice(0, past),
-      total: report.rows.length,
+      total: count,
       totals,
       unpricedModels: [...unpricedModels],
       incomplete: incomplete.slice(0, MAX_INCOMPLETE).map(toIncomplete),
       incompleteCount: incomplete.length,
       archivedLeftOut,
-      nextCursor: past < left.length ? cursorAfterRow(left[past - 1], groupBy) : undefined,
+      nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,
     };
   },
 });

@@ -99,8 +99,8 @@ export interface UsageRequest {
   readonly until?: number;
   /** Whether archived sessions count, too. */
   readonly archived?: boolean;
-  /** Returns the day that a quarter of an hour, counted from 1970, is on where the caller lives. */
-  dayOf(quarter: number): string;
+  /** Returns the day that a quarter of an hour is on where the caller lives. Both are counted from 1970. */
+  dayOf(quarter: number): number;
 }
 
 /** A model as messages name it. */
@@ -140,8 +140,8 @@ export interface LackingSession {
 }
 
 export interface UsageReport {
-  /** The latest day first, then what cost most. */
-  readonly rows: readonly UsageRow[];
+  /** The latest day first, then what cost most. A row is made when it is asked for. */
+  readonly rows: { readonly count: number; row(index: number): UsageRow };
   /** Over all rows; `sessions` counts those that spent or took over anything. */
   readonly totals: UsageSums & { readonly sessions: number };
   /** Models of messages whose cost is not known, with their number. */

@@ -1,18 +1,11 @@
 /** Usage over many sessions: the figures of each by quarter of an hour and model, and their sums as a caller asks. */
 
-import type {
-  Listed,
-  ModelUsed,
-  UsageGroup,
-  UsageReport,
-  UsageRequest,
-  UsageRow,
-  UsageSums,
-} from "../ports/catalog.ts";
+import type { Listed, ModelUsed, UsageGroup, UsageReport, UsageRequest, UsageRow } from "../ports/catalog.ts";
 import { expired, packed, unpacked } from "./listing.ts";
 
 /** Milliseconds of a quarter of an hour. All time zones differ by whole quarters, so that each has its days of them. */
 const QUARTER = 900_000;
+const DAY = 86_400_000;
 /** The first and the last time that has a day of four digits for the year, in any time zone. */
 const FIRST_TIME = Date.UTC(1970, 0, 2);
 const LAST_TIME = Date.UTC(9999, 11, 30);
@@ -57,20 +50,28 @@ export const ROW_LENGTH = 11;
 /** A session whose usage is summed. */
 export interface CountedSession {
   readonly listed: Listed;
-  /** Lists of rows. */
-  readonly figures: readonly (readonly number[])[];
+  /** Lists of rows; undefined when it cannot be read. */
+  readonly usage?: { readonly rows: readonly number[]; readonly tail: readonly number[] };
 }
 
 /** Returns what a session cost itself, without what it took over. */
-export function costOf(figures: readonly (readonly number[])[]): number {
+export function costOf(...figures: readonly (readonly number[])[]): number {
   let cost = 0;
   for (const rows of figures)
     for (let at = 0; at < rows.length; at += ROW_LENGTH) if (rows[at + AT.inherited] === 0) cost += rows[at + AT.cost];
   return cost;
 }
 
-/** A row while it is summed. */
-type Summed = { -readonly [K in keyof UsageRow]: UsageRow[K] };
+/** Numbers that are summed, of a session's own entries, and then of those that it took over. */
+const SUMMED = ROW_LENGTH - AT.messages;
+const COST = AT.cost - AT.messages;
+const TOTAL = AT.total - AT.messages;
+const UNPRICED = AT.unpriced - AT.messages;
+/** Days and models that are told apart; there are fewer days, and further models count as one without a name. */
+const MANY_DAYS = 4_000_000;
+export const MANY_MODELS = 1000;
+/** The day of figures whose time is not known. */
+const NO_DAY = -1;
 
 /** Sums the usage of sessions by what the request names. */
 export function usageOf(
@@ -81,109 +82,132 @@ export function usageOf(
   const first = since === undefined ? Number.NEGATIVE_INFINITY : Math.floor(since / QUARTER);
   const past = until === undefined ? Number.POSITIVE_INFINITY : Math.ceil(until / QUARTER);
   const isLimited = since !== undefined || until !== undefined;
-  const by = new Set(groupBy);
-  const days = new Numbering<string>();
-  const dayOfQuarter = new Map<number, number>([[NO_QUARTER, days.of("")]]);
-  const numberOfDay = (quarter: number): number => {
-    let day = dayOfQuarter.get(quarter);
-    if (day === undefined) {
-      day = days.of(dayOf(quarter));
-      dayOfQuarter.set(quarter, day);
-    }
-    return day;
-  };
-  const owners = new Numbering<string | null>();
-  const ownerOf: Listed[] = [];
-  const sums = new Map<number, Summed>();
-  const totals = { ...noSums(), sessions: 0 };
+  const groups = new Groups(groupBy, models, dayOf);
+  const totals = new Float64Array(2 * SUMMED);
   const unpriced = new Map<number, number>();
-  for (const { listed, figures } of sessions) {
-    const owner = by.has("session") ? owners.of(listed.path) : by.has("cwd") ? owners.of(listed.cwd) : 0;
-    ownerOf[owner] ??= listed;
+  let count = 0;
+  for (const { listed, usage } of sessions) {
+    if (!usage) continue;
+    const owner = groups.ownerOf(listed);
     let counts = false;
-    for (const rows of figures)
+    for (const rows of [usage.rows, usage.tail])
       for (let at = 0; at < rows.length; at += ROW_LENGTH) {
         const quarter = rows[at];
         if (isLimited && (quarter === NO_QUARTER || quarter < first || quarter >= past)) continue;
-        const model = rows[at + AT.model];
-        const day = by.has("day") ? numberOfDay(quarter) : 0;
-        // Exact: there are fewer than a million models, and fewer than four million days.
-        const key = (owner * MANY_DAYS + day) * MANY_MODELS + (by.has("model") ? model : 0);
-        let sum = sums.get(key);
-        if (!sum) {
-          sum = { ...noSums(), ...groupOf(by, ownerOf[owner], days.values[day], models[model]) };
-          sums.set(key, sum);
-        }
-        addRow(sum, rows, at);
-        addRow(totals, rows, at);
+        groups.add(owner, rows, at);
+        addNumbers(totals, 0, rows, at);
         counts = true;
-        if (rows[at + AT.inherited] === 0 && rows[at + AT.unpriced] > 0)
-          unpriced.set(model, (unpriced.get(model) ?? 0) + rows[at + AT.unpriced]);
+        const lacking = rows[at + AT.inherited] === 0 ? rows[at + AT.unpriced] : 0;
+        if (lacking > 0) unpriced.set(rows[at + AT.model], (unpriced.get(rows[at + AT.model]) ?? 0) + lacking);
       }
-    if (counts) totals.sessions++;
+    if (counts) count++;
   }
   const unpricedModels = Array.from(unpriced, ([model, messages]) => ({ ...models[model], messages }));
   return {
-    rows: [...sums.values()].sort(compareRows),
-    totals,
+    rows: groups.sorted(),
+    totals: { ...sumsAt(totals, 0), sessions: count },
     unpricedModels: unpricedModels.sort((a, b) => b.messages - a.messages || compare(nameOf(a), nameOf(b))),
   };
 }
 
-const MANY_DAYS = 4_000_000;
-/** Models that are told apart; further ones count as a model without a name. */
-export const MANY_MODELS = 1000;
+function addNumbers(sums: Float64Array, base: number, rows: readonly number[], at: number): void {
+  const to = base + (rows[at + AT.inherited] === 0 ? 0 : SUMMED);
+  for (let i = 0; i < SUMMED; i++) sums[to + i] += rows[at + AT.messages + i];
+}
 
-/** Numbers values in the order in which they are met. */
-class Numbering<T> {
-  readonly values: T[] = [];
-  private readonly numbers = new Map<T, number>();
-  of(value: T): number {
-    let number = this.numbers.get(value);
-    if (number === undefined) {
-      number = this.values.push(value) - 1;
-      this.numbers.set(value, number);
+function sumsAt(sums: Float64Array, base: number) {
+  return { ...spentAt(sums, base), unpricedMessages: sums[base + UNPRICED], inherited: spentAt(sums, base + SUMMED) };
+}
+
+function spentAt(sums: Float64Array, base: number) {
+  const [messages, , input, output, cacheRead, cacheWrite, total, cost] = sums.subarray(base, base + SUMMED);
+  return { messages, tokens: { input, output, cacheRead, cacheWrite, total }, cost };
+}
+
+/** The groups of one request. Their sums lie in one list of numbers, and rows are made of those that are looked at. */
+class Groups {
+  private readonly by: ReadonlySet<UsageGroup>;
+  private readonly models: readonly ModelUsed[];
+  private readonly dayOf: UsageRequest["dayOf"];
+  /** Sessions, or one session of each working directory, by what they are grouped by. */
+  private readonly ownerNumbers = new Map<string | null, number>();
+  private readonly owners: Listed[] = [];
+  private readonly numbers = new Map<number, number>();
+  private readonly keys: { readonly owner: number; readonly day: number; readonly model: number }[] = [];
+  private sums = new Float64Array(64 * 2 * SUMMED);
+
+  constructor(groupBy: readonly UsageGroup[], models: readonly ModelUsed[], dayOf: UsageRequest["dayOf"]) {
+    this.by = new Set(groupBy);
+    this.models = models;
+    this.dayOf = dayOf;
+  }
+
+  ownerOf(listed: Listed): number {
+    if (!this.by.has("session") && !this.by.has("cwd")) return 0;
+    const name = this.by.has("session") ? listed.path : listed.cwd;
+    let owner = this.ownerNumbers.get(name);
+    if (owner === undefined) {
+      owner = this.owners.push(listed) - 1;
+      this.ownerNumbers.set(name, owner);
     }
-    return number;
+    return owner;
+  }
+
+  add(owner: number, rows: readonly number[], at: number): void {
+    const quarter = rows[at];
+    const day = !this.by.has("day") ? 0 : quarter === NO_QUARTER ? NO_DAY : this.dayOf(quarter);
+    const model = this.by.has("model") ? rows[at + AT.model] : 0;
+    // Exact: whole numbers are up to 9e15, which is two million owners.
+    const key = (owner * MANY_DAYS + day + 1) * MANY_MODELS + model;
+    let group = this.numbers.get(key);
+    if (group === undefined) {
+      group = this.keys.push({ owner, day, model }) - 1;
+      this.numbers.set(key, group);
+      if (this.keys.length * 2 * SUMMED > this.sums.length) {
+        const wider = new Float64Array(2 * this.sums.length);
+        wider.set(this.sums);
+        this.sums = wider;
+      }
+    }
+    addNumbers(this.sums, group * 2 * SUMMED, rows, at);
+  }
+
+  /** Returns the rows, the latest day first, on each day what cost most first, and then what took most tokens. */
+  sorted(): UsageReport["rows"] {
+    const { keys, sums } = this;
+    const order = Array.from(keys, (_, group) => group).sort((a, b) => {
+      const [left, right] = [a * 2 * SUMMED, b * 2 * SUMMED];
+      return (
+        keys[b].day - keys[a].day ||
+        sums[right + COST] - sums[left + COST] ||
+        sums[right + TOTAL] - sums[left + TOTAL] ||
+        compareRows(this.row(a), this.row(b))
+      );
+    });
+    return { count: order.length, row: (index) => this.row(order[index]) };
+  }
+
+  private row(group: number): UsageRow {
+    const { by } = this;
+    const { owner, day, model } = this.keys[group];
+    const listed = this.owners[owner];
+    return {
+      ...(by.has("day") ? { day: day === NO_DAY ? null : new Date(day * DAY).toISOString().slice(0, 10) } : {}),
+      ...(by.has("model") ? this.models[model] : {}),
+      ...(by.has("cwd") || by.has("session") ? { cwd: listed.cwd } : {}),
+      ...(by.has("session") ? { session: listed } : {}),
+      ...sumsAt(this.sums, group * 2 * SUMMED),
+    };
   }
 }
 
-function noSums() {
-  const none = () => ({ messages: 0, tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 });
-  return { ...none(), unpricedMessages: 0, inherited: none() };
-}
-
-/** Returns the members that say what a row is about. */
-function groupOf(by: ReadonlySet<UsageGroup>, listed: Listed, day: string, { provider, model }: ModelUsed) {
-  return {
-    ...(by.has("day") ? { day: day === "" ? null : day } : {}),
-    ...(by.has("model") ? { provider, model } : {}),
-    ...(by.has("cwd") || by.has("session") ? { cwd: listed.cwd } : {}),
-    ...(by.has("session") ? { session: listed } : {}),
-  };
-}
-
-function addRow(sums: UsageSums & { unpricedMessages: number }, rows: readonly number[], at: number): void {
-  const isOwn = rows[at + AT.inherited] === 0;
-  const sum: UsageSums["inherited"] = isOwn ? sums : sums.inherited;
-  const { tokens } = sum;
-  sum.messages += rows[at + AT.messages];
-  tokens.input += rows[at + AT.input];
-  tokens.output += rows[at + AT.output];
-  tokens.cacheRead += rows[at + AT.cacheRead];
-  tokens.cacheWrite += rows[at + AT.cacheWrite];
-  tokens.total += rows[at + AT.total];
-  sum.cost += rows[at + AT.cost];
-  if (isOwn) sums.unpricedMessages += rows[at + AT.unpriced];
-}
-
-// --- order and pages -------------------------------------------------------------------------------------------------
+// --- pages -----------------------------------------------------------------------------------------------------------
 
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function nameOf({ provider = null, model = null }: Partial<ModelUsed>): string {
+function nameOf({ provider, model }: ModelUsed): string {
   return JSON.stringify([provider, model]);
 }
 
@@ -193,7 +217,6 @@ type Place = Pick<UsageRow, "day" | "provider" | "model" | "cwd" | "cost"> & {
   readonly session?: Pick<Listed, "path">;
 };
 
-/** Compares rows: the latest day first, on each day what cost most first, and of equal costs what took most tokens. */
 function compareRows(a: Place, b: Place): number {
   return (
     compare(b.day ?? "", a.day ?? "") ||
@@ -214,16 +237,21 @@ export function cursorAfterRow(row: UsageRow, groupBy: readonly UsageGroup[]): s
   return packed([groupBy.join(), day, provider, model, cwd, session?.path, cost, tokens.total]);
 }
 
-/** Returns the rows after a cursor, which stays where it is when rows before it come and go. Throws cursor_expired. */
-export function rowsAfter(
-  rows: readonly UsageRow[],
+/** Returns the index of the first row after a cursor, whatever came and went before it. Throws cursor_expired. */
+export function indexAfter(
+  rows: UsageReport["rows"],
   cursor: string | undefined,
   groupBy: readonly UsageGroup[],
-): readonly UsageRow[] {
-  if (cursor === undefined) return rows;
+): number {
+  if (cursor === undefined) return 0;
   const [named, day, provider, model, cwd, path, cost, total] = unpacked(cursor);
   if (named !== groupBy.join() || typeof cost !== "number" || typeof total !== "number") throw expired(cursor);
   const place = { day, provider, model, cwd, session: { path }, cost, tokens: { total } } as Place;
-  const from = rows.findIndex((row) => compareRows(row, place) > 0);
-  return from < 0 ? [] : rows.slice(from);
+  let low = 0;
+  for (let high = rows.count; low < high; ) {
+    const middle = (low + high) >> 1;
+    if (compareRows(rows.row(middle), place) > 0) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }

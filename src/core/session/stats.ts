@@ -73,7 +73,11 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
 }
 
 /** Returns whether an entry is no younger than its session, which was born then, and no append to that wrote it. */
-export function isOlder({ _batch, timestamp }: Readonly<Record<string, unknown>>, born: number, sessionId: string): boolean {
+export function isOlder(
+  { _batch, timestamp }: Readonly<Record<string, unknown>>,
+  born: number,
+  sessionId: string,
+): boolean {
   const batch = _batch as { session?: unknown } | null | undefined;
   const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
   return time <= born && batch?.session !== sessionId;

@@ -26,6 +26,7 @@ import {
 } from "./database.ts";
 import { CatalogDamaged } from "./database-files.ts";
 import type { SessionSummary } from "./summary.ts";
+import type { SessionUsage } from "./usage-record.ts";
 
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
@@ -67,6 +68,8 @@ export interface SessionRow {
   /** Whether the file cannot have changed since without a change of its stamp. */
   readonly sure: boolean;
   readonly listed: Listed;
+  /** Its usage, once that is counted. */
+  readonly usage?: SessionUsage;
   /** Checksum of its row in the catalog. */
   readonly sum: string;
 }
@@ -152,7 +155,7 @@ export class CachedRows {
     }
   }
 
-  private listedOf(path: string, { now, size }: SessionFacts): Listed {
+  private listedOf(path: string, { now, size, usage }: SessionFacts): Listed {
     const created = momentOf(now.timestamp);
     return {
       path,
@@ -168,6 +171,7 @@ export class CachedRows {
       headerOnly: now.entries === 0,
       archived: path.startsWith(this.archive),
       store: isContainerName(path) ? "v2" : "jsonl",
+      cost: usage?.cost,
     };
   }
 

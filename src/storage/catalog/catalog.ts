@@ -30,7 +30,7 @@ import {
   wishKey,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { costOf, usageOf } from "../../core/search/usage.ts";
+import { usageOf } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
@@ -128,17 +128,13 @@ class Finder implements Catalog {
       const { cwd } = request;
       const isThere = (listed: Listed): boolean => cwd === undefined || listed.cwd === cwd;
       const wanted = await this.count((listed) => (request.archived || !listed.archived) && isThere(listed), progress);
-      const counted = wanted.map((row) => {
-        const { rows = [], tail = [] } = this.spent.figuresOf(row) ?? {};
-        return { listed: row.listed, figures: [rows, tail] };
-      });
-      const lacking = wanted.map((row) => this.spent.lackOf(row)).filter((lack) => lack !== undefined);
+      const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
       const leftOut = request.archived
         ? []
         : this.order("modified").filter((listed) => listed.archived && isThere(listed));
       return {
-        ...usageOf(counted, request, this.spent.models.all),
+        ...usageOf(wanted, request, this.spent.models.all),
         incomplete: [...(cwd === undefined ? unreadable : []), ...lacking],
         archivedLeftOut: leftOut.length,
         shortId: (id) => this.relations.shortId(id),
@@ -148,19 +144,12 @@ class Finder implements Catalog {
 
   /** Counts the usage of the sessions that fit, as far as it is not known, and returns their rows. */
   private async count(fits: (listed: Listed) => boolean, progress: Progress | undefined): Promise<SessionRow[]> {
-    const { rows } = this.kept;
-    const wanted = [...rows.values()].filter(({ listed }) => fits(listed));
-    await this.spent.complete(wanted, progress);
-    const changed: SessionRow[] = [];
-    for (const row of wanted) {
-      const usage = this.spent.figuresOf(row);
-      const cost = usage && costOf([usage.rows, usage.tail]);
-      if (row.listed.cost !== cost) changed.push({ ...row, listed: { ...row.listed, cost } });
-    }
-    if (changed.length === 0) return wanted;
-    if (changed.length > SORT_FROM) this.ordered.clear();
-    for (const row of changed) this.put(row.listed.path, row);
-    return [...rows.values()].filter(({ listed }) => fits(listed));
+    const wanted = (): SessionRow[] => [...this.kept.rows.values()].filter(({ listed }) => fits(listed));
+    const missing = wanted().filter(({ usage }) => usage === undefined);
+    const counted = await this.spent.complete(missing, progress);
+    if (counted.length > SORT_FROM) this.ordered.clear();
+    for (const row of counted) this.put(row.listed.path, row);
+    return wanted();
   }
 
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
@@ -408,6 +397,10 @@ class Finder implements Catalog {
     }
     this.kept.note(path, row === undefined);
   }
+}
+
+function lackOf({ listed, usage }: SessionRow) {
+  return { path: listed.path, listed, damagedLines: usage?.damaged };
 }
 
 function keyOf({ device, inode, size, modified, changed }: FoundStamp): string {

@@ -1,10 +1,11 @@
 /** Keeps the usage of sessions up to their files, in memory and in the catalog's file. */
 
-import type { LackingSession, Progress } from "../../core/ports/catalog.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { CachedRows, CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
-import { countUsage, ModelNames, readUsage, type SessionUsage, usageRecord, usageState } from "./usage.ts";
+import { countUsage, usageState } from "./usage.ts";
+import { ModelNames, readUsage, type SessionUsage, usageRecord } from "./usage-record.ts";
 import type { StoredUsage } from "./usage-table.ts";
 
 /** Milliseconds of work without a pause. */
@@ -30,29 +31,16 @@ export class KeptUsage {
     this.kept = kept;
   }
 
-  /** Returns the figures of a session; undefined when it could not be read as it is now. */
-  figuresOf(row: SessionRow): SessionUsage | undefined {
-    const known = this.known.get(row.listed.path);
-    return known?.state === usageState(row) ? known.usage : undefined;
-  }
-
-  /** Returns how a session's figures may lack something; undefined when they do not. */
-  lackOf(row: SessionRow): LackingSession | undefined {
-    const damagedLines = this.figuresOf(row)?.damaged;
-    return damagedLines === 0 ? undefined : { path: row.listed.path, listed: row.listed, damagedLines };
-  }
-
   forget(path: string): void {
     this.known.delete(path);
   }
 
-  /** Counts the usage of sessions, as far as it is not known. */
-  async complete(rows: readonly SessionRow[], progress: Progress | undefined): Promise<void> {
-    const isMissing = (row: SessionRow): boolean => this.figuresOf(row) === undefined;
-    const unknown = rows.filter(isMissing);
-    if (unknown.length === 0) return;
-    await this.kept.with((file) => this.load(file, unknown));
-    const missing = unknown.filter(isMissing);
+  /** Returns the rows with their usage, except those that cannot be read. */
+  async complete(rows: readonly SessionRow[], progress: Progress | undefined): Promise<SessionRow[]> {
+    if (rows.length === 0) return [];
+    const isMissing = (row: SessionRow): boolean => this.known.get(row.listed.path)?.state !== usageState(row);
+    if (rows.some(isMissing)) await this.kept.with((file) => this.load(file, rows));
+    const missing = rows.filter(isMissing);
     const step = Math.max(1, Math.ceil(missing.length / 100));
     const unsaved: SessionRow[] = [];
     let since = performance.now();
@@ -66,6 +54,12 @@ export class KeptUsage {
       since = performance.now();
     }
     if (unsaved.length > 0) await this.save(unsaved);
+    return rows.flatMap((row) => {
+      const known = this.known.get(row.listed.path);
+      if (known?.state !== usageState(row)) return [];
+      const { usage } = known;
+      return [{ ...row, usage, listed: { ...row.listed, cost: usage.cost } }];
+    });
   }
 
   private count(row: SessionRow): boolean {

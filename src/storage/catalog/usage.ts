@@ -5,9 +5,8 @@
 
 import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
 import { skipSpace } from "../../core/json/json.ts";
-import type { ModelUsed } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { AT, MANY_MODELS, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
+import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
 import { addUsage, isOlder, noUsage, PAID } from "../../core/session/stats.ts";
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
@@ -16,43 +15,7 @@ import { closing, readAt, withFile } from "../fs/files.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import { activityOf, chunk, heads, messageOf, parsed, type SessionSummary } from "./summary.ts";
-
-/** The usage of one session. It consists of plain values, so that it can be stored and continued. */
-export interface SessionUsage {
-  readonly life: string;
-  /** Offset, or in a container position, up to which all entries are counted. */
-  readonly reach: number;
-  /** Whether all entries so far were taken over from the session that it was forked from. */
-  readonly begins: boolean;
-  /** Figures, in rows. */
-  readonly rows: readonly number[];
-  /** Those of the last line, if that has no line feed but is complete. */
-  readonly tail: readonly number[];
-  /** Lines that could not be read, among those whose figures were wanted. */
-  readonly damaged: number;
-}
-
-/** Characters of a name that are kept. */
-const LONGEST_NAME = 200;
-
-/** The models that were met, by their indexes in rows of figures. */
-export class ModelNames {
-  readonly all: ModelUsed[] = [{ provider: null, model: null }];
-  private readonly indexes = new Map<string, number>();
-
-  indexOf(provider: unknown, model: unknown): number {
-    const key = `${shortName(provider) ?? ""}\n${shortName(model) ?? ""}`;
-    const index = this.indexes.get(key);
-    if (index !== undefined) return index;
-    if (key === "\n" || this.all.length >= MANY_MODELS) return 0;
-    this.indexes.set(key, this.all.length);
-    return this.all.push({ provider: shortName(provider), model: shortName(model) }) - 1;
-  }
-}
-
-function shortName(name: unknown): string | null {
-  return typeof name === "string" && name !== "" ? name.slice(0, LONGEST_NAME) : null;
-}
+import type { ModelNames, SessionUsage } from "./usage-record.ts";
 
 /** Returns the state of a row's file; usage that was counted in this state is up to date. */
 export function usageState({ life, base, size }: SessionRow): string {
@@ -81,7 +44,7 @@ export function countUsage(
       }
     });
   const { rows, begins, damaged } = counter;
-  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged };
+  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
 }
 
 /** Adds entries to the figures of one session. */
@@ -218,35 +181,5 @@ function countLog(log: Log, counter: Counter, from: number, past: number): void 
     const entry = log.length(position) > LONGEST_LINE ? undefined : parsed(log.read(position));
     if (typeof entry === "object" && entry !== null) counter.add(entry as Record<string, unknown>, type, role);
     else counter.damaged++;
-  }
-}
-
-// --- as it is stored ---------------------------------------------------------------------------------------------------
-
-/** Returns usage as a text, in which models are named and not numbered. */
-export function usageRecord({ life, reach, begins, rows, tail, damaged }: SessionUsage, models: ModelNames): string {
-  const used = new Map<number, number>();
-  const numbered = (list: readonly number[]): number[] =>
-    list.map((value, i) => {
-      if (i % ROW_LENGTH !== AT.model) return value;
-      const index = used.get(value) ?? used.size;
-      used.set(value, index);
-      return index;
-    });
-  const packed = { life, reach, begins, rows: numbered(rows), tail: numbered(tail), damaged };
-  const named = Array.from(used.keys(), (index) => [models.all[index].provider, models.all[index].model]);
-  return JSON.stringify({ ...packed, models: named });
-}
-
-/** Returns the usage that a text holds; undefined when it holds none. */
-export function readUsage(text: string, models: ModelNames): SessionUsage | undefined {
-  try {
-    const { life, reach, begins, rows, tail, damaged, models: named } = JSON.parse(text);
-    const indexes = named.map(([provider, model]: unknown[]) => models.indexOf(provider, model));
-    for (const list of [rows, tail])
-      for (let at = AT.model; at < list.length; at += ROW_LENGTH) list[at] = indexes[list[at]];
-    return { life, reach, begins, rows, tail, damaged };
-  } catch {
-    return undefined;
   }
 }
