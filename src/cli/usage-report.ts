@@ -90,7 +90,7 @@ function numberColumns({ totals }: Result): NumberColumn[] {
 export function* usageTable(result: Result, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { rows, totals } = result;
   if (rows.length > 0) {
-    const labels = labelsOf(by);
+    const labels = labelsFor(result, by, page.width);
     const texts = rows.map((row: Result) => labels.map(({ of }) => of(row, page)));
     const natural = labels.map(({ head }, i) =>
       texts.reduce((most: number, row: string[]) => Math.max(most, widthOf(row[i])), widthOf(head)),
@@ -119,6 +119,16 @@ export function* usageTable(result: Result, by: readonly GroupName[], page: Outp
     }
   }
   yield* notes(result, page);
+}
+
+/** Returns the columns that name rows; on a page where they leave no room for the cost, one with all of them. */
+function labelsFor({ totals }: Result, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
+  const labels = labelsOf(by);
+  const least = labels.reduce((sum, { least }) => sum + least + GAP.length, 0);
+  if (least + money(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
+  const joined = (texts: readonly string[]): string => texts.join(GAP);
+  const head = joined(labels.map(({ head }) => head));
+  return [{ head, least: 1, of: (row, page) => joined(labels.map(({ of }) => of(row, page))) }];
 }
 
 function fitted(line: string, { width }: OutputStyle): string {
@@ -159,8 +169,10 @@ function labelWidths(
   const widths = labels.map(({ least }, i) => Math.min(least, natural[i]));
   const taken = [...widths, ...numbers.map(({ width }) => width)].reduce((sum, width) => sum + width + GAP.length, 0);
   let spare = pageWidth + GAP.length - taken;
-  for (let i = 0; i < widths.length && spare > 0; i++) {
-    const more = Math.min(natural[i] - widths[i], Math.ceil(spare / (widths.length - i)));
+  // The short ones first, so that the long ones get what is left.
+  const order = labels.map((_, i) => i).sort((a, b) => natural[a] - natural[b]);
+  for (const [n, i] of order.entries()) {
+    const more = Math.max(0, Math.min(natural[i] - widths[i], Math.floor(spare / (order.length - n))));
     widths[i] += more;
     spare -= more;
   }
