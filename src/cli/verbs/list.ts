@@ -102,6 +102,8 @@ const GAP = "  ";
 const AGE = 4;
 const ID = 8;
 const CWD = 9;
+/** Characters up to which an id is shown as a whole. */
+const WHOLE = 12;
 const TITLE = 16;
 
 /** Returns the columns in which sessions fit a page, and the line above them. */
@@ -149,7 +151,7 @@ function widthsFor(sessions: readonly Result[], { width, home }: OutputStyle, sh
 
 /** Returns the beginning of a session's id that no other session's id has. */
 function idText({ sessionId, shortId }: Result): string {
-  return inert(shortId ?? sessionId.slice(0, ID));
+  return inert(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
 }
 
 /** Returns a session as one line, no wider than the page. */

@@ -239,10 +239,12 @@ export class CachedRows {
   /** Reads the index states if another process wrote, and with `andRows` the rows that are not known yet. */
   async load(file: CatalogFile, andRows: boolean): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
-    this.readIndexed(file);
-    if (!andRows) return;
+    if (!andRows) return this.readIndexed(file);
+    this.forget();
     for (const stored of file.allRows(ROWS_AT_ONCE)) {
       for (const one of stored) {
+        const { id, path, sum, talk, tools } = one;
+        this.indexed.set(path, { id, path, sum, talk, tools });
         const row = this.readRow(one);
         if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
       }

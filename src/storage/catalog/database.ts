@@ -90,15 +90,12 @@ export interface CatalogRow extends Pick<SessionSummary, "cwd" | "timestamp" | "
   readonly record: string;
 }
 
-export interface StoredRow extends CatalogRow {
-  readonly id: number;
-  /** Checksum of the others, from when it was written. */
-  readonly sum: string;
-}
-
 const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
 const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
   ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
+
+/** A row as it is stored, with its number. The checksum is of the others, from when they were written. */
+export interface StoredRow extends CatalogRow, Indexed {}
 
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
