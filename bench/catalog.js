@@ -204,6 +204,20 @@ const lists = await times(options.rounds, "list_sessions", (i) => ({
 figures.listP50 = percentile(lists, 0.5);
 figures.listP95 = percentile(lists, 0.95);
 
+const first = await server.ask("search_sessions", { query: "two words", limit: 20, _meta: { progressToken: 2 } });
+figures.coldSearchSeconds = Number((first.took / 1000).toFixed(2));
+let hits = 0;
+const searches = [];
+for (let i = 0; i < options.rounds; i++) {
+  // As a person would: words that occur, of any frequency.
+  const { result, took } = await server.ask("search_sessions", { query: `${word()} ${word()}`, limit: 20 });
+  hits += result.hits.length;
+  searches.push(took);
+}
+figures.searchP50 = percentile(searches, 0.5);
+figures.searchP95 = percentile(searches, 0.95);
+figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
+
 const firstUsage = await server.ask("get_usage", { groupBy: ["day", "model"] });
 figures.firstUsageMilliseconds = Number(firstUsage.took.toFixed(0));
 if (firstUsage.result.totals.sessions !== files.length) throw new Error("the usage of some sessions is missing");
@@ -219,21 +233,6 @@ figures.usageP50 = percentile(usages, 0.5);
 figures.usageP95 = percentile(usages, 0.95);
 const dearest = await times(options.rounds, "list_sessions", () => ({ ...page, sort: "cost" }));
 figures.listByCostP95 = percentile(dearest, 0.95);
-
-if (process.env.NO_SEARCH) process.exit(console.log(figures) ?? 0);
-const first = await server.ask("search_sessions", { query: "two words", limit: 20, _meta: { progressToken: 2 } });
-figures.coldSearchSeconds = Number((first.took / 1000).toFixed(2));
-let hits = 0;
-const searches = [];
-for (let i = 0; i < options.rounds; i++) {
-  // As a person would: words that occur, of any frequency.
-  const { result, took } = await server.ask("search_sessions", { query: `${word()} ${word()}`, limit: 20 });
-  hits += result.hits.length;
-  searches.push(took);
-}
-figures.searchP50 = percentile(searches, 0.5);
-figures.searchP95 = percentile(searches, 0.95);
-figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
 
 const appended = [];
 for (let i = 0; i < 50; i++) {
