@@ -38,7 +38,7 @@ function isReportedSince(session: Session, leaf: number, compaction: number): bo
 }
 
 /** Entry types that may carry `usage` themselves (session-format reference, section 2). */
-export const PAID = new Set(["usage", "branch_summary", "compaction"]);
+const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
 /** Returns the counts of all entries and of a path, the usage by origin, and the bytes of the lines by entry type. */
 export function statsOf(session: Session, leaf: number = session.tree.leaf) {

@@ -7,7 +7,7 @@ import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
 import { skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
-import { addUsage, isOlder, noUsage, PAID } from "../../core/session/stats.ts";
+import { addUsage, isOlder, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -74,7 +74,7 @@ class Counter {
     if (!mayCost(type, role)) return;
     const source = type === "message" ? messageOf(entry) : entry;
     const spent = noUsage();
-    addUsage(spent, source?.usage);
+    addUsage(spent, usageIn(entry));
     const isAnswer = role === "assistant";
     const { tokens, cost } = spent;
     if (!isAnswer && tokens.total === 0 && cost === 0) return;
@@ -101,10 +101,6 @@ class Counter {
     this.rows.push(quarter, model, inherited, 0, 0, 0, 0, 0, 0, 0, 0);
     return at;
   }
-}
-
-function mayCost(type: string, role: string): boolean {
-  return role === "assistant" || role === "toolResult" || PAID.has(type);
 }
 
 /** Bytes beyond which a line is not read. */
