@@ -72,12 +72,15 @@ interface NumberColumn {
 function numberColumns({ totals }: Result): NumberColumn[] {
   const digits = digitsFor(totals.cost);
   const tokens = (kind: string) => (sums: Result) => grouped(sums.tokens[kind]);
+  // Many providers know no cache.
+  const cached = (kind: string, head: string): NumberColumn[] =>
+    totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
     { head: "MSGS", of: ({ messages }) => grouped(messages), rank: 2 },
     { head: "INPUT", of: tokens("input"), rank: 3 },
     { head: "OUTPUT", of: tokens("output"), rank: 3 },
-    { head: "CACHE READ", of: tokens("cacheRead"), rank: 4 },
-    { head: "CACHE WRITE", of: tokens("cacheWrite"), rank: 4 },
+    ...cached("cacheRead", "CACHE READ"),
+    ...cached("cacheWrite", "CACHE WRITE"),
     { head: "TOKENS", of: tokens("total"), rank: 1 },
     { head: "COST", of: ({ cost }) => money(cost, digits), rank: 0 },
   ];
@@ -207,8 +210,8 @@ function* notes(result: Result, page: OutputStyle): Generator<string> {
     sentences.push(`The cost of ${messages} not known and counts as $0: ${named(models, models.length)}.`);
   }
   if (incompleteCount > 0) {
-    const sessions = incomplete.map(({ sessionPath, sessionId, name, damagedLines }: Result) => {
-      const what = name ? oneLine(name) : inert(sessionId ?? sessionPath);
+    const sessions = incomplete.map(({ sessionPath, shortId, name, damagedLines }: Result) => {
+      const what = name ? oneLine(name) : inert(shortId ?? sessionPath);
       return `${what} (${damagedLines === undefined ? "cannot be read" : count(damagedLines, "bad line", "bad lines")})`;
     });
     const which = count(incompleteCount, "session is", "sessions are");

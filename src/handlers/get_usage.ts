@@ -82,6 +82,7 @@ export default command({
         z.object({
           sessionPath: z.string(),
           sessionId: z.string().optional(),
+          shortId: z.string().optional(),
           name: z.string().nullable().optional(),
           damagedLines: z.number().int().optional().describe("lines that cannot be read; absent when nothing can"),
         }),
@@ -121,6 +122,7 @@ export default command({
         {
           sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e.jsonl",
           sessionId: exampleId,
+          shortId: "01991f6e",
           name: null,
           damagedLines: 1,
         },
@@ -153,7 +155,7 @@ export default command({
       total: count,
       totals,
       unpricedModels: [...unpricedModels],
-      incomplete: incomplete.slice(0, MAX_INCOMPLETE).map(toIncomplete),
+      incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((lack) => toIncomplete(lack, report)),
       incompleteCount: incomplete.length,
       archivedLeftOut,
       nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,
@@ -182,6 +184,7 @@ function toRow({ session, ...row }: UsageRow, { shortId }: UsageReport) {
   };
 }
 
-function toIncomplete({ path, listed, damagedLines }: LackingSession) {
-  return { sessionPath: path, sessionId: listed?.id, name: listed?.name, damagedLines };
+function toIncomplete({ path, listed, damagedLines }: LackingSession, { shortId }: UsageReport) {
+  const known = listed && { sessionId: listed.id, shortId: shortId(listed.id), name: listed.name };
+  return { sessionPath: path, ...known, damagedLines };
 }

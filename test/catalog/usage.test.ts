@@ -277,8 +277,14 @@ test("damage is named, and what is whole counts", async () => {
   expect(totals.cost).toBe(29);
   expect(incompleteCount).toBe(2);
   expect(incomplete).toEqual([
-    { sessionPath: expect.stringContaining("binary"), sessionId: "binary", name: null, damagedLines: 2 },
-    { sessionPath: expect.stringContaining("cut"), sessionId: "cut", name: null, damagedLines: 1 },
+    {
+      sessionPath: expect.stringContaining("binary"),
+      sessionId: "binary",
+      shortId: "binary",
+      name: null,
+      damagedLines: 2,
+    },
+    { sessionPath: expect.stringContaining("cut"), sessionId: "cut", shortId: "cut", name: null, damagedLines: 1 },
   ]);
 });
 

@@ -27,7 +27,7 @@ function put(place: Place, { id, cwd = "/home/me/app", name, spent }: Spent): vo
       role: "assistant",
       provider: "anthropic",
       model,
-      usage: { input: 1000 * (n + 1), output: 1, cacheRead: 0, cacheWrite: 0, cost: { total } },
+      usage: { input: 1000 * (n + 1), output: 1, cacheRead: 9, cacheWrite: 0, cost: { total } },
       timestamp: Date.parse(time),
     },
   }));
@@ -62,10 +62,10 @@ const wide = { variables: { COLUMNS: "120" } };
 
 test("is a table by day, the latest first, with totals and what they leave out", async () => {
   expect((await printed(filled(), [], wide)).split("\n")).toEqual([
-    "DAY         MSGS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS    COST",
-    "2026-01-26     1  2,000       1           0            0   2,001   $0.25",
-    "2026-01-24     3  4,000       3           0            0   4,003  $11.50",
-    "total          4  6,000       4           0            0   6,004  $11.75",
+    "DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST",
+    "2026-01-26     1  2,000       1           9   2,010   $0.25",
+    "2026-01-24     3  4,000       3          27   4,030  $11.50",
+    "total          4  6,000       4          36   6,040  $11.75",
     "The cost of 1 message is not known and counts as $0: anthropic/llama (1).",
     "",
   ]);
@@ -142,7 +142,7 @@ test("--csv is for spreadsheets, in which no text becomes a formula", async () =
   const [head, row] = out.split("\r\n");
   expect(head).toBe(`session,name,path,project,${numbers},${more}`);
   expect(row.startsWith('two,"\u001b[2J\u202e=cmd|""/c calc"",')).toBe(true);
-  expect(out).toContain("/home/me/=other,2,3000,2,0,0,3002,10.000000,0,0.000000,1\r\n");
+  expect(out).toContain("/home/me/=other,2,3000,2,18,0,3020,10.000000,0,0.000000,1\r\n");
   put(place, { id: "three", cwd: "=1+1", name: "@SUM(A1)", spent: [["2026-01-24T10:00", 1]] });
   const unsafe = await printed(place, ["--by", "project,session", "--csv", "--limit", "3"]);
   expect(unsafe).toMatch(/\r\n'=1\+1,three,'@SUM\(A1\),/);
