@@ -4,7 +4,8 @@
 //
 // `--libraries` names packages with Pi's SessionManager, as JSON: how long each takes to list the same sessions.
 //
-// Prints the cold build, the 95th percentile of a page of 50 and of a search for two words, and memory.
+// Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model, directory
+// and session, and of a search for two words, and memory.
 import { spawn } from "node:child_process";
 import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -50,13 +51,27 @@ function text(length) {
 
 const hex = (digits) => Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
 
+function usage() {
+  const [input, output, cacheRead, cacheWrite] = [2000, 800, 50_000, 4000].map((most) => Math.floor(random() * most));
+  const price = (tokens, millions) => (tokens * millions) / 1e6;
+  const cost = {
+    input: price(input, 3),
+    output: price(output, 15),
+    cacheRead: price(cacheRead, 0.3),
+    cacheWrite: price(cacheWrite, 3.75),
+  };
+  const total = cost.input + cost.output + cost.cacheRead + cost.cacheWrite;
+  const totalTokens = input + output + cacheRead + cacheWrite;
+  return { input, output, cacheRead, cacheWrite, totalTokens, cost: { ...cost, total } };
+}
+
 function session(cwd, begun, bytes) {
   const id = `01991f6e-${hex(4)}-7${hex(3)}-8${hex(3)}-${hex(12)}`;
   const lines = [JSON.stringify({ type: "session", version: 3, id, timestamp: new Date(begun).toISOString(), cwd })];
   let size = lines[0].length;
   let parentId = null;
   for (let n = 0; size < bytes; n++) {
-    const time = begun + n * 1000;
+    const time = begun + n * 60_000;
     const content = (length) => [{ type: "text", text: text(length) }];
     const message =
       n % 3 === 0
@@ -66,7 +81,8 @@ function session(cwd, begun, bytes) {
               role: "assistant",
               content: content(200 + random() * 1500),
               provider: "anthropic",
-              model: "sonnet",
+              model: ["sonnet", "opus", "haiku"][Math.floor(random() * 1.5)],
+              usage: usage(),
               timestamp: time,
             }
           : {
@@ -202,6 +218,22 @@ figures.searchP50 = percentile(searches, 0.5);
 figures.searchP95 = percentile(searches, 0.95);
 figures.hitsPerSearch = Number((hits / options.rounds).toFixed(1));
 
+const firstUsage = await server.ask("get_usage", { groupBy: ["day", "model"] });
+figures.firstUsageMilliseconds = Number(firstUsage.took.toFixed(0));
+if (firstUsage.result.totals.sessions !== files.length) throw new Error("the usage of some sessions is missing");
+const since = new Date(Date.UTC(2025, 11, 1)).toISOString();
+const questions = [
+  { groupBy: ["day"] },
+  { groupBy: ["model"] },
+  { groupBy: ["cwd", "day"], since },
+  { groupBy: ["session", "model"], limit: 50 },
+];
+const usages = await times(options.rounds, "get_usage", (i) => questions[i % questions.length]);
+figures.usageP50 = percentile(usages, 0.5);
+figures.usageP95 = percentile(usages, 0.95);
+const dearest = await times(options.rounds, "list_sessions", () => ({ ...page, sort: "cost" }));
+figures.listByCostP95 = percentile(dearest, 0.95);
+
 const appended = [];
 for (let i = 0; i < 50; i++) {
   const session = files[Math.floor(random() * files.length)];
@@ -232,6 +264,8 @@ for (const { name, node, library } of JSON.parse(options.libraries)) {
 
 server = await started();
 figures.warmFirstListMilliseconds = Number((await server.ask("list_sessions", page)).took.toFixed(0));
+// As the verb asks: a process of its own, with what the one before kept.
+figures.warmFirstUsageMilliseconds = Number((await server.ask("get_usage", { groupBy: ["day"] })).took.toFixed(0));
 figures.warmMegabytes = server.memory("VmHWM");
 await server.end();
 

@@ -460,6 +460,8 @@ async function listing(pis) {
     { ...one(first, found.coldListSeconds * 1000, "350 ms"), pis: Object.fromEntries(theirs) },
     one("- page of 50, p95", found.listP95, "10 ms"),
     one("- search for two words, p95", found.searchP95, "20 ms"),
+    one("- usage, first time", found.firstUsageMilliseconds, ""),
+    one("- usage, warm p95", found.usageP95, "50 ms"),
   ];
 }
 

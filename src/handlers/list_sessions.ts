@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
-import type { Listed, ListProgress } from "../core/ports/catalog.ts";
+import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
 import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
@@ -10,8 +10,8 @@ import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 export default command({
   name: "list_sessions",
   summary:
-    "Lists sessions, the one in which something was said last first; --continue goes by the last change instead. " +
-    "Changes nothing.",
+    "Lists sessions, the one in which something was said last, or that was created last, first; --continue goes by " +
+    "the last change instead. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: {
@@ -21,14 +21,18 @@ export default command({
       .optional()
       .describe("only sessions that have all these words in name, first message, working directory or id"),
     name: z.string().optional().describe("only sessions whose name contains this, in any case"),
+    named: z.boolean().optional().describe("only sessions with a name"),
     parent: z.string().optional().describe("only forks of this session, by its path or id"),
-    since: z.string().optional().describe("only sessions in which something was said at this time or later, ISO 8601"),
+    since: z.string().optional().describe("only sessions whose `modified` is this time or later, ISO 8601"),
     archived: z.boolean().optional().describe("archived sessions instead of the others"),
     headerOnly: z.boolean().optional().describe("also sessions without any entry, which are left out by default"),
     sort: z
-      .enum(["modified", "created", "name"])
+      .enum(["modified", "created", "name", "size", "cost"])
       .optional()
-      .describe("modified (default) and created: newest first; name: in alphabetical order"),
+      .describe(
+        "modified (default) and created: newest first; name: in alphabetical order; size and cost: the largest first, " +
+          "which for cost reads the messages of all sessions when it is first asked for",
+      ),
     stream: z
       .boolean()
       .optional()
@@ -53,10 +57,29 @@ export default command({
         modified: z
           .string()
           .nullable()
-          .describe("when a user or the model said something last, else created; never the time of the file"),
+          .describe(
+            "when a user or the model said something last, or `created` if that is later, as in a fork; never the " +
+              "time of the file",
+          ),
         messageCount: z.number().int(),
         firstMessage: z.string().nullable().describe("the first 1,000 characters of what the user said first"),
         sizeBytes: z.number().int(),
+        shortId: z
+          .string()
+          .optional()
+          .describe(
+            "the beginning of the id, 8 characters or more, that no other session's id has; not while streamed",
+          ),
+        archived: z.boolean(),
+        store: z.enum(["jsonl", "v2"]),
+        cost: z
+          .number()
+          .optional()
+          .describe("of what was made in this session; where it is known, because cost or usage were asked for"),
+        forkedFrom: z
+          .object({ sessionId: z.string(), name: z.string().nullable() })
+          .optional()
+          .describe("the session it was forked from, if that still exists; not while streamed"),
       }),
     ),
     total: z.number().int().describe("matching sessions, on all pages"),
@@ -78,6 +101,9 @@ export default command({
           messageCount: 12,
           firstMessage: "Refactor the auth module.",
           sizeBytes: 48213,
+          shortId: "01991f6e",
+          archived: false,
+          store: "jsonl",
         },
       ],
       total: 1,
@@ -87,8 +113,9 @@ export default command({
     const { since, limit, stream, ...request } = params;
     const order = params.sort ?? "modified";
     const wanted = { ...request, since: moment("since", since) };
-    const { found, total } = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
-    const sessions = found.slice(0, limit).map(toRow);
+    const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
+    const { found, total } = listing;
+    const sessions = found.slice(0, limit).map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing) }));
     const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
@@ -113,8 +140,16 @@ function progressOf(context: CommandContext, stream: boolean): ListProgress | un
   };
 }
 
+function placeOf(listed: Listed, { parentOf, shortId }: Listing) {
+  const parent = parentOf(listed);
+  return {
+    shortId: shortId(listed.id),
+    forkedFrom: parent && { sessionId: parent.id, name: parent.name },
+  };
+}
+
 function toRow(listed: Listed) {
-  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes } = listed;
+  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes, archived, store, cost } = listed;
   return {
     sessionPath: path,
     sessionId: id,
@@ -126,6 +161,9 @@ function toRow(listed: Listed) {
     messageCount,
     firstMessage,
     sizeBytes,
+    archived,
+    store,
+    cost,
   };
 }
 

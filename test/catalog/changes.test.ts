@@ -20,6 +20,7 @@ import {
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Listed } from "../../src/core/ports/catalog.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
   catalogOn,
@@ -32,6 +33,7 @@ import {
   randomText,
   readHits,
   readList,
+  realEnv,
   sessionFiles,
   temporaryLibrary,
   withoutSqlite,
@@ -249,5 +251,24 @@ test("what is said of random texts is found in any case and composition", async 
       for (const query of [word, word.toUpperCase(), word.normalize("NFD")])
         expect(places(await allHits(catalog, { query, limit: 7 })), query).toEqual(readHits(library.root, [word]));
     }
+  });
+});
+
+test("the stamps of many files are read once for the first list, and not again until something changes", async () => {
+  const library = temporaryLibrary();
+  await forSeedsAsync(1, async (random) => {
+    for (let n = 0; n < 20; n++) create(random, library);
+    const looks: string[] = [];
+    const disk: Disk = Object.create(realDisk);
+    disk.info = (path, link) => {
+      if (path.endsWith(".jsonl")) looks.push(path);
+      return realDisk.info(path, link);
+    };
+    const catalog = catalogOn(library, { disk, watchFrom: 10, env: { ...realEnv, now: () => Date.now() + 60_000 } });
+    await listed(catalog);
+    expect([...looks].sort()).toEqual(sessionFiles(library.root).sort());
+    looks.length = 0;
+    expect(await listed(catalog)).toHaveLength(20);
+    expect(looks).toEqual([]);
   });
 });

@@ -59,7 +59,7 @@ class Twins {
 }
 
 /** What does not depend on how a session is stored. */
-const told = ({ path: _path, sizeBytes: _size, ...rest }: Listed): object => rest;
+const told = ({ path: _path, sizeBytes: _size, store: _store, ...rest }: Listed): object => rest;
 const sorted = (list: readonly Listed[]): object[] =>
   list.map(told).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 const found = (hits: readonly Hit[]): string[] =>

@@ -5,14 +5,16 @@ import {
   chmodSync,
   copyFileSync,
   mkdirSync,
+  renameSync,
   symlinkSync,
   unlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { catalogOn, realEnv, temporaryLibrary } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type Json, type Place, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
@@ -25,7 +27,7 @@ interface Made {
   readonly folder?: string;
 }
 
-const minute = (n: number): number => Date.UTC(2026, 0, 24, 16, n);
+const minute = (n: number): number => Date.UTC(2026, 0, 24, 17, n);
 
 function said(n: number, text: string, more: object = {}): Json {
   return {
@@ -75,7 +77,7 @@ test("tells of each session what its file tells, the last activity first", async
     messageCount: 2,
     firstMessage: "Hello\u2028there",
   });
-  expect(sessions[0].modified).toBe("2026-01-24T16:50:00.000Z");
+  expect(sessions[0].modified).toBe("2026-01-24T17:50:00.000Z");
   expect(sessions[1].sizeBytes).toBeGreaterThan(100);
 });
 
@@ -99,7 +101,7 @@ test("the order is that of what was said last, in file order, not that of the fi
   });
   expect(ids(await list(place))).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
   expect(ids(await list(place, { headerOnly: true }))[0]).toBe("header");
-  expect(ids(await list(place, { since: "2026-01-24T16:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
+  expect(ids(await list(place, { since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
 });
 
 test("working directories whose folders are the same are told apart", async () => {
@@ -145,6 +147,99 @@ test("filters by name, words, parent and activity; sorts by creation and name", 
   expect(ids(await list(place, { sort: "created" }))).toEqual(["parent", "child", "rust"]);
   expect(ids(await list(place, { sort: "name" }))).toEqual(["child", "parent", "rust"]);
   expect(ids(await list(place, { archived: true }))).toEqual([]);
+});
+
+test("a fork sorts as new, and is told from its original, wherever that lies", async () => {
+  const place = temporaryPlace();
+  const name = { type: "session_info", id: "n", parentId: null, name: "The original" };
+  const parent = put(place, { id: "parent", entries: [said(10, "x"), name] });
+  put(place, { id: "other", entries: [said(30, "y")] });
+  const timestamp = "2026-01-24T18:00:00.000Z";
+  put(place, { id: "fork", header: { parentSession: parent, timestamp }, entries: [said(10, "x")] });
+  put(place, { id: "lost", header: { parentSession: "/gone/2026_nowhere.jsonl" }, entries: [said(1, "x")] });
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  const { sessions } = await server.result("list_sessions");
+  const forkedFrom = { sessionId: "parent", name: "The original" };
+  expect(sessions.map((row: Json) => [row.sessionId, row.modified, row.forkedFrom])).toEqual([
+    ["fork", timestamp, forkedFrom],
+    ["other", "2026-01-24T17:30:00.000Z", undefined],
+    ["parent", "2026-01-24T17:10:00.000Z", undefined],
+    ["lost", "2026-01-24T17:01:00.000Z", undefined],
+  ]);
+  // The parent is found by its id when it is not where the fork's header says, and its new name is told.
+  const moved = join(dirname(dirname(parent)), "--moved--", basename(parent));
+  mkdirSync(dirname(moved));
+  renameSync(parent, moved);
+  expect((await server.result("list_sessions", { limit: 1 })).sessions[0].forkedFrom).toEqual(forkedFrom);
+  appendFileSync(moved, `${JSON.stringify({ ...name, id: "m", timestamp, name: "Renamed" })}\n`);
+  expect((await server.result("list_sessions", { limit: 1 })).sessions[0].forkedFrom.name).toBe("Renamed");
+});
+
+test("sorts by size and cost, page by page, and knows the cost from then on until the file changes", async () => {
+  const place = temporaryPlace();
+  const paid = (total: number): Json => ({
+    ...assistant("x"),
+    message: { role: "assistant", usage: { cost: { total } } },
+  });
+  const costs = [3, 0, 5, 1, 5, 2];
+  const files = costs.map((cost, n) =>
+    put(place, {
+      id: `s${n}`,
+      entries: [said(n, "x".repeat(1000 * ((n * 5) % 7))), ...(cost > 0 ? [paid(cost)] : [])],
+    }),
+  );
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  const pages = async (sort: string): Promise<Json[]> => {
+    const seen: Json[] = [];
+    let cursor: string | undefined;
+    do {
+      const reply = await server.result("list_sessions", { sort, limit: 2, cursor });
+      seen.push(...reply.sessions);
+      cursor = reply.nextCursor;
+    } while (cursor !== undefined);
+    return seen;
+  };
+  const bySize = await pages("size");
+  const sizes = bySize.map(({ sizeBytes }) => sizeBytes);
+  expect([bySize.length, sizes]).toEqual([6, [...sizes].sort((a, b) => b - a)]);
+  expect(bySize.map(({ cost }) => cost)).toEqual(costs.map(() => undefined));
+  expect((await pages("cost")).map(({ cost }) => cost)).toEqual([5, 5, 3, 2, 1, 0]);
+  const { sessions } = await server.result("list_sessions", { sort: "name" });
+  expect(sessions.map(({ cost }: Json) => cost).sort()).toEqual([0, 1, 2, 3, 5, 5]);
+  appendFileSync(files[1], `${JSON.stringify({ ...paid(7), id: "later", parentId: null })}\n`);
+  expect((await pages("cost")).map(({ cost }) => cost)).toEqual([7, 5, 5, 3, 2, 1]);
+});
+
+test("short ids tell sessions apart, archived ones among them, and only those with a name are listed if asked", async () => {
+  const place = temporaryPlace();
+  const id = (more: string): string => `01991f6e-1f1d-7c3e-b0a4-0242ac12000${more}`;
+  const name = { type: "session_info", id: "n", parentId: null, name: "N" };
+  put(place, { id: id("1"), entries: [said(1, "x")] });
+  put(place, { id: id("2"), entries: [said(2, "x"), name] });
+  put(place, { id: "01991f6e-2f1d-7c3e-b0a4-0242ac120003", entries: [said(3, "x")] });
+  put(place, { id: "99999999-2f1d-7c3e-b0a4-0242ac120003", entries: [said(4, "x")] });
+  put(place, { id: "short", entries: [said(5, "x")] });
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  const short = async (): Promise<string[]> =>
+    (await server.result("list_sessions")).sessions.map(({ shortId }: Json) => shortId);
+  expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("2"), id("1")]);
+  await server.result("archive_session", { sessionId: id("2") });
+  expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("1")]);
+  await server.result("delete_session", { sessionId: id("2") });
+  expect(await short()).toEqual(["short", "99999999", "01991f6e-2", "01991f6e-1"]);
+  put(place, { id: id("2"), entries: [said(2, "x"), name] });
+  expect(ids(await server.result("list_sessions", { named: true }))).toEqual([id("2")]);
+});
+
+test("a list is used again whatever progress token is sent with it", async () => {
+  const library = temporaryLibrary();
+  mkdirSync(join(library.root, "--p--"), { recursive: true });
+  writeFileSync(join(library.root, "--p--", "a.jsonl"), sessionText({ id: "a" }, [said(1, "x")]));
+  const catalog = catalogOn(library, { env: { ...realEnv, now: () => Date.now() + 60_000 } });
+  const list = async (more: object): Promise<unknown> => (await catalog.list({ cwd: "/x", ...more })).found;
+  const first = await list({ _meta: { progressToken: 1 } });
+  expect(await list({ _meta: { progressToken: 2 } })).toBe(first);
+  expect(await list({ query: "x" })).not.toBe(first);
 });
 
 test("pages hold together while sessions come, go and move", async () => {

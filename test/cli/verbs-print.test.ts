@@ -172,8 +172,8 @@ describe("list", () => {
       }
     }
     expect((await printed(place, ["list", "--query", "rainbow"])).split("\n")).toEqual([
-      " AGE  MSGS  NAME OR FIRST MESSAGE                     DIRECTORY         ID",
-      "  1d     6  Name a colour of the rainbow.             /home/me/project  01991f6e",
+      " AGE  MSGS  NAME OR FIRST MESSAGE                   DIRECTORY         ID",
+      "  1d     6  Name a colour of the rainbow.           /home/me/project  01991f6e-1",
       "",
     ]);
   });

@@ -137,12 +137,13 @@ function readSession(file: string): Partial<Listed> | undefined {
     name,
     parentSession: header.parentSession ?? header.branchedFrom ?? null,
     created: Date.parse(header.timestamp),
-    modified: modified ?? Date.parse(header.timestamp),
+    modified: Math.max(modified ?? 0, Date.parse(header.timestamp)),
     messageCount: entries.filter(({ type }) => type === "message").length,
     firstMessage,
     sizeBytes: statSync(file).size,
     headerOnly: entries.length === 0,
     archived: false,
+    store: "jsonl",
   };
 }
 

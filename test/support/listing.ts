@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { randomLine, randomSession, readHits, readList, sessionFiles } from "./catalog.ts";
-import { fileText, headerText, id, userText } from "./lines.ts";
+import { entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type Json, runProgram, spawnServer, temporaryPlace } from "./server.ts";
 
@@ -14,16 +14,24 @@ export async function listTogether(processes: number, sessions: number): Promise
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
   for (let n = 0; n < sessions; n++) {
-    const text = fileText(headerText({ id: `s${n}` }), userText(id(n), null, `words of ${n}`));
+    const message = { role: "assistant", content: [], usage: { input: 1, cost: { total: 1 } } };
+    const lines = [userText(id(n), null, `words of ${n}`), entryText("message", id(n + 1), id(n), { message })];
+    const text = fileText(headerText({ id: `s${n}` }), ...lines);
     writeFileSync(join(folder, `s${n}.jsonl`), text);
   }
-  const list = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "list_sessions" })}\n`;
+  const methods = ["list_sessions", "get_usage"];
+  const ask = methods.map((method) => `${JSON.stringify({ jsonrpc: "2.0", id: method, method })}\n`).join("");
   const args = ["--session-dir", folder, "--events", "none"];
-  const runs = await Promise.all(Array.from({ length: processes }, () => runProgram(list, args, place)));
+  const runs = await Promise.all(Array.from({ length: processes }, () => runProgram(ask, args, place)));
   for (const { stdout, stderr, status } of runs) {
-    const { result } = JSON.parse(stdout);
-    const ids = new Set(result.sessions.map(({ sessionId }: Json) => sessionId));
-    expect([result.total, ids.size, stderr, status]).toEqual([sessions, sessions, "", 0]);
+    const replies = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    const [list, usage] = methods.map((method) => replies.find(({ id }) => id === method).result);
+    const ids = new Set(list.sessions.map(({ sessionId }: Json) => sessionId));
+    expect([list.total, ids.size, stderr, status]).toEqual([sessions, sessions, "", 0]);
+    expect(usage.totals).toMatchObject({ sessions, cost: sessions });
   }
 }
 

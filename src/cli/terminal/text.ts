@@ -53,6 +53,17 @@ export function ageText(milliseconds: number): string {
   return `${Math.min(999, Math.floor(days / 365.25))}y`;
 }
 
+/** Returns a number of bytes in the largest unit that fits, in seven columns at most. */
+export function sizeText(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  let size = bytes / 1000;
+  let unit = 0;
+  for (; size >= 999.5 && unit < SIZE_UNITS.length - 1; unit++) size /= 1000;
+  return `${size < 9.95 ? size.toFixed(1) : size.toFixed(0)} ${SIZE_UNITS[unit]}`;
+}
+
+const SIZE_UNITS = ["kB", "MB", "GB", "TB", "PB", "EB"];
+
 /** Characters that take two columns (Unicode's East Asian Width W and F), without emoji. */
 const WIDE = new RegExp(
   "[\\u1100-\\u115f\\u2329\\u232a\\u2e80-\\u303e\\u3041-\\u4dbf\\u4e00-\\ua4cf\\ua960-\\ua97f\\uac00-\\ud7a3" +

@@ -12,12 +12,17 @@ import {
   inert,
   oneLine,
   shortPath,
+  sizeText,
   widthOf,
 } from "../terminal/text.ts";
+import { money } from "../usage-report.ts";
 import type { Result, Verb } from "../verb.ts";
 
 /** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
+
+/** The mark before the title of a session that was forked from another. */
+const FORK = "↳";
 
 export default {
   name: "list",
@@ -26,14 +31,21 @@ export default {
   flags: {
     "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
     "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
+    "--named": { meaning: "only sessions with a name" },
     "--archived": { meaning: "archived sessions instead of the others" },
+    "--sort": {
+      value: "order",
+      oneOf: ["modified", "created", "name", "size", "cost"],
+      meaning: "by which to sort: modified (by default), created, name, size or cost",
+    },
     "--all": { meaning: "all of them, also those in which nothing was said" },
     "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given` },
     "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
-    "The one in which something was said last comes first. MSGS counts messages. Ids are shown as far as they differ; " +
-    "show, tree and other verbs that only read accept them so.",
+    "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
+    `that was forked from another has ${FORK} before its title, and the other's name after it. Ids are shown as far ` +
+    "as they differ from all others; show, tree and other verbs that only read accept them so.",
   run({ ask, cwd, isTerminal }, { flags }) {
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
@@ -41,6 +53,8 @@ export default {
     return ask("list_sessions", {
       cwd: of === undefined ? undefined : absolute(of, cwd),
       query: flags.get("--query"),
+      named: flags.has("--named") ? true : undefined,
+      sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
       limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
@@ -49,42 +63,61 @@ export default {
   print({ sessions, total }, { flags }, page) {
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
     if (sessions.length === 0) return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`];
-    return table(sessions, total, page);
+    return table(sessions, total, page, flags.get("--sort"));
   },
 } satisfies Verb;
 
-function* table(sessions: Result[], total: number, page: OutputStyle): Generator<string> {
-  const { columns, head } = columnsFor(sessions, page);
+function* table(sessions: Result[], total: number, page: OutputStyle, sort?: string): Generator<string> {
+  const { columns, head } = columnsFor(sessions, page, AMOUNTS[sort ?? ""]);
   yield page.paint("dim", head);
   for (const session of sessions) yield sessionRow(session, columns, page);
   const left = total - sessions.length;
   if (left > 0) yield page.paint("dim", cutTo(`${count(left, "more session", "more sessions")}.`, page.width));
 }
 
+/** A column for that by which sessions are sorted. */
+interface Amount {
+  readonly head: string;
+  readonly of: (session: Result) => string;
+}
+
+const AMOUNTS: Readonly<Record<string, Amount>> = {
+  size: { head: "SIZE", of: ({ sizeBytes }) => sizeText(sizeBytes) },
+  cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : money(cost, 2)) },
+};
+
 /** Widths of a list's columns, and characters of an id that are shown; 0 leaves a column out. */
 export interface Columns {
   readonly age: number;
   readonly count: number;
+  readonly amount: number;
   readonly title: number;
   readonly cwd: number;
   readonly id: number;
+  readonly shown?: Amount;
 }
 
 /** Text between two columns. */
 const GAP = "  ";
 const AGE = 4;
 const ID = 8;
-const SHORT_ID = 12;
 const CWD = 9;
+/** Characters up to which an id is shown as a whole. */
+const WHOLE = 12;
 const TITLE = 16;
 
 /** Returns the columns in which sessions fit a page, and the line above them. */
-export function columnsFor(sessions: readonly Result[], page: OutputStyle): { columns: Columns; head: string } {
-  const columns = widthsFor(sessions, page);
-  const { age, count, title, cwd, id } = columns;
+export function columnsFor(
+  sessions: readonly Result[],
+  page: OutputStyle,
+  shown?: Amount,
+): { columns: Columns; head: string } {
+  const columns = { ...widthsFor(sessions, page, shown), shown };
+  const { age, count, amount, title, cwd, id } = columns;
   const head = cells([
     column("AGE", age, "right"),
     column("MSGS", count, "right"),
+    column(shown?.head ?? "", amount, "right"),
     column("NAME OR FIRST MESSAGE", title),
     column("DIRECTORY", cwd),
     id === 0 ? "" : "ID",
@@ -93,58 +126,61 @@ export function columnsFor(sessions: readonly Result[], page: OutputStyle): { co
 }
 
 /** Returns the widths of the columns. On a narrow page, all but the titles are left out one after the other. */
-function widthsFor(sessions: readonly Result[], { width, home }: OutputStyle): Columns {
+function widthsFor(sessions: readonly Result[], { width, home }: OutputStyle, shown: Amount | undefined): Columns {
   let count = 4;
   let widest = CWD;
+  let id = ID;
+  let amount = shown ? AGE : 0;
   for (const session of sessions) {
     count = Math.max(count, grouped(session.messageCount).length);
     widest = Math.max(widest, widthOf(shortPath(session.cwd ?? "", home)));
+    id = Math.max(id, widthOf(idText(session)));
+    if (shown) amount = Math.max(amount, shown.of(session).length);
   }
-  const numbers = AGE + count + 2 * GAP.length;
-  if (width < numbers + TITLE) return { age: 0, count: 0, title: width, cwd: 0, id: 0 };
+  const numbers = AGE + count + 2 * GAP.length + (shown ? amount + GAP.length : 0);
+  if (width < numbers + TITLE) return { age: 0, count: 0, amount: 0, title: width, cwd: 0, id: 0 };
   const afterNumbers = width - numbers;
-  if (afterNumbers < TITLE + GAP.length + ID) return { age: AGE, count, title: afterNumbers, cwd: 0, id: 0 };
-  const most = idLength(sessions);
-  const least = TITLE + CWD + 2 * GAP.length;
-  const id = Math.max(ID, Math.min(most, afterNumbers - least));
+  const widths = { age: AGE, count, amount };
   const afterId = afterNumbers - id - GAP.length;
-  if (afterId < TITLE + GAP.length + CWD) return { age: AGE, count, title: afterId, cwd: 0, id };
+  // An id that is cut off may be that of another session, too: it is shown as a whole, or not at all.
+  if (afterId < TITLE) return { ...widths, title: afterNumbers, cwd: 0, id: 0 };
+  if (afterId < TITLE + GAP.length + CWD) return { ...widths, title: afterId, cwd: 0, id };
   const cwd = Math.max(CWD, Math.min(widest, Math.floor(afterId * 0.35)));
-  return { age: AGE, count, title: afterId - cwd - GAP.length, cwd, id };
+  return { ...widths, title: afterId - cwd - GAP.length, cwd, id };
+}
+
+/** Returns the beginning of a session's id that no other session's id has. */
+function idText({ sessionId, shortId }: Result): string {
+  return inert(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
 }
 
 /** Returns a session as one line, no wider than the page. */
-export function sessionRow(session: Result, { age, count, title, cwd, id }: Columns, page: OutputStyle): string {
+export function sessionRow(session: Result, columns: Columns, page: OutputStyle): string {
+  const { age, count, amount, title, cwd, id, shown } = columns;
   const { paint } = page;
-  const { name, firstMessage, messageCount, modified, sessionId } = session;
+  const { name, messageCount, modified } = session;
   const since = modified === null ? "" : ageText(page.now - Date.parse(modified));
-  const text = oneLine(name ?? firstMessage ?? "");
+  const text = titleOf(session);
   const folder = cutFront(shortPath(session.cwd ?? "", page.home), cwd);
   return cells([
     paint("dim", column(since, age, "right")),
     column(grouped(messageCount), count, "right"),
+    column(shown?.of(session) ?? "", amount, "right"),
     text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
     paint("dim", column(folder, cwd)),
-    paint("cyan", inert(sessionId.slice(0, id))),
+    id === 0 ? "" : paint("cyan", idText(session)),
   ]);
+}
+
+/** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
+function titleOf({ name, firstMessage, parentSession, forkedFrom }: Result): string {
+  const text = oneLine(name ?? firstMessage ?? "");
+  if (!parentSession) return text;
+  const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";
+  return `${FORK} ${text === "" ? "(nothing said)" : text}${original}`;
 }
 
 /** Joins the columns that are shown; one without a width is empty. */
 function cells(all: readonly string[]): string {
   return all.filter((text) => text !== "").join(GAP);
-}
-
-/** Returns how many characters tell the ids apart: at least eight, as people are used to, and all of short ids. */
-function idLength(sessions: readonly Result[]): number {
-  const ids = sessions.map(({ sessionId }) => String(sessionId)).sort();
-  const longest = Math.max(0, ...new Set(ids.map((id) => id.length)));
-  let length = longest <= SHORT_ID ? Math.max(ID, longest) : ID;
-  for (let i = 1; i < ids.length; i++) {
-    const [a, b] = [ids[i - 1], ids[i]];
-    if (a === b) continue;
-    let same = 0;
-    while (same < a.length && a[same] === b[same]) same++;
-    length = Math.max(length, same + 1);
-  }
-  return length;
 }

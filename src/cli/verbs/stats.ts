@@ -1,29 +1,106 @@
+import { absolute } from "../../storage/fs/paths.ts";
+import { numberAbove0, UsageError } from "../options.ts";
 import { grouped, inert } from "../terminal/text.ts";
-import { askAbout, type Result, type Verb } from "../verb.ts";
+import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
+import { askAbout, type Given, type Result, type Verb } from "../verb.ts";
+
+/** Rows that are printed on a terminal by default. */
+const ON_TERMINAL = 50;
+
+const SUMS = {
+  "--by": { value: "day,model,project,session", meaning: "by what to sum, one or several of them; by day by default" },
+  "--since": { value: "time", meaning: "only what was spent from this day or time on, such as 2026-01-24" },
+  "--until": { value: "time", meaning: "only what was spent up to this time, or to the end of this day" },
+  "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
+  "--archived": { meaning: "archived sessions, too" },
+  "--limit": { value: "n", meaning: `at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given` },
+  "--all": { meaning: "all rows" },
+  "--chart": { meaning: "draw bars" },
+  "--csv": { meaning: "print comma-separated values for a spreadsheet" },
+};
 
 export default {
   name: "stats",
-  meaning: "count the messages, tokens and costs of a session",
-  operands: ["<session>"],
-  more: "All branches count; the last column is the path to the leaf.",
-  run: askAbout("get_session_stats"),
-  print(stats, _given, { paint }) {
-    const { path, own, inherited, bytesByType } = stats;
-    const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
-    const origins = [
-      ["", "TOKENS", "COST"],
-      ["made here", grouped(own.tokens.total), money(own.cost)],
-      ["from the session it was forked from", grouped(inherited.tokens.total), money(inherited.cost)],
-    ];
-    const bytes = Object.entries(bytesByType as Record<string, number>);
-    const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
-    return [
-      `${paint("dim", "Session")}  ${inert(stats.sessionId)}`,
-      `${paint("dim", "File")}     ${inert(stats.sessionFile ?? "none")}`,
-      ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table)]),
-    ];
+  meaning: "sum tokens and cost over all sessions, or count what one holds",
+  operands: ["[session]"],
+  flags: { ...SUMS, "--plain": { meaning: "draw bars without block characters, and nothing in colour" } },
+  more:
+    "Without a session: what all of them spent, by day, model, project (working directory) or session; the latest day " +
+    "first, then what cost most. Days are those of this machine's time zone. What a fork took over counts once, where " +
+    "it was spent.\n" +
+    "With a session: its messages, tokens and cost. All branches count; the last column is the path to the leaf.",
+  async run(asking, given) {
+    const { operands, flags } = given;
+    const [needless] = Object.keys(SUMS).filter((name) => flags.has(name));
+    if (operands.length > 0) {
+      if (needless !== undefined)
+        throw new UsageError(`${needless} is about all sessions. Leave it or ${operands[0]} out.`);
+      return askAbout("get_session_stats")(asking, given);
+    }
+    const all = flags.has("--all") || flags.has("--json") || flags.has("--csv") || !asking.isTerminal;
+    const of = flags.get("--cwd");
+    return asking.ask("get_usage", {
+      groupBy: groupsOf(given).map((group) => (group === "project" ? "cwd" : group)),
+      since: momentOf(flags, "--since"),
+      until: momentOf(flags, "--until"),
+      cwd: of === undefined ? undefined : absolute(of, asking.cwd),
+      archived: flags.has("--archived") ? true : undefined,
+      limit: numberAbove0(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
+    });
+  },
+  print(result, given, page) {
+    const { operands, flags } = given;
+    if (operands.length > 0) return sessionStats(result, page.paint);
+    const by = groupsOf(given);
+    if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
+    const plain = flags.has("--plain");
+    const style = plain ? { ...page, paint: (_colour: string, text: string) => text } : page;
+    return flags.has("--chart") ? usageChart(result, by, style, plain) : usageTable(result, by, style);
   },
 } satisfies Verb;
+
+/** Returns what `--by` names, each once. Throws UsageError. */
+function groupsOf({ flags }: Given): GroupName[] {
+  const given = (flags.get("--by") ?? "day").split(",").map((name) => name.trim());
+  const unknown = given.find((name) => !(GROUPS as readonly string[]).includes(name));
+  if (unknown !== undefined)
+    throw new UsageError(`--by takes ${GROUPS.join(", ")}, or several of them with commas; it got ${unknown || '""'}.`);
+  return [...new Set(given)] as GroupName[];
+}
+
+/** Returns the time of an option as ISO 8601. A day alone begins and ends here, whatever it is elsewhere. */
+function momentOf(flags: Given["flags"], name: "--since" | "--until"): string | undefined {
+  const text = flags.get(name);
+  if (text === undefined) return undefined;
+  const day = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text);
+  const [year, month, date] = (day ?? []).slice(1).map(Number);
+  const moment = day ? new Date(year, month - 1, date + (name === "--until" ? 1 : 0)) : new Date(text);
+  if (Number.isNaN(moment.getTime()))
+    throw new UsageError(`${name} takes a day or a time, such as 2026-01-24 or 2026-01-24T16:00; it got ${text}.`);
+  return moment.toISOString();
+}
+
+// --- one session -----------------------------------------------------------------------------------------------------
+
+function sessionStats(stats: Result, paint: (colour: "dim", text: string) => string): string[] {
+  const { path, own, inherited, bytesByType } = stats;
+  const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
+  const origins = [
+    ["", "TOKENS", "COST"],
+    ["made here", grouped(own.tokens.total), money(own.cost, DIGITS)],
+    ["from the session it was forked from", grouped(inherited.tokens.total), money(inherited.cost, DIGITS)],
+  ];
+  const bytes = Object.entries(bytesByType as Record<string, number>);
+  const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
+  return [
+    `${paint("dim", "Session")}  ${inert(stats.sessionId)}`,
+    `${paint("dim", "File")}     ${inert(stats.sessionFile ?? "none")}`,
+    ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table)]),
+  ];
+}
+
+/** Digits after the point of what one session costs. */
+const DIGITS = 4;
 
 const COUNTS: readonly (readonly [string, (counts: Result) => string])[] = [
   ["user messages", ({ userMessages }) => grouped(userMessages)],
@@ -36,12 +113,8 @@ const COUNTS: readonly (readonly [string, (counts: Result) => string])[] = [
   ["cache read tokens", ({ tokens }) => grouped(tokens.cacheRead)],
   ["cache write tokens", ({ tokens }) => grouped(tokens.cacheWrite)],
   ["tokens", ({ tokens }) => grouped(tokens.total)],
-  ["cost", ({ cost }) => money(cost)],
+  ["cost", ({ cost }) => money(cost, DIGITS)],
 ];
-
-function money(cost: number): string {
-  return `$${cost.toFixed(4)}`;
-}
 
 /** Aligns names to the left and numbers to the right. */
 function aligned(rows: readonly (readonly string[])[]): string[] {

@@ -18,6 +18,15 @@ export function numberOf(value: unknown): number {
   return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }
 
+/** The largest stored amount that counts: sums of many millions of them stay finite. */
+const MAX_AMOUNT = 1e15;
+
+/** Returns a stored value that should be an amount of tokens or money; anything but a usable number counts as 0. */
+export function amountOf(value: unknown): number {
+  const amount = numberOf(value);
+  return amount > 0 && amount <= MAX_AMOUNT ? amount : 0;
+}
+
 /** Returns the text of a content with one text block; `text` is the JSON text of a string. */
 export function inTextBlock(text: Uint8Array): Uint8Array {
   return concat([bytesOf('[{"type":"text","text":'), text, bytesOf("}]")]);

@@ -11,7 +11,10 @@ export interface Listed {
   readonly parentSession: string | null;
   /** Milliseconds since the epoch. */
   readonly created: number | null;
-  /** Time of the last message of a person or the model; never the time when the file was written. */
+  /**
+   * Time of the last message of a person or the model, or when the session was created if that is later, as a fork's
+   * is; never the time when the file was written.
+   */
   readonly modified: number | null;
   readonly messageCount: number;
   /** The beginning of the first message of a person. */
@@ -20,14 +23,19 @@ export interface Listed {
   /** Whether the file has nothing but a header. */
   readonly headerOnly: boolean;
   readonly archived: boolean;
+  readonly store: "jsonl" | "v2";
+  /** The cost of its own entries, where its usage was counted since it changed. */
+  readonly cost?: number;
 }
 
-export type Order = "modified" | "created" | "name";
+export type Order = "modified" | "created" | "name" | "size" | "cost";
 
 export interface ListRequest {
   readonly cwd?: string;
   readonly query?: string;
   readonly name?: string;
+  /** Whether only sessions with a name fit. */
+  readonly named?: boolean;
   readonly parent?: string;
   /** Milliseconds. */
   readonly since?: number;
@@ -35,6 +43,18 @@ export interface ListRequest {
   readonly headerOnly?: boolean;
   readonly sort?: Order;
   readonly cursor?: string;
+}
+
+/** A list of sessions, and what is known of each among all that there are. */
+export interface Listing {
+  /** The sessions after the cursor that fit. */
+  readonly found: readonly Listed[];
+  /** The number of all that fit. */
+  readonly total: number;
+  /** Returns the session that one was forked from, where that is known. */
+  parentOf(listed: Listed): Listed | undefined;
+  /** Returns the beginning of an id, of eight characters or more, that the ids of all other sessions do not have. */
+  shortId(id: string): string;
 }
 
 /** A callback for progress: `done` of `total`. */
@@ -68,6 +88,71 @@ export interface Hit {
   readonly cursor: string;
 }
 
+/** A property by which usage is summed. */
+export type UsageGroup = "day" | "model" | "cwd" | "session";
+
+export interface UsageRequest {
+  readonly groupBy: readonly UsageGroup[];
+  readonly cwd?: string;
+  /** Milliseconds, in whole quarters of an hour: the one that `since` is in counts, one that begins at `until` not. */
+  readonly since?: number;
+  readonly until?: number;
+  /** Whether archived sessions count, too. */
+  readonly archived?: boolean;
+  /** Returns the day that a quarter of an hour is on where the caller lives. Both are counted from 1970. */
+  dayOf(quarter: number): number;
+}
+
+/** A model as messages name it. */
+export interface ModelUsed {
+  readonly provider: string | null;
+  readonly model: string | null;
+}
+
+interface Spent {
+  /** Messages of the assistant. */
+  messages: number;
+  readonly tokens: { input: number; output: number; cacheRead: number; cacheWrite: number; total: number };
+  cost: number;
+}
+
+/** The usage of sessions themselves, and that which forks took over: it counts where it was spent. */
+export interface UsageSums extends Readonly<Spent> {
+  /** How often tokens were spent at a cost that is not known. */
+  readonly unpricedMessages: number;
+  readonly inherited: Spent;
+}
+
+/** The usage of one group, with the members that name it. */
+export interface UsageRow extends UsageSums, Partial<ModelUsed> {
+  /** Null where no time is known. */
+  readonly day?: string | null;
+  readonly cwd?: string | null;
+  readonly session?: Listed;
+}
+
+/** A session whose figures may lack something. */
+export interface LackingSession {
+  readonly path: string;
+  readonly listed: Listed | undefined;
+  /** Lines that cannot be read; undefined when nothing can. */
+  readonly damagedLines: number | undefined;
+}
+
+export interface UsageReport {
+  /** The latest day first, then what cost most. A row is made when it is asked for. */
+  readonly rows: { readonly count: number; row(index: number): UsageRow };
+  /** Over all rows; `sessions` counts those that spent or took over anything. */
+  readonly totals: UsageSums & { readonly sessions: number };
+  /** Models of messages whose cost is not known, with their number. */
+  readonly unpricedModels: readonly (ModelUsed & { readonly messages: number })[];
+  readonly incomplete: readonly LackingSession[];
+  /** Number of archived sessions that were left out. */
+  readonly archivedLeftOut: number;
+  /** As that of a list. */
+  shortId: Listing["shortId"];
+}
+
 export interface Relative {
   readonly path: string;
   readonly id: string;
@@ -77,8 +162,10 @@ export interface Relative {
 
 /** All that is found without opening a session. All of it is derived from files, and can be rebuilt from them. */
 export interface Catalog {
-  /** Returns all sessions after the cursor that fit; `total` counts those before it too. Throws cursor_expired. */
-  list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }>;
+  /** Throws cursor_expired. */
+  list(request: ListRequest, progress?: ListProgress): Promise<Listing>;
+  /** Sums what sessions spent. Files that changed are read from where they were read last. */
+  usage(request: UsageRequest, progress?: Progress): Promise<UsageReport>;
   /** Throws cursor_expired. */
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
   /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */

@@ -10,7 +10,7 @@ import { fold } from "./query.ts";
 /** Returns the sort key of a session. Never NaN: a session without a time sorts after all that have one. */
 function keyOf(listed: Listed, order: Order): number | string {
   if (order === "name") return fold(listed.name ?? "\uffff");
-  return listed[order] ?? Number.NEGATIVE_INFINITY;
+  return listed[order === "size" ? "sizeBytes" : order] ?? Number.NEGATIVE_INFINITY;
 }
 
 function compareKeys(a: number | string, b: number | string): number {
@@ -18,7 +18,7 @@ function compareKeys(a: number | string, b: number | string): number {
   return a === b ? 0 : (b as number) - (a as number) < 0 ? -1 : 1;
 }
 
-/** Returns a comparison: newest first, or names from A on; equal ones by their path. */
+/** Returns a comparison: newest, largest or dearest first, or names from A on; equal ones by their path. */
 export function comparing(order: Order): (a: Listed, b: Listed) => number {
   return (a, b) => compareKeys(keyOf(a, order), keyOf(b, order)) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
 }
@@ -44,6 +44,11 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
   return low;
 }
 
+/** Returns a text that two wishes have in common when the same sessions fit both, in the same order. */
+export function wishKey({ cwd, query, name, named, parent, since, archived, headerOnly, sort }: ListRequest): string {
+  return JSON.stringify([cwd, query, name, named, parent, since, archived, headerOnly, sort]);
+}
+
 /** Returns a function that checks whether a session fits a wish. */
 export function filterOf(request: ListRequest): (listed: Listed) => boolean {
   const words = fold(request.query ?? "").match(/\S+/g) ?? [];
@@ -54,6 +59,7 @@ export function filterOf(request: ListRequest): (listed: Listed) => boolean {
     if (listed.headerOnly && request.headerOnly !== true) return false;
     if (request.cwd !== undefined && listed.cwd !== request.cwd) return false;
     if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;
+    if (request.named && listed.name === null) return false;
     if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
     if (request.parent !== undefined) {
       const { parentSession } = listed;
@@ -76,7 +82,7 @@ function readCursor(cursor: string, order: Order): Listed {
   const [named, key, path] = unpacked(cursor);
   const type = order === "name" ? "string" : "number";
   if (named !== order || typeof path !== "string" || (key !== null && typeof key !== type)) throw expired(cursor);
-  return { path, name: key, modified: key, created: key } as unknown as Listed;
+  return { path, name: key, modified: key, created: key, sizeBytes: key, cost: key } as unknown as Listed;
 }
 
 export function unknownId(sessionId: string): Failure {

@@ -3,7 +3,7 @@
 import { contextTokens } from "../context/compaction.ts";
 import { windowOf } from "../context/models.ts";
 import { reportedTokens } from "../context/tokens.ts";
-import { numberOf, toolCalls } from "../format/message.ts";
+import { amountOf, toolCalls } from "../format/message.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
@@ -73,7 +73,11 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
 }
 
 /** Returns whether an entry is no younger than its session, which was born then, and no append to that wrote it. */
-function isOlder({ _batch, timestamp }: Readonly<Record<string, unknown>>, born: number, sessionId: string): boolean {
+export function isOlder(
+  { _batch, timestamp }: Readonly<Record<string, unknown>>,
+  born: number,
+  sessionId: string,
+): boolean {
   const batch = _batch as { session?: unknown } | null | undefined;
   const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
   return time <= born && batch?.session !== sessionId;
@@ -103,7 +107,7 @@ export function noCounts() {
   return { userMessages: 0, assistantMessages: 0, toolCalls: 0, toolResults: 0, totalMessages: 0, ...noUsage() };
 }
 
-function noUsage() {
+export function noUsage() {
   return { tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
 }
 
@@ -112,11 +116,11 @@ export function addUsage(sum: Usage, usage: unknown): void {
   const { cost, totalTokens } = usage as { cost?: { total?: unknown }; totalTokens?: unknown };
   let total = 0;
   for (const kind of ["input", "output", "cacheRead", "cacheWrite"] as const) {
-    const tokens = numberOf((usage as Record<string, unknown>)[kind]);
+    const tokens = amountOf((usage as Record<string, unknown>)[kind]);
     sum.tokens[kind] += tokens;
     total += tokens;
   }
   // Some writers keep only the total.
-  sum.tokens.total += total > 0 ? total : numberOf(totalTokens);
-  sum.cost += numberOf(cost?.total);
+  sum.tokens.total += total > 0 ? total : amountOf(totalTokens);
+  sum.cost += amountOf(cost?.total);
 }

@@ -37,6 +37,7 @@ import get_session_family from "../get_session_family.ts";
 import get_session_stats from "../get_session_stats.ts";
 import get_state from "../get_state.ts";
 import get_tree from "../get_tree.ts";
+import get_usage from "../get_usage.ts";
 import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
 import list_open_sessions from "../list_open_sessions.ts";
@@ -92,6 +93,7 @@ const commands = [
   list_open_sessions,
   list_sessions,
   search_sessions,
+  get_usage,
   get_session_family,
   fork,
   clone,

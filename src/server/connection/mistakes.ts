@@ -99,6 +99,7 @@ const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = {
   branch: words("checkout goto navigate navigatetree moveleaf setleaf rewind undo"),
   get_state: words("status state info getsession sessioninfo getsessioninfo ping"),
   get_context: words("context buildcontext"),
+  get_usage: words("usage getcost getcosts listcosts costs cost tokenusage spending"),
   get_tree: words("tree sessiontree"),
   close_session: words("close sessionclose closeconversation"),
   shutdown: words("quit stop"),

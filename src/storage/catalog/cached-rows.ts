@@ -10,12 +10,12 @@ import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { momentOf } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import {
-  CatalogDamaged,
   CatalogFile,
   type CatalogRow,
   type Indexed,
@@ -24,7 +24,9 @@ import {
   sumOf,
   type TextKind,
 } from "./database.ts";
+import { CatalogDamaged } from "./database-files.ts";
 import type { SessionSummary } from "./summary.ts";
+import type { SessionUsage } from "./usage-record.ts";
 
 /** Rows written in one transaction, and read without a pause. */
 const ROWS_AT_ONCE = 200;
@@ -66,6 +68,8 @@ export interface SessionRow {
   /** Whether the file cannot have changed since without a change of its stamp. */
   readonly sure: boolean;
   readonly listed: Listed;
+  /** Its usage, once that is counted. */
+  readonly usage?: SessionUsage;
   /** Checksum of its row in the catalog. */
   readonly sum: string;
 }
@@ -151,7 +155,7 @@ export class CachedRows {
     }
   }
 
-  private listedOf(path: string, { now, size }: SessionFacts): Listed {
+  private listedOf(path: string, { now, size, usage }: SessionFacts): Listed {
     const created = momentOf(now.timestamp);
     return {
       path,
@@ -160,12 +164,14 @@ export class CachedRows {
       name: now.name,
       parentSession: now.parentSession,
       created,
-      modified: now.activity ?? created,
+      modified: now.activity === null || created === null ? (now.activity ?? created) : Math.max(now.activity, created),
       messageCount: now.messages,
       firstMessage: now.first,
       sizeBytes: size,
       headerOnly: now.entries === 0,
       archived: path.startsWith(this.archive),
+      store: isContainerName(path) ? "v2" : "jsonl",
+      cost: usage?.cost,
     };
   }
 
@@ -233,10 +239,12 @@ export class CachedRows {
   /** Reads the index states if another process wrote, and with `andRows` the rows that are not known yet. */
   async load(file: CatalogFile, andRows: boolean): Promise<void> {
     if (!file.changedElsewhere() && this.changed) return;
-    this.readIndexed(file);
-    if (!andRows) return;
+    if (!andRows) return this.readIndexed(file);
+    this.forget();
     for (const stored of file.allRows(ROWS_AT_ONCE)) {
       for (const one of stored) {
+        const { id, path, sum, talk, tools } = one;
+        this.indexed.set(path, { id, path, sum, talk, tools });
         const row = this.readRow(one);
         if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
       }

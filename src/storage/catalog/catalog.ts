@@ -9,12 +9,15 @@ import type {
   Catalog,
   Hit,
   Listed,
+  Listing,
   ListProgress,
   ListRequest,
   Order,
   Progress,
   Relative,
   SearchRequest,
+  UsageReport,
+  UsageRequest,
 } from "../../core/ports/catalog.ts";
 import {
   afterCursor,
@@ -24,8 +27,10 @@ import {
   indexIn,
   parentsOf,
   unknownId,
+  wishKey,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
+import { usageOf } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
@@ -34,6 +39,8 @@ import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cach
 import { changeTime, scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
 import { Folders } from "./folders.ts";
+import { KeptUsage } from "./kept-usage.ts";
+import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
 import { type Scan, scanFile } from "./summary.ts";
@@ -78,6 +85,10 @@ class Finder implements Catalog {
 
   private readonly kept: CachedRows;
   private readonly texts: TextIndex;
+  private readonly spent: KeptUsage;
+  private readonly relations: Relations;
+  /** Sessions that may not be read, or are too damaged to be. */
+  private readonly unreadable = new Set<string>();
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;
   /** Time of the last list or search. */
@@ -88,17 +99,57 @@ class Finder implements Catalog {
     this.folders = new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
+    this.spent = new KeptUsage(options, this.kept);
+    this.relations = new Relations(this.kept.rows);
   }
 
-  list(request: ListRequest, progress?: ListProgress): Promise<{ found: readonly Listed[]; total: number }> {
+  list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
       const fits = filterOf(request);
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
       this.indexAhead();
+      if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
       const fitting = this.fitting(request);
-      return { found: afterCursor(fitting, request), total: fitting.length };
+      const { relations } = this;
+      return {
+        found: afterCursor(fitting, request),
+        total: fitting.length,
+        parentOf: (listed) => relations.parentOf(listed),
+        shortId: (id) => relations.shortId(id),
+      };
     });
+  }
+
+  usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
+    this.askedAt = performance.now();
+    return this.inTurn(async () => {
+      await this.refresh(progress);
+      const { cwd } = request;
+      const isThere = (listed: Listed): boolean => cwd === undefined || listed.cwd === cwd;
+      const wanted = await this.count((listed) => (request.archived || !listed.archived) && isThere(listed), progress);
+      const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
+      const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
+      const leftOut = request.archived
+        ? []
+        : this.order("modified").filter((listed) => listed.archived && isThere(listed));
+      return {
+        ...usageOf(wanted, request, this.spent.models.all),
+        incomplete: [...(cwd === undefined ? unreadable : []), ...lacking],
+        archivedLeftOut: leftOut.length,
+        shortId: (id) => this.relations.shortId(id),
+      };
+    });
+  }
+
+  /** Counts the usage of the sessions that fit, as far as it is not known, and returns their rows. */
+  private async count(fits: (listed: Listed) => boolean, progress: Progress | undefined): Promise<SessionRow[]> {
+    const wanted = (): SessionRow[] => [...this.kept.rows.values()].filter(({ listed }) => fits(listed));
+    const missing = wanted().filter(({ usage }) => usage === undefined);
+    const counted = await this.spent.complete(missing, progress);
+    if (counted.length > SORT_FROM) this.ordered.clear();
+    for (const row of counted) this.put(row.listed.path, row);
+    return wanted();
   }
 
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
@@ -218,7 +269,7 @@ class Finder implements Catalog {
 
   /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
   private fitting(request: ListRequest): readonly Listed[] {
-    const key = JSON.stringify({ ...request, cursor: undefined });
+    const key = wishKey(request);
     let fitting = this.pages.get(key);
     if (!fitting) {
       fitting = this.order(request.sort ?? "modified").filter(filterOf(request));
@@ -254,6 +305,7 @@ class Finder implements Catalog {
     const forget = (path: string): void => {
       const row = rows.get(path);
       this.others.delete(path);
+      this.unreadable.delete(path);
       if (!row) return;
       vanished.set(keyOf(row.stamp), row);
       this.put(path, undefined);
@@ -317,6 +369,8 @@ class Finder implements Catalog {
     } catch {
       // It was removed or may not be read: the next call tries again.
     }
+    if (scan === undefined) this.unreadable.add(path);
+    else this.unreadable.delete(path);
     if (!scan) {
       this.put(path, undefined);
       if (scan === null && sure) this.others.set(path, stamp);
@@ -334,6 +388,8 @@ class Finder implements Catalog {
     if (row) this.kept.rows.set(path, row);
     else if (!this.kept.rows.delete(path)) return;
     this.pages.clear();
+    this.relations.note(before?.listed, row?.listed);
+    if (!row) this.spent.forget(path);
     for (const [order, ordered] of this.ordered) {
       const compare = comparing(order);
       if (before) ordered.splice(indexIn(ordered, before.listed, compare), 1);
@@ -341,6 +397,10 @@ class Finder implements Catalog {
     }
     this.kept.note(path, row === undefined);
   }
+}
+
+function lackOf({ listed, usage }: SessionRow) {
+  return { path: listed.path, listed, damagedLines: usage?.damaged };
 }
 
 function keyOf({ device, inode, size, modified, changed }: FoundStamp): string {

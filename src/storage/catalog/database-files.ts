@@ -11,6 +11,9 @@ import { bytesOf, textOf } from "../../core/json/json.ts";
 import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, withFile } from "../fs/files.ts";
 
+/** Thrown when something in a database is not as it was written. */
+export class CatalogDamaged extends Error {}
+
 export function pathOf(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
 }

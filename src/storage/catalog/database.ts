@@ -8,8 +8,18 @@ import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Database, OpenDatabase, Statement } from "../fs/sqlite.ts";
-import { breakSeal, isUnsealed, mayBeOurs, numbersOf, pathOf, removeDatabase, seal } from "./database-files.ts";
+import {
+  breakSeal,
+  CatalogDamaged,
+  isUnsealed,
+  mayBeOurs,
+  numbersOf,
+  pathOf,
+  removeDatabase,
+  seal,
+} from "./database-files.ts";
 import { hash, type SessionSummary } from "./summary.ts";
+import { UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
 const SCHEMA_VERSION = 1;
@@ -80,15 +90,12 @@ export interface CatalogRow extends Pick<SessionSummary, "cwd" | "timestamp" | "
   readonly record: string;
 }
 
-export interface StoredRow extends CatalogRow {
-  readonly id: number;
-  /** Checksum of the others, from when it was written. */
-  readonly sum: string;
-}
-
 const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
 const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
   ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
+
+/** A row as it is stored, with its number. The checksum is of the others, from when they were written. */
+export interface StoredRow extends CatalogRow, Indexed {}
 
 /** The index state of a file's texts, and the number of the file. */
 export interface Indexed {
@@ -130,15 +137,13 @@ interface Asked extends Pick<SearchRequest, "cwd" | "role" | "since" | "until"> 
   readonly count: number;
 }
 
-/** Thrown when something in the file is not as it was written. */
-export class CatalogDamaged extends Error {}
-
 class OtherVersion extends Error {}
 
 export class CatalogFile {
   private readonly disk: Disk;
   private readonly db: Database;
   private readonly statements = new Map<string, Statement>();
+  readonly usage = new UsageTable((text) => this.sql(text));
   private readonly path: string;
   private readonly inode: number;
   private version = -1;
@@ -197,6 +202,7 @@ export class CatalogFile {
           if (versionOf(this.db) === 0) this.db.exec(SCHEMA);
         });
       if (versionOf(this.db) !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
+      if (!this.usage.isThere()) this.write(() => this.usage.create());
     } catch (error) {
       this.db.close();
       throw error;
@@ -276,6 +282,7 @@ export class CatalogFile {
     const row = this.indexed(path);
     if (!row) return;
     for (const kind of KINDS) for (const { id } of this.textsFrom(row.id, kind, -1)) this.dropText(kind, id);
+    this.usage.drop(row.id);
     this.sql("DELETE FROM files WHERE id = ?").run(row.id);
   }
 

@@ -77,6 +77,7 @@ export class Folders {
   private async readAll(): Promise<FolderChanges> {
     // A watch stays with its folder, even if that is moved.
     if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
+    if (!this.watching && this.watchable) this.watchAhead();
     const before = this.folders;
     const there = new Map<string, FoundStamp>();
     this.notifications = 0;
@@ -205,6 +206,24 @@ export class Folders {
       .map((path) => infoOrNull(this.disk, path))
       .map((info) => (info ? `${info.device} ${info.inode}` : ""))
       .join(" ");
+  }
+
+  /** Starts to watch before folders with much in them are read, which saves reading all stamps a second time. */
+  private watchAhead(): void {
+    const { watchFrom = WATCH_FROM } = this.options;
+    const paths = [...this.folderPaths()];
+    let count = 0;
+    for (const path of paths) {
+      count += this.names(path).filter(({ name }) => isSessionName(name) || isContainerName(name)).length;
+      if (count >= watchFrom) break;
+    }
+    if (count < watchFrom) return;
+    for (const path of paths) {
+      const known = this.folders.get(path);
+      const folder = this.enter(path, known);
+      if (folder) this.folders.set(path, { ...folder, files: known?.files ?? folder.files });
+    }
+    this.startWatching();
   }
 
   private startWatching(): boolean {

@@ -1,0 +1,15 @@
+/** Tables as comma-separated values (RFC 4180), for spreadsheets. */
+
+/** A beginning for which a spreadsheet takes a text for a formula, and may run what it names. */
+const FORMULA = /^[\s"']*[=+\-@\uff0b\uff0d\uff1d\uff20|%]|^[\t\r\n]/;
+
+/** Returns the rows of a table as one text. */
+export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
+  return rows.map((row) => `${row.map(cellText).join(",")}\r\n`).join("");
+}
+
+function cellText(cell: string | number): string {
+  if (typeof cell === "number") return String(cell);
+  const text = FORMULA.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,190 @@
+import * as z from "zod";
+import { preview } from "../core/format/message.ts";
+import { bytesOf } from "../core/json/json.ts";
+import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
+import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
+import { moment } from "./list_sessions.ts";
+import { command } from "./shared/command.ts";
+import { daysIn } from "./shared/days.ts";
+import { pageEnd } from "./shared/page.ts";
+import { cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
+
+const spent = {
+  messages: z.number().int().describe("of the assistant"),
+  tokens: z.object({
+    input: z.number(),
+    output: z.number(),
+    cacheRead: z.number(),
+    cacheWrite: z.number(),
+    total: z.number(),
+  }),
+  cost: z.number(),
+};
+
+const sums = {
+  ...spent,
+  inherited: z
+    .object(spent)
+    .describe("of entries that forks took over; they count in the session where they were made, and nowhere else"),
+  unpricedMessages: z.number().int().describe("messages with tokens whose cost is not known or 0"),
+};
+
+const model = { provider: z.string().nullable(), model: z.string().nullable() };
+
+/** Sessions that are named as incomplete at most. */
+const MAX_INCOMPLETE = 100;
+
+export default command({
+  name: "get_usage",
+  summary:
+    "Sums tokens and cost over all sessions, by day, model, working directory and session: the latest day first, then " +
+    "what cost most. The first call reads all sessions, later ones what has changed. Changes nothing.",
+  effect: "server",
+  repeatable: true,
+  params: {
+    groupBy: z
+      .array(z.enum(["day", "model", "cwd", "session"]))
+      .max(4)
+      .optional()
+      .describe('by what to sum; ["day"] by default, and with none of them one row for everything'),
+    since: z.string().optional().describe("only what was spent from then on, ISO 8601, to a quarter of an hour"),
+    until: z.string().optional().describe("only what was spent before then, likewise"),
+    timeZone: z
+      .string()
+      .optional()
+      .describe("by whose days to sum, such as Europe/Berlin; by default that of the server's machine"),
+    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    archived: z.boolean().optional().describe("archived sessions, too"),
+    cursor,
+    limit,
+  },
+  result: z.object({
+    rows: z.array(
+      z.object({
+        day: z.string().nullable().optional().describe("year, month and day; null where no time is known"),
+        provider: z.string().nullable().optional(),
+        model: z.string().nullable().optional().describe("null where no model is named"),
+        cwd: z.string().nullable().optional(),
+        sessionPath: z.string().optional(),
+        sessionId: z.string().optional(),
+        shortId: z.string().optional().describe("as list_sessions has it"),
+        name: z.string().nullable().optional(),
+        firstMessage: z.string().nullable().optional().describe("its first 100 characters"),
+        archived: z.boolean().optional(),
+        ...sums,
+      }),
+    ),
+    total: z.number().int().describe("rows on all pages"),
+    totals: z.object({ ...sums, sessions: z.number().int() }).describe("over the rows of all pages"),
+    unpricedModels: z.array(z.object({ ...model, messages: z.number().int() })).describe("those of unpricedMessages"),
+    incomplete: z
+      .array(
+        z.object({
+          sessionPath: z.string(),
+          sessionId: z.string().optional(),
+          shortId: z.string().optional(),
+          name: z.string().nullable().optional(),
+          damagedLines: z.number().int().optional().describe("lines that cannot be read; absent when nothing can"),
+        }),
+      )
+      .describe(`sessions whose figures may lack something; at most ${MAX_INCOMPLETE} are named`),
+    incompleteCount: z.number().int(),
+    archivedLeftOut: z.number().int().describe("archived sessions that do not count because `archived` is not set"),
+    nextCursor,
+  }),
+  failures: ["cursor_expired"],
+  example: {
+    params: { groupBy: ["day", "model"], since: "2026-01-24T00:00:00Z", limit: 1 },
+    result: {
+      rows: [
+        {
+          day: "2026-01-24",
+          provider: "anthropic",
+          model: "claude-sonnet-4-5",
+          messages: 2,
+          tokens: { input: 65, output: 17, cacheRead: 0, cacheWrite: 0, total: 82 },
+          cost: 0.00045,
+          inherited: none(),
+          unpricedMessages: 0,
+        },
+      ],
+      total: 1,
+      totals: {
+        messages: 2,
+        tokens: { input: 65, output: 17, cacheRead: 0, cacheWrite: 0, total: 82 },
+        cost: 0.00045,
+        inherited: none(),
+        unpricedMessages: 0,
+        sessions: 1,
+      },
+      unpricedModels: [],
+      incomplete: [
+        {
+          sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e.jsonl",
+          sessionId: exampleId,
+          shortId: "01991f6e",
+          name: null,
+          damagedLines: 1,
+        },
+      ],
+      incompleteCount: 1,
+      archivedLeftOut: 0,
+    },
+  },
+  async run(context, params) {
+    const { since, until, cwd, archived, cursor, limit, timeZone } = params;
+    const groupBy = [...new Set(params.groupBy ?? ["day" as const])].sort();
+    const wanted = {
+      groupBy,
+      cwd,
+      archived,
+      since: moment("since", since),
+      until: moment("until", until),
+      dayOf: daysIn(timeZone),
+    };
+    const report = await context.workspace.stores.catalog.usage(wanted, context.progress);
+    const { count } = report.rows;
+    const from = indexAfter(report.rows, cursor, groupBy);
+    const length = Math.min(limit ?? count, count - from);
+    const found = Array.from({ length }, (_, i) => report.rows.row(from + i));
+    const rows = found.map((row) => toRow(row, report));
+    const past = pageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    const { totals, unpricedModels, incomplete, archivedLeftOut } = report;
+    return {
+      rows: rows.slice(0, past),
+      total: count,
+      totals,
+      unpricedModels: [...unpricedModels],
+      incomplete: incomplete.slice(0, MAX_INCOMPLETE).map((lack) => toIncomplete(lack, report)),
+      incompleteCount: incomplete.length,
+      archivedLeftOut,
+      nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,
+    };
+  },
+});
+
+function none() {
+  return { messages: 0, tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
+}
+
+/** Characters of a first message that help to know a session again. */
+const FIRST_MESSAGE = 100;
+
+function toRow({ session, ...row }: UsageRow, { shortId }: UsageReport) {
+  if (!session) return row;
+  const { path, id, name, firstMessage, archived } = session;
+  return {
+    sessionPath: path,
+    sessionId: id,
+    shortId: shortId(id),
+    name,
+    firstMessage: firstMessage === null ? null : preview(firstMessage, FIRST_MESSAGE),
+    archived,
+    ...row,
+  };
+}
+
+function toIncomplete({ path, listed, damagedLines }: LackingSession, { shortId }: UsageReport) {
+  const known = listed && { sessionId: listed.id, shortId: shortId(listed.id), name: listed.name };
+  return { sessionPath: path, ...known, damagedLines };
+}

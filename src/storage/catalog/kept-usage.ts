@@ -1,0 +1,109 @@
+/** Keeps the usage of sessions up to their files, in memory and in the catalog's file. */
+
+import type { Progress } from "../../core/ports/catalog.ts";
+import { pause } from "../fs/chunked-io.ts";
+import type { CachedRows, CatalogOptions, SessionRow } from "./cached-rows.ts";
+import type { CatalogFile } from "./database.ts";
+import { countUsage, usageState } from "./usage.ts";
+import { ModelNames, readUsage, type SessionUsage, usageRecord } from "./usage-record.ts";
+import type { StoredUsage } from "./usage-table.ts";
+
+/** Milliseconds of work without a pause. */
+const SLICE = 8;
+/** Sessions counted between writes of their usage. */
+const SAVE_AFTER = 200;
+/** Number of sessions from which on all stored usage is read at once. */
+const MANY = 100;
+
+interface Known {
+  readonly state: string;
+  readonly usage: SessionUsage;
+}
+
+export class KeptUsage {
+  readonly models = new ModelNames();
+  private readonly options: CatalogOptions;
+  private readonly kept: CachedRows;
+  private readonly known = new Map<string, Known>();
+
+  constructor(options: CatalogOptions, kept: CachedRows) {
+    this.options = options;
+    this.kept = kept;
+  }
+
+  forget(path: string): void {
+    this.known.delete(path);
+  }
+
+  /** Returns the rows with their usage, except those that cannot be read. */
+  async complete(rows: readonly SessionRow[], progress: Progress | undefined): Promise<SessionRow[]> {
+    if (rows.length === 0) return [];
+    const isMissing = (row: SessionRow): boolean => this.known.get(row.listed.path)?.state !== usageState(row);
+    if (rows.some(isMissing)) await this.kept.with((file) => this.load(file, rows));
+    const missing = rows.filter(isMissing);
+    const step = Math.max(1, Math.ceil(missing.length / 100));
+    const unsaved: SessionRow[] = [];
+    let since = performance.now();
+    for (const [i, row] of missing.entries()) {
+      if (this.count(row)) unsaved.push(row);
+      if (progress && missing.length > 1 && ((i + 1) % step === 0 || i + 1 === missing.length))
+        progress(i + 1, missing.length);
+      if (unsaved.length >= SAVE_AFTER) await this.save(unsaved.splice(0));
+      if (performance.now() - since < SLICE) continue;
+      await pause();
+      since = performance.now();
+    }
+    if (unsaved.length > 0) await this.save(unsaved);
+    return rows.flatMap((row) => {
+      const known = this.known.get(row.listed.path);
+      if (known?.state !== usageState(row)) return [];
+      const { usage } = known;
+      return [{ ...row, usage, listed: { ...row.listed, cost: usage.cost } }];
+    });
+  }
+
+  private count(row: SessionRow): boolean {
+    const { path } = row.listed;
+    try {
+      const usage = countUsage(this.options, row, this.models, this.known.get(path)?.usage);
+      this.known.set(path, { state: usageState(row), usage });
+      return true;
+    } catch {
+      // It was removed or may not be read: the next call tries again, and this one names it.
+      return false;
+    }
+  }
+
+  /** Reads what the catalog's file has. Usage of an earlier state of a file is taken too: it can be continued. */
+  private async load(file: CatalogFile, rows: readonly SessionRow[]): Promise<void> {
+    const take = ({ path, state, record }: StoredUsage): void => {
+      const usage = readUsage(record, this.models);
+      if (usage) this.known.set(path, { state, usage });
+    };
+    const fresh = rows.filter(({ listed }) => !this.known.has(listed.path));
+    if (fresh.length < MANY)
+      for (const { listed } of fresh) {
+        const stored = file.usage.of(listed.path);
+        if (stored) take(stored);
+      }
+    else {
+      const wanted = new Set(fresh.map(({ listed }) => listed.path));
+      for (const stored of file.usage.all(SAVE_AFTER)) {
+        for (const one of stored) if (wanted.has(one.path)) take(one);
+        await pause();
+      }
+    }
+  }
+
+  private async save(rows: readonly SessionRow[]): Promise<void> {
+    await this.kept.with((file) =>
+      this.kept.write(file, "rows", () => {
+        for (const { listed } of rows) {
+          const { path } = listed;
+          const known = this.known.get(path);
+          if (known) file.usage.put({ path, state: known.state, record: usageRecord(known.usage, this.models) });
+        }
+      }),
+    );
+  }
+}

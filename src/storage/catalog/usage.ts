@@ -1,0 +1,181 @@
+/**
+ * Counts what sessions spent: the entries of each by quarter of an hour and model, continued when it has grown. It
+ * reads bodies of messages, so it is done when usage is first asked for, and not with the heads that a list needs.
+ */
+
+import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
+import { skipSpace } from "../../core/json/json.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
+import { addUsage, isOlder, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
+import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { closing, readAt, withFile } from "../fs/files.ts";
+import { type LineVisitor, scanLines } from "../log/lines.ts";
+import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
+import { activityOf, chunk, heads, messageOf, parsed, type SessionSummary } from "./summary.ts";
+import type { ModelNames, SessionUsage } from "./usage-record.ts";
+
+/** Returns the state of a row's file; usage that was counted in this state is up to date. */
+export function usageState({ life, base, size }: SessionRow): string {
+  return `${life} ${base.mark} ${base.reach} ${size}`;
+}
+
+/** Counts the usage of a session, continuing `known` if that is of the same file. Throws what reading it throws. */
+export function countUsage(
+  { disk, openLog }: Pick<CatalogOptions, "disk" | "openLog">,
+  { base, life, size, listed: { path } }: SessionRow,
+  models: ModelNames,
+  known: SessionUsage | undefined,
+): SessionUsage {
+  const from = known?.life === life && known.reach <= base.reach ? known : undefined;
+  const counter = new Counter(base, models, from);
+  const begin = from?.reach ?? 0;
+  const last = new Counter(base, models, undefined);
+  if (isContainerName(path)) closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
+  else
+    withFile(disk, disk.openRead(path), (fd) => {
+      countLines(disk, fd, counter, begin, base.reach);
+      last.begins = counter.begins;
+      if (base.reach < size && size - base.reach <= LONGEST_LINE) {
+        const line = readAt(disk, fd, base.reach, size - base.reach);
+        if (parsed(line) !== undefined) addLine(last, base.reach, line, 0, line.length);
+      }
+    });
+  const { rows, begins, damaged } = counter;
+  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
+}
+
+/** Adds entries to the figures of one session. */
+class Counter {
+  readonly rows: number[];
+  begins: boolean;
+  damaged: number;
+  private readonly born: number;
+  private readonly sessionId: string;
+  private readonly models: ModelNames;
+  /** Places of rows, by quarter, model and origin. */
+  private readonly places = new Map<string, number>();
+
+  constructor(base: SessionSummary, models: ModelNames, known: SessionUsage | undefined) {
+    this.models = models;
+    this.born = Date.parse(base.timestamp ?? "");
+    this.sessionId = base.id;
+    this.begins = known?.begins ?? base.parentSession !== null;
+    this.damaged = known?.damaged ?? 0;
+    this.rows = [...(known?.rows ?? [])];
+    for (let at = 0; at < this.rows.length; at += ROW_LENGTH) this.places.set(this.rows.slice(at, at + 3).join(), at);
+  }
+
+  /** Adds an entry that may have spent something, or is needed to know where a fork's own entries begin. */
+  add(entry: Readonly<Record<string, unknown>>, type: string, role: string): void {
+    this.begins &&= isOlder(entry, this.born, this.sessionId);
+    if (!mayCost(type, role)) return;
+    const source = type === "message" ? messageOf(entry) : entry;
+    const spent = noUsage();
+    addUsage(spent, usageIn(entry));
+    const isAnswer = role === "assistant";
+    const { tokens, cost } = spent;
+    if (!isAnswer && tokens.total === 0 && cost === 0) return;
+    const model = this.models.indexOf(source?.provider, source?.model);
+    const { rows } = this;
+    const own = quarterOf(activityOf(entry));
+    const at = this.placeOf(own === NO_QUARTER ? quarterOf(this.born) : own, model, this.begins ? 1 : 0);
+    rows[at + AT.messages] += isAnswer ? 1 : 0;
+    rows[at + AT.unpriced] += tokens.total > 0 && cost === 0 ? 1 : 0;
+    rows[at + AT.input] += tokens.input;
+    rows[at + AT.output] += tokens.output;
+    rows[at + AT.cacheRead] += tokens.cacheRead;
+    rows[at + AT.cacheWrite] += tokens.cacheWrite;
+    rows[at + AT.total] += tokens.total;
+    rows[at + AT.cost] += cost;
+  }
+
+  private placeOf(quarter: number, model: number, inherited: number): number {
+    const key = [quarter, model, inherited].join();
+    let at = this.places.get(key);
+    if (at !== undefined) return at;
+    at = this.rows.length;
+    this.places.set(key, at);
+    this.rows.push(quarter, model, inherited, 0, 0, 0, 0, 0, 0, 0, 0);
+    return at;
+  }
+}
+
+/** Bytes beyond which a line is not read. */
+const LONGEST_LINE = 64 << 20;
+const CLOSE_BRACE = 0x7d;
+const CARRIAGE_RETURN = 0x0d;
+/** Without this name a line has no usage. Looking for it takes a tenth of the time of parsing the line. */
+const USAGE = Buffer.from('"usage"');
+const ASSISTANT = Buffer.from('"assistant"');
+
+function countLines(disk: Disk, fd: number, counter: Counter, from: number, past: number): void {
+  const visitor: LineVisitor = {
+    line: (_number, start, b, at, end) => addLine(counter, start, b, at, end),
+    long(_number, start, length) {
+      if (length > LONGEST_LINE) counter.damaged++;
+      else addLine(counter, start, readAt(disk, fd, start, length), 0, length);
+    },
+  };
+  scanLines(disk, fd, from, HEAD_BYTES, visitor, chunk, past);
+}
+
+/** Adds the line `b[at, end)`, which lies at `start` in the file. */
+function addLine(counter: Counter, start: number, b: Uint8Array, at: number, end: number): void {
+  let past = end;
+  while (past > at && b[past - 1] === CARRIAGE_RETURN) past--;
+  if (past === at) return;
+  const isUsual = b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES));
+  const type = isUsual ? (KNOWN_TYPES[heads.type] ?? "") : "";
+  const role = isUsual ? ROLES[heads.role] : "";
+  if (isUsual && !counter.begins && !mayCost(type, role)) return;
+  const line = Buffer.from(b.buffer, b.byteOffset + at, past - at);
+  const needed =
+    counter.begins || (isUsual ? role === "assistant" || line.includes(USAGE) : isOddNeeded(line, start, counter));
+  if (!needed) return;
+  const entry = parsed(line);
+  if (typeof entry !== "object" || entry === null) {
+    // The first line may begin with a mark; it is the header, and was read already.
+    if (start > 0) counter.damaged++;
+    return;
+  }
+  const { type: ownType } = entry as { type?: unknown };
+  if (isUsual) counter.add(entry as Readonly<Record<string, unknown>>, type, role);
+  else if (typeof ownType === "string" && ownType !== "session")
+    counter.add(
+      entry as Readonly<Record<string, unknown>>,
+      ownType,
+      ownType === "message" ? roleOf(messageOf(entry)?.role) : "",
+    );
+}
+
+/** Returns whether a line of another form than the usual one has to be parsed. One that was cut off is damaged. */
+function isOddNeeded(line: Buffer, start: number, counter: Counter): boolean {
+  if (line.includes(USAGE) || line.includes(ASSISTANT)) return true;
+  if (line[line.length - 1] === CLOSE_BRACE || skipSpace(line, 0, line.length) === line.length) return false;
+  if (start > 0 && !isPadded(line)) counter.damaged++;
+  return false;
+}
+
+/** Returns whether a line ends with white space after what it holds. */
+function isPadded(line: Buffer): boolean {
+  return line
+    .toString("latin1", Math.max(0, line.length - 64))
+    .trimEnd()
+    .endsWith("}");
+}
+
+/** Adds the entries of a log between two positions: for sessions that are not plain files of lines. */
+function countLog(log: Log, counter: Counter, from: number, past: number): void {
+  const { nodes } = log;
+  for (let position = from; position < Math.min(past, nodes.count); position++) {
+    const type = nodes.type(position);
+    const role = nodes.role(position);
+    if (!counter.begins && !mayCost(type, role)) continue;
+    const entry = log.length(position) > LONGEST_LINE ? undefined : parsed(log.read(position));
+    if (typeof entry === "object" && entry !== null) counter.add(entry as Record<string, unknown>, type, role);
+    else counter.damaged++;
+  }
+}
