@@ -63,13 +63,13 @@ export default command({
     "path_outside_root",
   ],
   example: {
-    params: { from: "c3d4e5f6", summary: "A map is faster, but needs twice the memory." },
+    params: { from: "a7c8e9f0", summary: "A map is faster, but needs twice the memory." },
     result: {
       entryId: "f6a7b8c9",
       leafId: "f6a7b8c9",
-      fromId: "c3d4e5f6",
+      fromId: "a7c8e9f0",
       commonAncestorId: "a1b2c3d4",
-      entryCount: 2,
+      entryCount: 1,
       startedAt: "2026-01-24T16:22:31.120Z",
       endedAt: "2026-01-24T16:22:35.620Z",
     },

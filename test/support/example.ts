@@ -18,6 +18,7 @@ export const ID_IN_CONTAINER = "01991f6e-1f1d-7c3e-b0a4-0242ac120007";
 
 const ENTRIES: Json[] = [
   user("Hello", { id: "a1b2c3d4", parentId: null }),
+  assistant("Hello. A map is faster.", { id: "a7c8e9f0", parentId: "a1b2c3d4" }),
   assistant("Hi there.", { id: "b2c3d4e5", parentId: "a1b2c3d4" }),
   user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
   assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
