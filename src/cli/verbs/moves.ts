@@ -1,5 +1,6 @@
 /** Verbs that move sessions which are not open. */
 
+import type { Preferred } from "../sessions.ts";
 import { allNamed, doEach, printingEach } from "../several.ts";
 import { inert } from "../terminal/text.ts";
 import { named, type Result, type Verb } from "../verb.ts";
@@ -8,27 +9,30 @@ function movedLines({ movedTo }: Result): string[] {
   return [`It is now at ${inert(movedTo)}.`];
 }
 
-export const archive = {
+/** Returns a verb that moves sessions by the command of its name. `preferred` are those that it is about. */
+function moving(preferred: Preferred, verb: Pick<Verb, "name" | "meaning" | "more" | "onInterrupt">): Verb {
+  return {
+    ...verb,
+    operands: ["<session...>"],
+    run: async (asking, given) =>
+      doEach(await allNamed(asking, given, preferred), ({ params }) => asking.ask(`${verb.name}_session`, params)),
+    ...printingEach(movedLines),
+  };
+}
+
+export const archive = moving("listed", {
   name: "archive",
   meaning: "move sessions to the archive, so that they are not listed",
-  operands: ["<session...>"],
   more: "list --archived lists them, and unarchive brings them back.",
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
-  run: async (asking, given) =>
-    doEach(await allNamed(asking, given, "listed"), ({ params }) => asking.ask("archive_session", params)),
-  ...printingEach(movedLines),
-} satisfies Verb;
+});
 
-export const unarchive = {
+export const unarchive = moving("archived", {
   name: "unarchive",
   meaning: "bring back archived sessions",
-  operands: ["<session...>"],
   more: "Nothing is overwritten.",
   onInterrupt: "Each session is either back or in the archive; list --archived shows which.",
-  run: async (asking, given) =>
-    doEach(await allNamed(asking, given, "archived"), ({ params }) => asking.ask("unarchive_session", params)),
-  ...printingEach(movedLines),
-} satisfies Verb;
+});
 
 export const restore = {
   name: "restore",

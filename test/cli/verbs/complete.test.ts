@@ -194,38 +194,32 @@ printf '%s\\0' "\${COMPREPLY[@]}"`,
 });
 
 describe.skipIf(!has("zsh"))("zsh", () => {
-  /** Types keys into a real shell in a terminal of its own. Returns its screen, until the marker is on it. */
-  function typed(shell: Shell, keys: string, until = "ran''it"): string {
-    return run(shell, "zsh", [
-      "-f",
-      "-c",
-      `zmodload zsh/zpty; zpty z zsh -f -i
-zpty -w z "PS1='> '; stty cols 200 rows 50; autoload -U compinit; compinit -u -D; source $1; print REA''DY"
-zpty -r z out '*READY*'
-zpty -n -w z "$2"
-zpty -r z out "$3"; print -r -- "$out"; zpty -d z`,
-      "zsh",
-      shell.script,
-      keys,
-      `*${until.replaceAll("'", "")}*`,
-    ]);
+  /** Types keys into a real shell in a terminal of its own, each when the last ones had their effect on the screen. */
+  function typed(shell: Shell, ...keys: readonly (readonly [keys: string, effect: string])[]): string {
+    const script = `zmodload zsh/zpty; zpty z zsh -f -i
+zpty -w z "PS1='> '; stty cols 200 rows 50; autoload -U compinit; compinit -D -C; source $1; print REA''DY"
+all=
+seen() { local out; zpty -r z out "*$1*"; all+=$out }
+seen READY; shift
+while (( $# )); do zpty -n -w z "$1"; seen "$2"; shift 2; done
+print -r -- "$all"; zpty -d z`;
+    return run(shell, "zsh", ["-f", "-c", script, "zsh", shell.script, ...keys.flat()]);
   }
 
-  test("inserts an id, and a label as one word", async () => {
+  test("lists ids with names that do nothing, and inserts an id, a label and a directory as one word each", async () => {
     const shell = await inShell("zsh");
-    typed(shell, "pi-session-server show 019b\t\n");
-    typed(shell, "pi-session-server fork 019b fix\t\n");
-    typed(shell, "pi-session-server list --cwd a\t\n");
+    const screen = typed(
+      shell,
+      ["pi-session-server show 019a\t\t", "019aaaaa-1  "],
+      ["\u0015pi-session-server show 019b\t\n", "ranit"],
+      ["pi-session-server fork 019b fix\t\n", "ranit"],
+      ["pi-session-server list --cwd a\t\n", "ranit"],
+    );
+    expect(screen).toContain("Refactor auth");
+    expect(screen).not.toContain("\u001b]0;pwned");
     expect(readFileSync(join(shell.place.home, "ran"), "utf8")).toBe(
       `show|019bbbbb|fork|019b|${LABEL}|list|--cwd|a dir $(touch pwned)|`,
     );
-  });
-
-  test("lists ids with their names, which do nothing to the terminal", async () => {
-    const shell = await inShell("zsh");
-    const screen = typed(shell, "pi-session-server show 019a\t\t", "019aaaaa-1  ");
-    expect(screen).toContain("Refactor auth");
-    expect(screen).not.toContain("\u001b]0;pwned");
   });
 });
 
