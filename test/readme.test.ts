@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { helpText } from "../src/cli/options.ts";
+import { helpText } from "../src/cli/help.ts";
 import { verbs } from "../src/cli/table.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { runHere } from "./support/verbs.ts";

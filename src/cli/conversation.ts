@@ -54,7 +54,8 @@ function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): 
     else if (block?.type === "toolCall") {
       const [{ name, arguments: args }] = toolCalls([block]);
       const given = oneLine(jsonText(args));
-      yield page.paint("yellow", cutTo(`> ${oneLine(name)} ${given}`, page.width));
+      const call = `${page.isPlain ? "calls" : ">"} ${oneLine(name)} ${given}`;
+      yield page.paint("yellow", page.isPlain ? call : cutTo(call, page.width));
     }
   }
   if (typeof errorMessage === "string") for (const line of inertLines(errorMessage)) yield page.paint("red", line);
@@ -62,9 +63,9 @@ function* assistantLines({ content, errorMessage }: Result, page: OutputStyle): 
 }
 
 /** Returns the lines of a text: broken between words for a person, as they were written for a program. */
-function textLines(text: unknown, { isTerminal, width }: OutputStyle): string[] {
+function textLines(text: unknown, { isTerminal, isPlain, width }: OutputStyle): string[] {
   const lines = inertLines(text);
-  return isTerminal ? lines.flatMap((line) => wrap(line, width)) : lines;
+  return isTerminal && !isPlain ? lines.flatMap((line) => wrap(line, width)) : lines;
 }
 
 function* imageLines(content: unknown, { paint }: OutputStyle): Generator<string> {
@@ -76,7 +77,7 @@ function* shortened(text: unknown, page: OutputStyle, isWhole: boolean): Generat
   const lines = inertLines(String(text).replace(/\s+$/, ""));
   // Leaving out a single line would save nothing, because the note about it takes one.
   const shown = isWhole || lines.length <= RESULT_LINES + 1 ? lines : lines.slice(0, RESULT_LINES);
-  for (const line of shown) yield isWhole ? line : cutTo(line, page.width);
+  for (const line of shown) yield isWhole || page.isPlain ? line : cutTo(line, page.width);
   const left = lines.length - shown.length;
   if (left > 0) yield page.paint("dim", `(${count(left, "line", "lines")} more; --full shows them)`);
 }
@@ -119,7 +120,11 @@ function heading(
   colour: Colour,
   entryId?: string,
 ): string {
-  const { paint, width } = page;
+  const { paint, width, isPlain } = page;
+  if (isPlain) {
+    const parts = [[name, detail].filter(Boolean).join(" "), entryId && `entry ${entryId}`, time];
+    return parts.filter(Boolean).map(oneLine).join(", ");
+  }
   const right = [entryId === undefined ? "" : inert(entryId), time].filter(Boolean).join("  ");
   const left = `${oneLine(name)}${detail === "" ? "" : ` ${oneLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));

@@ -10,7 +10,7 @@ import type { ServerSettings } from "../server/settings.ts";
 import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
-import { helpText, parseArguments, UsageError } from "./options.ts";
+import { isPath, parseArguments, UsageError } from "./options.ts";
 
 /**
  * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from
@@ -52,26 +52,50 @@ const WORLD: Omit<World, "input" | "output"> = {
   settingsFile: readSettings,
 };
 
+/** Options of every verb, and of no server, which people also type before the verb. */
+const OF_VERBS = /^--(?:plain|no-pager|json)$/;
+
+/** Returns the words with the verb before its options. */
+function verbFirst(words: readonly string[]): readonly string[] {
+  const first = words.findIndex((word) => !OF_VERBS.test(word));
+  return first < 1 ? words : [words[first], ...words.slice(0, first), ...words.slice(first + 1)];
+}
+
+/** Runs the verb of a name. Throws UsageError. */
+async function runNamed(name: string, rest: readonly string[]): Promise<number> {
+  const { verbNamed } = await import("./table.ts");
+  const { runVerb } = await import("./run-verb.ts");
+  const { realTerminal } = await import("./terminal/streams.ts");
+  return runVerb(verbNamed(name), rest, { ...WORLD, ...realTerminal() });
+}
+
+/** Prints the help of the whole program, through the pager where it is longer than the terminal. */
+async function printHelp(): Promise<void> {
+  const { helpText, helpWidth } = await import("./help.ts");
+  const { groups } = await import("./table.ts");
+  const { printPaged } = await import("./paging.ts");
+  const { print, terminal } = (await import("./terminal/streams.ts")).realTerminal();
+  const { columns, rows = 0 } = terminal;
+  const text = helpText(groups, helpWidth(columns));
+  const start = (): ReturnType<NonNullable<typeof terminal.startPager>> => terminal.startPager?.();
+  if (columns === undefined) await print(text);
+  else await printPaged(text.trimEnd().split("\n"), { print, rows, columns, start });
+}
+
 async function main(): Promise<number> {
-  const [verb, ...rest] = process.argv.slice(2);
-  if (verb !== undefined && !verb.startsWith("-")) {
-    const { findVerb, runVerb } = await import("./run-verb.ts");
-    const found = findVerb(verb);
-    if (found) return runVerb(found, rest, { ...WORLD, ...(await import("./terminal/streams.ts")).realTerminal() });
-  }
   let settings: ServerSettings;
   try {
+    const [verb, ...rest] = verbFirst(process.argv.slice(2));
+    if (verb !== undefined && /^[^-]/.test(verb) && !isPath(verb)) return await runNamed(verb, rest);
     settings = parseArguments(process.argv.slice(2));
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
-    process.stderr.write(`pi-session-server: ${error.message}\n`);
+    WORLD.printError((await import("./terminal/text.ts")).inert(error.message));
     return 2;
   }
-  if (settings.action !== "serve") {
-    const verbs = settings.action === "help" ? (await import("./run-verb.ts")).verbLines() : [];
-    process.stdout.write(settings.action === "help" ? helpText(verbs) : `${VERSION}\n`);
-    return 0;
-  }
+  if (settings.action === "version") process.stdout.write(`${VERSION}\n`);
+  if (settings.action === "help") await printHelp();
+  if (settings.action !== "serve") return 0;
   if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);
   const output = standardOutput(realDisk);
   const service = serve(settings, { ...WORLD, input: process.stdin, output });

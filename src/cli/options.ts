@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { eventNames } from "../handlers/shared/event-names.ts";
 import type { ServerSettings } from "../server/settings.ts";
+import { nearestOf } from "./nearest.ts";
 
 /** A wrong command line; the message says what to change. */
 export class UsageError extends Error {}
@@ -14,7 +15,16 @@ export interface Flag {
   readonly meaning: string;
   /** The possible values, where they can be listed. */
   readonly oneOf?: readonly string[];
+  /** Its value when none is given: at the end of the line, or when another option follows. */
+  readonly otherwise?: string;
 }
+
+/** The option of verbs that look at the sessions of one directory. Its value alone is the current one. */
+export const CWD_FLAG: Flag = {
+  value: "dir",
+  otherwise: ".",
+  meaning: "only sessions of this working directory; alone, of the current one",
+};
 
 export interface Option extends Flag {
   readonly names: readonly string[];
@@ -88,6 +98,8 @@ export interface CommandLine {
   readonly operands: readonly string[];
   /** Every option that was given, with its last value, or "" for those that take none. */
   readonly flags: ReadonlyMap<string, string>;
+  /** Options that need no value and took the word after them for it. */
+  readonly took: readonly string[];
 }
 
 /** Parses arguments for the server. Throws UsageError. */
@@ -96,26 +108,29 @@ export function parseArguments(args: readonly string[]): ServerSettings {
 }
 
 /** Parses a command line of a verb that takes another one after `--`, which becomes the operands. Throws UsageError. */
-export function parseWithCommand(args: readonly string[], own: Readonly<Record<string, Flag>>): CommandLine {
+export function parseWithCommand(args: readonly string[], own: VerbOptions): CommandLine {
   const end = args.indexOf("--");
   const line = parseCommandLine(end < 0 ? args : args.slice(0, end), own, HELP);
   if (line.operands.length > 0) throw new UsageError(`Put -- before the command that begins with ${line.operands[0]}.`);
   return { ...line, operands: end < 0 ? [] : args.slice(end + 1) };
 }
 
-/** Parses arguments; with `own`, a verb's flags, operands too. `--mode rpc` ignores unknown ones. Throws UsageError. */
+/** The options of a verb, besides those of the server. */
+export interface VerbOptions {
+  readonly verb: string;
+  readonly flags: Readonly<Record<string, Flag>>;
+}
+
+type KnownOption = Pick<Option, "value" | "oneOf" | "otherwise"> & { readonly names?: readonly string[] };
+
+/** Parses arguments; with `own`, operands too. `--mode rpc` ignores unknown ones. Throws UsageError. */
 export function parseCommandLine(
-  args: readonly string[],
-  own?: Readonly<Record<string, Flag>>,
+  given: readonly string[],
+  own?: VerbOptions,
   shared: readonly Option[] = OPTIONS,
 ): CommandLine {
-  const known = new Map<string, Pick<Flag, "value" | "oneOf">>();
-  if (shared === OPTIONS) {
-    for (const name of IGNORED.split(" ")) known.set(name, {});
-    for (const name of IGNORED_WITH_VALUE.split(" ")) known.set(name, { value: name });
-  }
-  for (const option of shared) for (const name of option.names) known.set(name, option);
-  for (const [name, flag] of Object.entries(own ?? {})) known.set(name, flag);
+  const known = knownOptions(own, shared);
+  const { args, took } = withValues(given, known);
   const options = Object.fromEntries(
     Array.from(known, ([name, { value }]) => {
       const type = value === undefined ? ("boolean" as const) : ("string" as const);
@@ -136,26 +151,77 @@ export function parseCommandLine(
     const flag = known.get(name);
     if (token.kind !== "option" || flag === undefined) {
       if (asPi) continue;
-      throw new UsageError(unknown(arg));
+      throw arg.startsWith("-") ? unknownOption(name, own, shared) : new UsageError(unknownWord(arg));
     }
     const { value = "" } = token;
-    if (flag.value === undefined && token.inlineValue && own?.[name]) throw new UsageError(`${name} takes no value.`);
-    if (flag.value !== undefined && token.value === undefined)
-      throw new UsageError(`${name} takes a value. --help lists the options.`);
+    if (flag.value === undefined && token.inlineValue && own?.flags[name])
+      throw new UsageError(`${name} takes no value.`);
+    if (flag.value !== undefined && token.value === undefined) throw new UsageError(lackOfValue(name, flag, own));
     if (flag.oneOf) requireOneOf(name, value, flag.oneOf);
     if (name === "--allow-path") allowed.push(resolve(value));
-    flags.set((flag as Partial<Option>).names?.[0] ?? name, value);
+    flags.set(flag.names?.[0] ?? name, value);
   }
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
-  return { settings: settingsOf(flags, allowed, asPi), operands, flags };
+  return { settings: settingsOf(flags, allowed, asPi), operands, flags, took };
 }
 
-function unknown(arg: string): string {
-  if (arg.startsWith("-")) return `Unknown option ${arg}. --help lists the options.`;
-  const isPath = /[/\\]|\.(jsonl|v2|sqlite)$/.test(arg);
-  const uses = isPath ? ` To serve it: --session ${arg}; to read it: show ${arg}.` : "";
-  return `Unknown verb ${arg}.${uses} --help lists the verbs.`;
+function knownOptions(own: VerbOptions | undefined, shared: readonly Option[]): Map<string, KnownOption> {
+  const known = new Map<string, KnownOption>();
+  if (shared === OPTIONS) {
+    for (const name of IGNORED.split(" ")) known.set(name, {});
+    for (const name of IGNORED_WITH_VALUE.split(" ")) known.set(name, { value: name });
+  }
+  for (const option of shared) for (const name of option.names) known.set(name, option);
+  for (const [name, flag] of Object.entries(own?.flags ?? {})) known.set(name, flag);
+  return known;
+}
+
+/** Gives options that may stand alone their value when they do. */
+function withValues(
+  given: readonly string[],
+  known: ReadonlyMap<string, KnownOption>,
+): { args: readonly string[]; took: string[] } {
+  const args: string[] = [];
+  const took: string[] = [];
+  for (let i = 0; i < given.length; i++) {
+    const arg = given[i];
+    if (arg === "--") return { args: [...args, ...given.slice(i)], took };
+    const { value, otherwise } = known.get(arg) ?? {};
+    const isLast = i + 1 === given.length;
+    if (otherwise !== undefined && (isLast || given[i + 1].startsWith("-"))) {
+      args.push(`${arg}=${otherwise}`);
+      continue;
+    }
+    args.push(arg);
+    if (value === undefined || isLast) continue;
+    if (otherwise !== undefined) took.push(arg);
+    args.push(given[++i]);
+  }
+  return { args, took };
+}
+
+/** Returns the sentence that names the option which is meant, and where to read about the others. */
+function unknownOption(name: string, own: VerbOptions | undefined, shared: readonly Option[]): UsageError {
+  const all = [...Object.keys(own?.flags ?? {}), ...shared.flatMap(({ names }) => names)];
+  const meant = nearestOf(name, all);
+  const help = own ? `${own.verb} --help lists its options.` : "--help lists the options.";
+  return new UsageError(`Unknown option ${name}.${meant === undefined ? "" : ` Did you mean ${meant}?`} ${help}`);
+}
+
+function lackOfValue(name: string, { value, oneOf }: KnownOption, own: VerbOptions | undefined): string {
+  const takes = oneOf ? oneOf.join(", ") : value?.includes("|") ? value.split("|").join(", ") : `a value: <${value}>`;
+  return `${name} takes ${takes}. ${own ? `${own.verb} --help` : "--help"} lists the options.`;
+}
+
+/** Whether a word names a session by its path. */
+export function isPath(word: string): boolean {
+  return /[/\\]|\.(jsonl|v2|sqlite)$/.test(word);
+}
+
+function unknownWord(arg: string): string {
+  const uses = isPath(arg) ? ` To serve it: --session ${arg}; to read it: show ${arg}.` : "";
+  return `Unknown verb ${arg}.${uses} A verb comes first; --help lists them.`;
 }
 
 /** Options of which each chooses the session at the start. */
@@ -225,26 +291,4 @@ export function numberAbove0(given: ReadonlyMap<string, string>, name: string): 
   const number = /^\d{1,15}$/.test(value) ? Number(value) : 0;
   if (number === 0) throw new UsageError(`${name} takes a whole number above 0; it got ${value}.`);
   return number;
-}
-
-/** Returns the text of `--help`. `verbs` are the lines about what can be asked for instead of serving. */
-export function helpText(verbs: readonly string[] = []): string {
-  const lines = OPTIONS.map(({ names, value, meaning }) => {
-    const left = `${names.join(", ")}${value === undefined ? "" : ` <${value}>`}`;
-    return `  ${left.padEnd(34)} ${meaning}`;
-  });
-  const once =
-    verbs.length === 0
-      ? ""
-      : `\nVerbs run once and do not serve. Exit status: 0, 1 (failure), 2 (usage), 3 (damage).\n\n${verbs.join("\n")}\n`;
-  return `pi-session-server [options]
-pi-session-server <verb> [options]    (see <verb> --help)
-
-Serves the history of coding agents on stdin and stdout: JSON-RPC 2.0 or Pi's line
-dialect, over session files in Pi's JSONL format. protocol.md lists the commands.
-
-${lines.join("\n")}
-
-Other options of Pi are accepted and ignored.
-${once}`;
 }

@@ -2,14 +2,21 @@
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
+import type { Asking } from "./asking.ts";
+import { candidateLines, withoutList } from "./candidates.ts";
+import { helpOf, helpWidth, usageOf } from "./help.ts";
+import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
-import { verbs } from "./table.ts";
+import { printLines, printPaged } from "./paging.ts";
+import { ProgressLine } from "./progress.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
+import type { Pager } from "./terminal/pager.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { inert, wrap } from "./terminal/text.ts";
-import { CommandFailed, FAILURE, JSON_FLAG, OK, USAGE, type Verb } from "./verb.ts";
-import { type ProgressCallback, Wire } from "./wire.ts";
+import { inert } from "./terminal/text.ts";
+import { COMMON_FLAGS, CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
+import { Wire } from "./wire.ts";
+import { inOptions } from "./wording.ts";
 
 /** The world of a verb: that of a server, with a terminal in place of the streams. */
 export type VerbWorld = Omit<World, "input" | "output"> & {
@@ -22,6 +29,8 @@ export type VerbWorld = Omit<World, "input" | "output"> & {
 export interface Terminal {
   /** Columns of the terminal at stdout; undefined when there is none. */
   readonly columns: number | undefined;
+  /** Rows of the terminal at stdout. */
+  readonly rows?: number;
   /** Columns of the terminal at stderr; undefined when there is none. */
   readonly errorColumns: number | undefined;
   /** Writes to stderr. */
@@ -32,10 +41,12 @@ export interface Terminal {
   answer(question: string): Promise<string | undefined>;
   /** Returns all that is on stdin. */
   readInput(): Promise<string>;
-  /** Calls back for an interrupt from the keyboard, which does not end the process then. Returns what undoes it. */
+  /** Calls back for each interrupt from the keyboard, which does not end the process then. Returns what undoes it. */
   onInterrupt(act: () => void): () => void;
   /** Hands the terminal to a program and returns its exit status. Rejects with an errno error. */
   start(launch: Launch): Promise<number>;
+  /** Starts the person's pager; returns undefined where none is wanted. */
+  startPager?(): Pager | undefined;
 }
 
 /** Options for the wire between a verb and its server. */
@@ -43,103 +54,141 @@ const WIRE_OPTIONS = ["--events=none", "--framing=lines", "--dialect=jsonrpc"];
 
 /** JSON-RPC error code for invalid params, which means that the command line was wrong. */
 const INVALID_PARAMS = -32602;
-/** Columns of the help. */
-const HELP_WIDTH = 80;
-/** Characters of the pieces in which lines are printed, approximately. */
-const PIECE = 1 << 16;
 
-export function findVerb(name: string): Verb | undefined {
-  return verbs.find((verb) => verb.name === name);
+/** A verb that is being run: what was typed, and where its words go. */
+interface Running {
+  readonly verb: Verb;
+  readonly world: VerbWorld;
+  readonly given: CommandLine;
+  readonly page: OutputStyle;
 }
 
-/** Returns the verbs as the help lists them. */
-export function verbLines(): string[] {
-  return verbs.map((verb) => hanging(`  ${`${verb.name} ${verb.operands.join(" ")}`.padEnd(27)} `, verb.meaning));
-}
-
-export async function runVerb(verb: Verb, args: readonly string[], world: VerbWorld): Promise<number> {
+export async function runVerb(verb: Verb, words: readonly string[], world: VerbWorld): Promise<number> {
+  const args = verb.argsOf?.(words) ?? words;
   let given: CommandLine;
   try {
-    const own = { "--json": JSON_FLAG, ...verb.flags };
+    const own = { verb: verb.name, flags: { ...COMMON_FLAGS, ...verb.flags } };
     given = verb.takesCommand
       ? parseWithCommand(args, own)
       : parseCommandLine([...WIRE_OPTIONS, ...(verb.serverOptions ?? []), ...args], own);
-    if (given.settings.action === "help") {
-      await world.print(helpOf(verb));
-      return OK;
-    }
-    requireOperands(verb, given.operands.length);
+    if (given.settings.action !== "help") requireOperands(verb, given);
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     world.printError(inert(error.message));
     return USAGE;
   }
-  const asJson = given.flags.has("--json");
-  const bar = progressBar(world);
-  const page = (columns = world.terminal.columns): OutputStyle => pageFor(world.variables, columns, world.env.now());
+  const isPlain = given.flags.has("--plain");
+  const page = pageFor(world.variables, world.terminal.columns, world.env.now(), isPlain);
+  const running = { verb, world, given, page };
+  if (given.settings.action !== "help") return run(running);
+  const help = helpOf(verb, helpWidth(world.terminal.columns));
+  await printAll(running, help.trimEnd().split("\n"));
+  return OK;
+}
+
+async function run(running: Running): Promise<number> {
+  const { verb, world, given, page } = running;
+  const { terminal, variables } = world;
+  const line = progressLine(running);
   let wire: Wire | undefined;
   // A verb that asks nothing starts no server.
   const wireOnce = (): Wire => {
-    wire ??= new Wire(given.settings, world, bar?.report);
+    wire ??= new Wire(given.settings, world, line && ((done, total, method) => line.report(done, total, method)));
     return wire;
   };
+  const say = (sentence: string): void => {
+    line?.clear();
+    world.printError(inert(sentence));
+  };
+  const interrupts = watchInterrupts({ onInterrupt: terminal.onInterrupt, say, wire: () => wire }, verb.onInterrupt);
+  if (verb.onInterrupt !== undefined) interrupts.listen();
+  if (line) line.onShow = interrupts.listen;
+  const asking: Asking = {
+    async ask(method, params) {
+      line?.begin();
+      try {
+        return await wireOnce().ask(method, params);
+      } finally {
+        line?.clear();
+      }
+    },
+    get service() {
+      return wireOnce().service;
+    },
+    progress: (done, total, what = "") => line?.report(done, total, what),
+    variables,
+    cwd: world.cwd,
+    isTerminal: terminal.columns !== undefined,
+    page: (columns) => (columns === undefined ? page : pageFor(variables, columns, world.env.now(), page.isPlain)),
+    openScreen() {
+      if (variables.TERM === "dumb") return undefined;
+      line?.clear();
+      return terminal.openScreen();
+    },
+    async confirm(question) {
+      line?.clear();
+      const answer = await terminal.answer(`${question} [y/N] `);
+      return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
+    },
+    print: (text) => world.print(text),
+    say(sentence) {
+      line?.clear();
+      terminal.write(`${inert(sentence)}\n`);
+    },
+    readInput: () => terminal.readInput(),
+    listen(told) {
+      wireOnce().told = told;
+    },
+    onInterrupt(act) {
+      interrupts.stop();
+      // A second one ends the process, whatever keeps the verb.
+      const undo = terminal.onInterrupt(() => {
+        undo();
+        act();
+      });
+      return undo;
+    },
+    disk: world.disk,
+    async leave() {
+      const left = wire;
+      wire = undefined;
+      await left?.end();
+    },
+    start(launch) {
+      line?.clear();
+      return terminal.start(launch);
+    },
+  };
+  let isInterrupted = false;
   try {
-    const result = await verb.run(
-      {
-        ask: (method, params) => wireOnce().ask(method, params),
-        get service() {
-          return wireOnce().service;
-        },
-        progress: (done, total) => bar?.report(done, total),
-        variables: world.variables,
-        cwd: world.cwd,
-        isTerminal: world.terminal.columns !== undefined,
-        page,
-        openScreen() {
-          if (world.variables.TERM === "dumb") return undefined;
-          bar?.stop();
-          return world.terminal.openScreen();
-        },
-        async confirm(question) {
-          const answer = await world.terminal.answer(`${question} [y/N] `);
-          return answer === undefined ? undefined : /^y(es)?$/i.test(answer.trim());
-        },
-        print: (text) => world.print(text),
-        say: (sentence) => world.terminal.write(`${inert(sentence)}\n`),
-        readInput: () => world.terminal.readInput(),
-        listen(told) {
-          wireOnce().told = told;
-        },
-        onInterrupt: (act) => world.terminal.onInterrupt(act),
-        disk: world.disk,
-        async leave() {
-          const left = wire;
-          wire = undefined;
-          await left?.end();
-        },
-        start(launch) {
-          bar?.stop();
-          return world.terminal.start(launch);
-        },
-      },
-      given,
-    );
-    bar?.stop();
+    const result = await Promise.race([verb.run(asking, given), interrupts.ended]);
+    line?.clear();
+    interrupts.stop();
     const last = wire?.last;
     const text = last !== undefined && last.result === result ? last.text : JSON.stringify(result);
+    const asJson = given.flags.has("--json");
     if (asJson && result !== undefined) await printJson(world, text);
-    else if (!asJson) await printLines(world, verb.print(result, given, page()));
+    else if (!asJson) await printAll(running, verb.print(result, given, page));
     return verb.status?.(result, given) ?? OK;
   } catch (error) {
-    bar?.stop();
-    return printError(error, asJson, world);
+    line?.clear();
+    isInterrupted = error instanceof InterruptedError;
+    if (isInterrupted) return INTERRUPTED;
+    const status = await printError(error, running);
+    return interrupts.isAsked && isCancelled(error) ? INTERRUPTED : status;
   } finally {
-    await wire?.end();
+    interrupts.stop();
+    // What is not finished ends with the process, as after a crash.
+    if (!isInterrupted) await wire?.end();
   }
 }
 
+function isCancelled(error: unknown): boolean {
+  return error instanceof CommandFailed && error.error.data?.name === "cancelled";
+}
+
 /** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
-async function printError(error: unknown, asJson: boolean, world: VerbWorld): Promise<number> {
+async function printError(error: unknown, { verb, world, given, page }: Running): Promise<number> {
   if (error instanceof UsageError) {
     world.printError(inert(error.message));
     return USAGE;
@@ -150,9 +199,18 @@ async function printError(error: unknown, asJson: boolean, world: VerbWorld): Pr
     error instanceof CommandFailed
       ? error.error
       : { code: error.code, message, data: { name: error.name, retryable: error.retryable, ...error.details } };
-  if (asJson) await printJson(world, JSON.stringify({ error: shape }));
-  else world.printError(inert(message));
-  return shape.code === INVALID_PARAMS ? USAGE : FAILURE;
+  const status = shape.code === INVALID_PARAMS ? USAGE : FAILURE;
+  if (given.flags.has("--json")) {
+    await printJson(world, JSON.stringify({ error: shape }));
+    return status;
+  }
+  const { issues, candidates, matches } = shape.data ?? {};
+  const flags = Object.keys(verb.flags ?? {});
+  const said = candidates ? withoutList(message) : message;
+  world.printError(inert(issues ? inOptions(issues, flags, verb.operands) : said));
+  const errorPage = pageFor(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
+  for (const one of candidateLines(candidates ?? [], matches, errorPage)) world.terminal.write(`${one}\n`);
+  return status;
 }
 
 /** Prints JSON. On a terminal, characters that would act on it are printed as their JSON escapes. */
@@ -160,83 +218,36 @@ async function printJson({ print, terminal }: VerbWorld, text: string): Promise<
   await print(`${terminal.columns === undefined ? text : inert(text)}\n`);
 }
 
-async function printLines(world: VerbWorld, lines: Iterable<string>): Promise<void> {
-  if (typeof lines === "string") {
-    await world.print(lines);
-    return;
-  }
-  let piece = "";
-  for (const line of lines) {
-    piece += `${line}\n`;
-    if (piece.length < PIECE) continue;
-    if (!(await world.print(piece))) return;
-    piece = "";
-  }
-  if (piece !== "") await world.print(piece);
+/** Prints lines, through the pager where there is a terminal and nothing speaks against it. */
+async function printAll({ verb, world, given, page }: Running, lines: Iterable<string>): Promise<void> {
+  const { print, terminal } = world;
+  const { columns, rows = 0 } = terminal;
+  const isPaged = columns !== undefined && !page.isPlain && !given.flags.has("--no-pager") && !verb.isLive;
+  if (!isPaged) return printLines(lines, print);
+  return printPaged(lines, { print, rows, columns, start: () => terminal.startPager?.() });
 }
 
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */
-function progressBar({ terminal, variables }: VerbWorld): { report: ProgressCallback; stop(): void } | undefined {
+function progressLine({ world: { terminal, env, variables }, page }: Running): ProgressLine | undefined {
   const { errorColumns } = terminal;
-  if (errorColumns === undefined || variables.TERM === "dumb") return undefined;
-  let shown = "";
-  let isStopped = false;
-  const show = (text: string): void => {
-    if (text !== shown) terminal.write(`\r${text}\u001b[K`);
-    shown = text;
-  };
-  return {
-    report(done, total) {
-      if (isStopped) return;
-      const width = Math.max(0, Math.min(40, (errorColumns || 80) - 30));
-      const full = Math.round((width * done) / total);
-      show(`[${"#".repeat(full)}${".".repeat(width - full)}] ${done} of ${total}`);
-    },
-    stop() {
-      isStopped = true;
-      show("");
-    },
-  };
+  if (errorColumns === undefined || page.isPlain || variables.TERM === "dumb") return undefined;
+  return new ProgressLine({ columns: errorColumns, write: terminal.write, now: () => env.now() });
 }
 
 /** Throws UsageError unless a verb takes so many operands. */
-function requireOperands(verb: Verb, given: number): void {
+function requireOperands(verb: Verb, { operands, took }: CommandLine): void {
   if (verb.takesCommand) return;
-  const least = verb.operands.filter((operand) => operand.startsWith("<")).length;
+  const needed = verb.operands.filter((operand) => operand.startsWith("<"));
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
-  if (given < least || (given > verb.operands.length && !isOpen))
-    throw new UsageError(`Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
-}
-
-function usageOf({ name, operands, takesCommand }: Verb): string {
-  const words = takesCommand ? ["[options]", ...operands] : [...operands, "[options]"];
-  return ["pi-session-server", name, ...words].join(" ");
-}
-
-function helpOf(verb: Verb): string {
-  const flags = Object.entries({ "--json": JSON_FLAG, ...verb.flags }).map(([name, { value, meaning }]) => [
-    value === undefined ? name : `${name} <${value}>`,
-    meaning,
-  ]);
-  const width = Math.max(...flags.map(([left]) => left.length));
-  const { meaning } = verb;
-  const more = verb.more?.split("\n").flatMap((line) => wrap(line, HELP_WIDTH)) ?? [];
-  return `${usageOf(verb)}
-
-${meaning[0].toUpperCase()}${meaning.slice(1)}.${more.map((line) => `\n${line}`).join("")}
-
-${flags.map(([left, meaning]) => hanging(`  ${left.padEnd(width)}  `, meaning)).join("\n")}
-${verb.takesCommand ? "" : FOLDERS_TOO}`;
-}
-
-const FOLDERS_TOO = `
-The server's options for folders and paths (--session-dir) work here too;
-pi-session-server --help lists them.
-`;
-
-/** Returns a text after a head, with further lines below its first. */
-function hanging(head: string, text: string): string {
-  return wrap(text, HELP_WIDTH - head.length)
-    .map((line, i) => `${i === 0 ? head : " ".repeat(head.length)}${line}`)
-    .join("\n");
+  const lacks = operands.length < needed.length ? needed[operands.length] : undefined;
+  if (lacks === undefined && (operands.length <= verb.operands.length || isOpen)) return;
+  const wrong =
+    lacks === undefined
+      ? `${operands[verb.operands.length]} is one too many for ${verb.name}.`
+      : `${verb.name} needs ${lacks}.`;
+  const by =
+    lacks === undefined
+      ? []
+      : took.map((option) => ` ${option} took the word after it; put it last, or write ${option}=.`);
+  throw new UsageError(`${wrong}${by.join("")} Usage: ${usageOf(verb)}. See ${verb.name} --help.`);
 }

@@ -1,14 +1,18 @@
 /** Every verb, in the order of the help. A new verb is a new file and a line here. */
 
-import type { Verb } from "./verb.ts";
+import { nearestOf } from "./nearest.ts";
+import { UsageError } from "./options.ts";
+import type { Verb, VerbGroup } from "./verb.ts";
 import browse from "./verbs/browse.ts";
 import compare from "./verbs/compare.ts";
+import { completeWith } from "./verbs/complete.ts";
 import { completionOf } from "./verbs/completion.ts";
 import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
 import takeOut from "./verbs/export.ts";
 import follow from "./verbs/follow.ts";
 import fork from "./verbs/fork.ts";
+import { helpAbout } from "./verbs/help.ts";
 import bringIn from "./verbs/import.ts";
 import index from "./verbs/index.ts";
 import list from "./verbs/list.ts";
@@ -24,34 +28,65 @@ import show from "./verbs/show.ts";
 import stats from "./verbs/stats.ts";
 import tree from "./verbs/tree.ts";
 import { repair, verify } from "./verbs/verify.ts";
+import version from "./verbs/version.ts";
 
-export const verbs: readonly Verb[] = [
-  list,
-  search,
-  show,
-  tree,
-  browse,
-  resume,
-  follow,
-  compare,
-  merge,
-  stats,
-  rename,
-  fork,
-  remove,
-  restore,
-  archive,
-  unarchive,
-  relocate,
-  takeOut,
-  bringIn,
-  verify,
-  repair,
-  migrate,
-  rollback,
-  status,
-  index,
-  schema,
-  conformance,
-  completionOf(() => verbs),
+/** The verbs by what people are after. */
+export const groups: readonly VerbGroup[] = [
+  { title: "Find and read", verbs: [list, search, show, tree, browse, compare, stats] },
+  { title: "Go on with a session", verbs: [resume, follow] },
+  { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
+  { title: "Delete and take back", verbs: [remove, restore] },
+  { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
+  { title: "Check and mend", verbs: [verify, repair] },
+  { title: "Move between stores", verbs: [migrate, rollback, status] },
+  {
+    title: "About this program",
+    verbs: [helpAbout(() => groups, verbNamed), version, completionOf(() => verbs), schema, conformance],
+  },
 ];
+
+export const verbs: readonly Verb[] = groups.flatMap(({ verbs }) => verbs);
+
+/** The verb that the completion scripts call; nobody types it, so no help lists it. */
+const complete = completeWith(findVerb);
+
+/** Words for which other programs are known, with the verbs that do it here. */
+const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
+  mv: "rename, or relocate",
+  move: "relocate",
+  cp: "fork",
+  copy: "fork",
+  clone: "fork",
+  find: "search",
+  grep: "search",
+  open: "show, or browse",
+  view: "show",
+  log: "show, or tree",
+  remove: "delete",
+  unlink: "delete",
+  check: "verify",
+  fsck: "verify",
+  fix: "repair",
+  cost: "stats",
+  usage: "stats",
+  pick: "browse",
+};
+
+/** Returns the verb that a word, or another word that people type for it, is. */
+export function findVerb(name: string): Verb | undefined {
+  if (name === complete.name) return complete;
+  return verbs.find((verb) => verb.name === name || verb.aliases?.includes(name));
+}
+
+/** Returns the verb that a word is. Throws UsageError with the one that is meant. */
+export function verbNamed(name: string): Verb {
+  const verb = findVerb(name);
+  if (verb !== undefined) return verb;
+  throw new UsageError(`Unknown verb ${name}.${adviceOn(name)} --help lists the verbs.`);
+}
+
+function adviceOn(name: string): string {
+  const names = verbs.flatMap((verb) => [verb.name, ...(verb.aliases ?? [])]);
+  const meant = Object.hasOwn(SAID_ELSEWHERE, name) ? SAID_ELSEWHERE[name] : nearestOf(name, names);
+  return meant === undefined ? "" : ` Did you mean ${meant}?`;
+}

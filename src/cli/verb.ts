@@ -1,61 +1,17 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
-import type { Service } from "../server/main.ts";
-import type { Disk } from "../storage/fs/disk.ts";
-import type { Variables } from "../storage/fs/paths.ts";
-import type { CommandLine, Flag } from "./options.ts";
+import type { Asking, Given, Result } from "./asking.ts";
+import type { Flag } from "./options.ts";
+import { named, open } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
-import type { Launch } from "./terminal/programs.ts";
-import type { Screen } from "./terminal/screen.ts";
-import { inVerbs } from "./wording.ts";
 
-// biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
-export type Result = any;
-
-/** The operands and options of a verb's command line. */
-export type Given = Omit<CommandLine, "settings">;
-
-/** A callback for events, with the text that came. Nothing more is read until it resolves. */
-export type EventCallback = (name: string, params: Result, text: string) => Promise<void>;
-
-/** The server and the terminal as a verb sees them while it runs. */
-export interface Asking {
-  /** Sends a command and returns its result. Throws {@link CommandFailed}. */
-  ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
-  readonly service: Service;
-  /** Shows how far the verb is, where somebody would see it. */
-  progress(done: number, total: number): void;
-  readonly variables: Variables;
-  /** The working directory; paths that a person gives refer to it. */
-  readonly cwd: string;
-  /** Whether stdout is a terminal. */
-  readonly isTerminal: boolean;
-  /** Returns the page of a terminal with so many columns; without a number, that of stdout. */
-  page(columns?: number): OutputStyle;
-  /** Takes over the terminal; returns undefined where there is none. */
-  openScreen(): Screen | undefined;
-  /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
-  confirm(question: string): Promise<boolean | undefined>;
-  /** Prints on stdout at once, for verbs whose lines come while things happen. Returns false when nobody reads. */
-  print(text: string): Promise<boolean>;
-  /** Tells the person something besides what is printed. */
-  say(sentence: string): void;
-  /** Returns all that is on stdin. */
-  readInput(): Promise<string>;
-  /** Calls back for each event that the verb's `serverOptions` ask for. */
-  listen(told: EventCallback): void;
-  /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
-  onInterrupt(act: () => void): () => void;
-  /** The files of this machine, for what no command tells. */
-  readonly disk: Disk;
-  /** Ends the server, which closes its sessions; the next command starts another one. */
-  leave(): Promise<void>;
-  /** Hands the terminal to a program and returns its exit status. */
-  start(launch: Launch): Promise<number>;
-}
+export { type Asking, CommandFailed, type EventCallback, type Given, type Result } from "./asking.ts";
+export { named, open } from "./sessions.ts";
 
 export interface Verb {
   readonly name: string;
+  /** Other words that people type for it. */
+  readonly aliases?: readonly string[];
   /** Its effect, as a clause for the help. */
   readonly meaning: string;
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
@@ -68,6 +24,15 @@ export interface Verb {
   readonly flags?: Readonly<Record<string, Flag>>;
   /** Further sentences for its own help. */
   readonly more?: string;
+  /** Returns the words of its command line as they are meant, for a verb that takes those of another. */
+  argsOf?(args: readonly string[]): readonly string[];
+  /**
+   * How to go on, or that nothing was lost, when Ctrl+C ends it in the middle of a change. A verb that only reads has
+   * none: it ends at once.
+   */
+  readonly onInterrupt?: string;
+  /** Whether its lines come while things happen, so that no pager holds them back. */
+  readonly isLive?: boolean;
   /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
@@ -76,28 +41,25 @@ export interface Verb {
   status?(result: Result, given: Given): number;
 }
 
-/** The flag that every verb has. */
+/** Verbs that the help lists under one heading. */
+export interface VerbGroup {
+  readonly title: string;
+  readonly verbs: readonly Verb[];
+}
+
+/** Flags that every verb has. */
 export const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
+export const COMMON_FLAGS: Readonly<Record<string, Flag>> = {
+  "--json": JSON_FLAG,
+  "--plain": { meaning: "no colours, no drawing, no progress and no pager, as screen readers like it" },
+  "--no-pager": { meaning: "print everything at once, however long it is" },
+};
 
 /** Exit statuses. */
 export const OK = 0;
 export const FAILURE = 1;
 export const USAGE = 2;
 export const DAMAGE = 3;
-
-/** The error that a command was answered with; its message is in the words of the command line. */
-export class CommandFailed extends Error {
-  readonly error: Result;
-  constructor(error: Result) {
-    super(inVerbs(error.message));
-    this.error = error;
-  }
-}
-
-/** Treats operands with a separator or a session suffix as paths, others as ids or the beginnings of ids. */
-export function named(operand: string): { sessionPath: string } | { sessionId: string } {
-  return /[/\\]|\.(jsonl|v2|sqlite)$/.test(operand) ? { sessionPath: operand } : { sessionId: operand };
-}
 
 type VerbParams = (given: Given) => Readonly<Record<string, unknown>>;
 
@@ -118,9 +80,4 @@ export function askAt(method: string, paramsOf: VerbParams = () => ({})): Verb["
     await open(asking, where.sessionId);
     return asking.ask(method, params);
   };
-}
-
-/** Opens the session that an operand names, and makes it the current one. */
-export function open({ ask }: Asking, operand: string): Promise<Result> {
-  return ask("switch_session", named(operand));
 }

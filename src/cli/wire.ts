@@ -4,19 +4,33 @@ import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
-import { CommandFailed, type EventCallback, type Result } from "./verb.ts";
+import { CommandFailed, type EventCallback, type Result } from "./asking.ts";
 
-export type ProgressCallback = (done: number, total: number) => void;
+/** A callback for progress: `done` of `total` of what a command does. */
+export type ProgressCallback = (done: number, total: number, method: string) => void;
+
+interface AskedCommand {
+  readonly method: string;
+  /** Whether it may change something. */
+  readonly isChange: boolean;
+  resolve(result: Result): void;
+  reject(error: CommandFailed): void;
+}
+
+/** Commands that change nothing. */
+const READS = /^(get|list|search|switch|open|close|verify|compare|prepare)_|^migration_status$/;
 
 export class Wire {
   readonly service: Service;
   /** The latest result, and its text as it was on the wire. */
   last: { readonly result: Result; readonly text: string } | undefined;
-  /** Called with each event. */
-  told: EventCallback | undefined;
   private readonly input = new PassThrough();
   private readonly output = new PassThrough();
-  private readonly waiting = new Map<number, { resolve(result: Result): void; reject(error: CommandFailed): void }>();
+  /** Called with each event. */
+  told: EventCallback | undefined;
+  /** Whether a command that may change something was sent. */
+  mayHaveChanged = false;
+  private readonly waiting = new Map<number, AskedCommand>();
   private readonly progress: ProgressCallback | undefined;
   private unread: string[] = [];
   private ids = 0;
@@ -31,10 +45,23 @@ export class Wire {
   ask(method: string, params: Readonly<Record<string, unknown>> = {}): Promise<Result> {
     const id = ++this.ids;
     const _meta = this.progress ? { progressToken: id } : undefined;
+    const isChange = !READS.test(method) && params.dryRun !== true;
+    this.mayHaveChanged ||= isChange;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { resolve, reject });
+      this.waiting.set(id, { method, isChange, resolve, reject });
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params: { ...params, _meta } })}\n`);
     });
+  }
+
+  /** Whether a command runs that may change something. */
+  get isChanging(): boolean {
+    return [...this.waiting.values()].some(({ isChange }) => isChange);
+  }
+
+  /** Asks the server to give up what has not begun. */
+  cancelAll(): void {
+    for (const id of this.waiting.keys())
+      this.input.write(`${JSON.stringify({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id } })}\n`);
   }
 
   async end(): Promise<void> {
@@ -62,7 +89,10 @@ export class Wire {
 
   private receiveLine(line: string): void {
     const { method, params, id, result, error } = parseText(line) as Result;
-    if (method === "$/progress") return this.progress?.(params.value.done, params.value.total);
+    if (method === "$/progress") {
+      const { token, value } = params;
+      return this.progress?.(value.done, value.total, this.waiting.get(token)?.method ?? "");
+    }
     if (method !== undefined) return this.tell(method, params, line);
     const waiting = this.waiting.get(id);
     if (!waiting) return;

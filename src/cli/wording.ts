@@ -1,14 +1,7 @@
 /** Sentences of failures in the words of the command line. */
 
-/** Verbs and options by the commands and params that sentences of failures name. */
-const WORDS: Readonly<Record<string, string>> = {
-  list_sessions: "list",
-  verify_session: "verify",
-  repair_session: "repair",
-  restore_session: "restore",
-  export_session: "export",
-  migrate_session: "migrate --apply",
-  rollback_migration: "rollback",
+/** Words of the sentences about commands and params, where a verb or an option in their place would not make a sentence. */
+const PHRASES: Readonly<Record<string, string>> = {
   "get_entries and get_tree show": "tree shows",
   get_tree: "tree",
   compare_branches: "compare",
@@ -17,19 +10,145 @@ const WORDS: Readonly<Record<string, string>> = {
   "clone copies": "fork copies",
   "clone writes": "fork writes",
   "clone it": "fork it",
-  allowMissing: "--allow-missing",
+  "Use switch_session or new_session first": "Name one",
+  "close_session closes it, switch_session leaves it for another": "Leave it there first",
+  "switch_session or new_session makes another one current; migrate_session": "migrate --apply",
+  "switch_session opens that one, new_session begins another": "show prints that one",
+  "switch_session opens it": "show prints it",
+  "open_session opens one": "list shows those that exist",
+  "get_state and verify_session": "show and verify",
+  "get_fork_messages lists those; position at accepts": "tree shows those; --at accepts",
   "Set overwrite": "Use --overwrite",
   "set overwrite": "use --overwrite",
   "a file as outputPath": "a file",
   "an outputPath": "a file",
   "a cursor": "--cursor",
   "limit and cursor": "--limit and --cursor",
+  "Leave sessionId out": "Leave --session-id out",
+  "Start the server with --allow-path": "Use --allow-path",
+  "This server was started with --read-only. Start one without it": "--read-only was given. Leave it out",
+  "Run the server with Node": "Use Node",
+  "The server is ending. Start a new one and try": "It is ending. Try",
 };
 
-/** A word of the table, but not as a part of a path or an id. */
-const WORD = new RegExp(`(?<=^|\\s)(?:${Object.keys(WORDS).join("|")})(?=[\\s.,;]|$)`, "g");
+/** The verb that does what a command does, or shows what it returns. `branch` and `clone` are other words, too. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  archive_session: "archive",
+  close_session: "browse",
+  compare_branches: "compare",
+  delete_session: "delete",
+  export_html: "export",
+  export_session: "export",
+  get_context: "show",
+  get_entries: "tree",
+  get_entry: "show --entry",
+  get_fork_messages: "tree",
+  get_last_assistant_text: "show",
+  get_messages: "show",
+  get_path: "show --path",
+  get_session_family: "list",
+  get_session_stats: "stats",
+  get_state: "show",
+  get_tree: "tree",
+  get_usage: "stats",
+  import_session: "import",
+  list_open_sessions: "list",
+  list_operations: "operations",
+  list_sessions: "list",
+  list_trash: "list --trash",
+  merge_branch: "merge",
+  migrate_session: "migrate --apply",
+  migration_status: "status",
+  open_session: "show",
+  relocate_session: "relocate",
+  repair_session: "repair",
+  restore_session: "restore",
+  rollback_migration: "rollback",
+  search_sessions: "search",
+  set_label: "browse",
+  set_session_name: "rename",
+  switch_session: "show",
+  unarchive_session: "unarchive",
+  verify_session: "verify",
+};
 
-/** Returns a sentence with verbs and options in place of commands and params. */
-export function inVerbs(sentence: string): string {
-  return sentence.replace(/\w+ \(pi-session-server ([^)]+)\)/g, "$1").replace(WORD, (word) => WORDS[word]);
+/** The option or operand of a verb that a param is. */
+const PARAMS: Readonly<Record<string, string>> = {
+  allowMissing: "--allow-missing",
+  dryRun: "--dry-run",
+  entryId: "<entry>",
+  fromId: "<entry>",
+  headerOnly: "--all",
+  includeToolResults: "--tools",
+  newSessionId: "--session-id",
+  operationId: "<operation>",
+  outputPath: "<file>",
+  sessionId: "<session>",
+  sessionPath: "<session>",
+};
+
+/** The operands that a param can come from. */
+const OPERANDS: Readonly<Record<string, readonly string[]>> = {
+  cwd: ["<dir>"],
+  name: ["<name...>"],
+  query: ["<words...>"],
+  path: ["<file>"],
+  outputPath: ["[file]"],
+  entryId: ["[entry]"],
+  operationId: ["[id]", "[operation]"],
+  sessionPath: ["<session...>", "[session]"],
+  sessionId: ["<session...>", "[session]"],
+};
+
+/** Words of a table, but not as a part of a path or an id. Of two, the longer one comes first. */
+function pattern(table: Readonly<Record<string, string>>): RegExp {
+  const words = Object.keys(table).sort((a, b) => b.length - a.length);
+  return new RegExp(`(?<=^|[\\s(])(?:${words.join("|")})(?=[\\s.,;:)]|$)`, "g");
+}
+
+const WORDS = { ...COMMANDS, ...PARAMS };
+const [PHRASE, WORD] = [pattern(PHRASES), pattern(WORDS)];
+
+/** Returns a sentence with verbs and options in place of commands and params. `kept` are parts that stay as they are. */
+export function inVerbs(sentence: string, kept: readonly string[] = []): string {
+  const places = kept.filter((text) => sentence.includes(text)).sort((a, b) => b.length - a.length);
+  // Where a part was taken out, for private use, so that no sentence of ours has it.
+  const mark = (i: number): string => `\ue000${i}\ue001`;
+  let marked = sentence;
+  for (const [i, text] of places.entries()) marked = marked.replace(text, () => mark(i));
+  return marked
+    .replace(/\w+ \(pi-session-server ([^)]+)\)/g, "$1")
+    .replace(PHRASE, (phrase) => PHRASES[phrase])
+    .replace(WORD, (word) => WORDS[word as keyof typeof WORDS])
+    .replace(/\ue000(\d+)\ue001/g, (all, i) => places[i] ?? all);
+}
+
+/** Returns the texts in the details of a failure: paths, ids and words of a person, which its sentence repeats. */
+export function textsIn(details: unknown): string[] {
+  if (typeof details !== "object" || details === null) return [];
+  return Object.values(details).filter((text): text is string => typeof text === "string" && text.length > 2);
+}
+
+/** Returns the sentence about params that were refused, which names the options or operands that they came from. */
+export function inOptions(
+  issues: readonly { readonly path: string; readonly message: string }[],
+  flags: readonly string[],
+  operands: readonly string[],
+): string {
+  const clauses = issues.map(({ path, message }) => {
+    const subject = sourceOf(path, flags, operands);
+    return `${subject}${/^(?:is|are|must) /.test(message) ? "" : ":"} ${inVerbs(message)}`;
+  });
+  return `${clauses.join("; ")}.`.replace(/\.\.$/, ".");
+}
+
+/** Returns the option or operand that a param came from. */
+function sourceOf(path: string, flags: readonly string[], operands: readonly string[]): string {
+  const [param] = path.split(".");
+  const option = `--${param.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  if (flags.includes(option)) return option;
+  const known = PARAMS[param];
+  if (known !== undefined && (flags.includes(known) || operands.includes(known))) return known;
+  const near = OPERANDS[param]?.find((operand) => operands.includes(operand));
+  return near ?? (param === "" ? "The command line" : option.slice(2).replaceAll("-", " "));
 }

@@ -7,7 +7,7 @@ import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
-import { type CommandContext, command } from "./shared/command.ts";
+import { type CommandContext, command, type Report } from "./shared/command.ts";
 import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
@@ -83,7 +83,9 @@ export default command({
       if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), records };
       const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
       const taken = overwrite ? "replace" : "refuse";
-      const path = await workspace.stores.writeOutput(outputPath, pieces, taken, attachmentsOf);
+      const isBytes = format === "jsonl" && all;
+      const told = withProgress(pieces, session, isBytes, context.progress);
+      const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
       return { sessionId, path, records };
     } finally {
       workspace.release(session);
@@ -91,7 +93,31 @@ export default command({
   },
 });
 
-function piecesOf(stores: Stores, session: Session, format: string, all: boolean): Iterable<string | Uint8Array> {
+type ExportPieces = Iterable<string | Uint8Array>;
+
+/** Yields the pieces, and reports how much of the session they are: its bytes, or about a piece for each entry. */
+function* withProgress(
+  pieces: ExportPieces,
+  { log }: Session,
+  isBytes: boolean,
+  progress: Report | undefined,
+): Generator<string | Uint8Array> {
+  const { count } = log.nodes;
+  let total = isBytes ? log.headerLine.length + 1 : count;
+  // Each line ends with a line feed.
+  for (let position = 0; isBytes && progress && position < count; position++) total += log.length(position) + 1;
+  let done = 0;
+  let reported = 0;
+  for (const piece of pieces) {
+    yield piece;
+    done += isBytes ? piece.length : 1;
+    if (done - reported < total / 100) continue;
+    reported = done;
+    progress?.(Math.min(done, total), total);
+  }
+}
+
+function piecesOf(stores: Stores, session: Session, format: string, all: boolean): ExportPieces {
   if (format === "html") return htmlPieces(pageOf(session, all));
   if (format === "markdown") return markdownPieces(pageOf(session, all));
   return all ? stores.bytesOf(session.log) : pathLines(session);
@@ -105,7 +131,7 @@ function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
 }
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ host }: CommandContext, pieces: Iterable<string | Uint8Array>): string {
+function contentOf({ host }: CommandContext, pieces: ExportPieces): string {
   const most = Math.min(MAX_CONTENT, host.maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;

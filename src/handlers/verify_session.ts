@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Damage } from "../core/format/damage.ts";
 import type { StoreFinding } from "../core/ports/migrations.ts";
-import { verify } from "../core/session/check.ts";
+import { type Verdict, verifying } from "../core/session/check.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { damage } from "./shared/shapes.ts";
@@ -29,10 +29,10 @@ export default command({
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
-      let verdict = verify(session);
+      let verdict = await verified(context, session);
       // An open session notifies the host of entries that were hidden. For this one, the result itself must include
       // them.
-      if (!isOpen && session.refresh()) verdict = verify(session);
+      if (!isOpen && session.refresh()) verdict = await verified(context, session);
       const store = await auditOf(context, session);
       const more = (store?.findings ?? []).map(damageOf).filter((found) => !isReported(verdict.damage, found));
       return {
@@ -46,6 +46,23 @@ export default command({
     }
   },
 });
+
+/** Verifies a session with pauses, in which other sessions are served and progress is reported. */
+async function verified({ workspace, progress }: CommandContext, session: Session): Promise<Verdict> {
+  const { count } = session.log.nodes;
+  const step = Math.max(1, Math.floor(count / 100));
+  const steps = verifying(session);
+  let reported = 0;
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (value - reported >= step) {
+      reported = value;
+      progress?.(value, count);
+    }
+    await workspace.stores.pause();
+  }
+}
 
 /** Audits the session's container; returns undefined when it has none. */
 async function auditOf({ workspace, progress }: CommandContext, session: Session) {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
+import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
@@ -45,6 +46,8 @@ export interface Service {
   stop(): void;
   /** The catalog, for uses that need no wire. */
   readonly catalog: Catalog;
+  /** Sessions for a person who types the beginning of an id. */
+  readonly offered: Stores["offered"];
 }
 
 export function serve(settings: ServerSettings, world: World): Service {
@@ -106,7 +109,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
-  return { done, stop: () => connection.stop(), catalog: stores.catalog };
+  return { done, stop: () => connection.stop(), catalog: stores.catalog, offered: stores.offered };
 }
 
 async function makeDocument(version: string): Promise<object> {

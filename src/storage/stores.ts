@@ -5,10 +5,12 @@ import { Failure } from "../core/failure.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
-import type { Stores } from "../core/ports/stores.ts";
+import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { momentOf, unknownId } from "../core/search/listing.ts";
+import { candidatesOf, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
+import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
@@ -17,6 +19,7 @@ import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
   allFolders,
+  archivedFolders,
   archiveFolder,
   fileFor,
   fileName,
@@ -105,7 +108,13 @@ export function makeStores(options: StoresOptions): Stores {
       throw new Failure("not_a_session", sentence, error.details);
     }
   };
+  const openForReading = (file: string): Log => openLog(file, true);
   const byName = { jsonl, v2, memory: memoryStore() };
+  const folders = {
+    listed: () => sessionFolders(paths, disk),
+    archived: () => archivedFolders(paths, disk),
+    both: () => allFolders(paths, disk),
+  };
   const isDurable = durability === "sync";
   const leaves = leafMemory(disk, paths.state, isDurable);
   return {
@@ -121,7 +130,8 @@ export function makeStores(options: StoresOptions): Stores {
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
-    find: (id) => findById(disk, sessionFolders(paths, disk), id),
+    find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+    offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     prepareFolder(file) {
       try {
         disk.makeFolder(dirname(file));
@@ -147,6 +157,7 @@ export function makeStores(options: StoresOptions): Stores {
       if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
+    pause,
     lifeCycle: makeLifeCycle({
       ...options,
       leaves,
@@ -154,7 +165,7 @@ export function makeStores(options: StoresOptions): Stores {
       open: (file) => openLog(allowed(file)),
       absolute: (path) => absolute(path, cwd),
       allowed,
-      find: (id) => findById(disk, allFolders(paths, disk), id),
+      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
       withId(id) {
         const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
         return exact.filter((file) => (readId(disk, file) ?? id) === id);
@@ -174,7 +185,7 @@ export function makeStores(options: StoresOptions): Stores {
     catalog: makeCatalog({
       ...options,
       leaves,
-      openLog: (file) => openLog(file, true),
+      openLog: openForReading,
       indexAhead: true,
       isDurable,
       // SQLite opens its files by their paths.
@@ -247,7 +258,7 @@ function isSameQuietly(disk: Disk, a: string, b: string): boolean {
 }
 
 /** Returns the file of the session with an id or unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
-function findById(disk: Disk, folders: Iterable<string>, id: string): string {
+function findById(disk: Disk, folders: Iterable<string>, id: string, openForReading: (file: string) => Log): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
   const { exact, prefixed } = filesOf(disk, folders, id);
   let found = exact.length > 0 ? exact : prefixed;
@@ -255,24 +266,31 @@ function findById(disk: Disk, folders: Iterable<string>, id: string): string {
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
-  if (!found.every((file) => isSameQuietly(disk, file, found[0]))) throw ambiguousId(disk, id, found, exact.length > 0);
-  return found[0];
+  if (found.every((file) => isSameQuietly(disk, file, found[0]))) return found[0];
+  throw ambiguousId(disk, id, found, exact.length > 0, candidatesOf(disk, found, openForReading));
 }
 
 /** Ids or paths that a failure lists at most. */
 const MOST_LISTED = 3;
 
 /** Returns the failure that lists some of the sessions that an id, or the beginning of one, may mean. */
-function ambiguousId(disk: Disk, id: string, files: readonly string[], isWhole: boolean): Failure {
+function ambiguousId(
+  disk: Disk,
+  id: string,
+  files: readonly string[],
+  isWhole: boolean,
+  candidates: readonly Candidate[],
+): Failure {
+  const details = { sessionId: id, matches: files.length, candidates };
   const some = [...files].sort().slice(0, MOST_LISTED);
   const named = isWhole ? some : [...new Set(some.map((file) => readId(disk, file)))];
   const list = named.filter((name) => isWhole || SESSION_ID.test(name ?? "")).join(", ");
   const more = files.length > MOST_LISTED ? ` and ${files.length - MOST_LISTED} more` : "";
-  if (list === "") return new Failure("ambiguous_id", undefined, { sessionId: id, matches: files.length });
+  if (list === "") return new Failure("ambiguous_id", undefined, details);
   const sentence = isWhole
     ? `Several sessions have this id: ${list}${more}. Name the one you mean by its path.`
     : `Several session ids begin with this: ${list}${more}. Give more of it.`;
-  return new Failure("ambiguous_id", sentence, { sessionId: id, matches: files.length });
+  return new Failure("ambiguous_id", sentence, details);
 }
 
 /** Returns the session files with an id, and those with an id that begins with it. */

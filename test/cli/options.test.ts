@@ -1,7 +1,10 @@
 /** The command line: what it sets, what it accepts for the sake of Pi's clients, what it refuses. */
 
 import { describe, expect, test } from "vitest";
-import { helpText, parseArguments, UsageError } from "../../src/cli/options.ts";
+import { helpText, helpWidth, verbsHelp } from "../../src/cli/help.ts";
+import { nearestOf } from "../../src/cli/nearest.ts";
+import { CWD_FLAG, parseArguments, parseCommandLine, UsageError } from "../../src/cli/options.ts";
+import { groups, verbs } from "../../src/cli/table.ts";
 
 test("nothing given means a new session on disk, durable, everything detected, all events", () => {
   expect(parseArguments([])).toMatchObject({
@@ -100,6 +103,73 @@ test.each([
 ])("a wrong command line is told with what is wrong: %j", (args, named) => {
   expect(() => parseArguments(args)).toThrow(UsageError);
   expect(() => parseArguments(args)).toThrow(named);
+});
+
+describe("an option that may stand alone", () => {
+  const own = { verb: "list", flags: { "--cwd": CWD_FLAG, "--query": { value: "words", meaning: "x" } } };
+  const parsed = (...args: string[]) => parseCommandLine(args, own);
+
+  test.each<[string[], string, string[]]>([
+    [["--cwd"], ".", []],
+    [["--cwd", "--read-only"], ".", []],
+    [["word", "--cwd"], ".", ["word"]],
+    [["--cwd", "dir", "word"], "dir", ["word"]],
+    [["--cwd=dir", "word"], "dir", ["word"]],
+    [["--cwd=", "word"], "", ["word"]],
+    [["--cwd", "--", "word"], ".", ["word"]],
+    [["--cwd=-odd"], "-odd", []],
+  ])("%j", (args, value, operands) => {
+    expect([parsed(...args).flags.get("--cwd"), parsed(...args).operands]).toEqual([value, operands]);
+  });
+
+  test("is no option where it is the value of another, or behind the end of options", () => {
+    expect(parsed("--query", "--cwd").flags.get("--query")).toBe("--cwd");
+    expect(parsed("--", "--cwd").operands).toEqual(["--cwd"]);
+  });
+});
+
+describe("what is mistyped", () => {
+  test.each([
+    ["lst", "list"],
+    ["serch", "search"],
+    ["seacrh", "search"],
+    ["brows", "browse"],
+    ["arch", "archive"],
+    ["--sesion-dir", "--session-dir"],
+    ["--continu", "--continue"],
+    ["qqqqq", undefined],
+    ["x", undefined],
+    ["", undefined],
+  ])("%s: %s", (typed, meant) => {
+    const known = ["list", "search", "show", "browse", "archive", "--session", "--session-dir", "--continue", "-c"];
+    expect(nearestOf(typed, known)).toBe(meant);
+  });
+
+  test("is answered with the nearest, of the verb first, and where to read more", () => {
+    const own = { verb: "delete", flags: { "--permanent": { meaning: "x" } } };
+    expect(() => parseCommandLine(["--permanant"], own)).toThrow(
+      "Unknown option --permanant. Did you mean --permanent? delete --help lists its options.",
+    );
+    expect(() => parseArguments(["--sesion"])).toThrow("Did you mean --session?");
+    expect(() =>
+      parseCommandLine(["--role"], { verb: "v", flags: { "--role": { value: "a|b", meaning: "" } } }),
+    ).toThrow("--role takes a, b. v --help");
+  });
+});
+
+test.each([20, 40, 60, 80, 3840])("the help fits %i columns", (width) => {
+  // A word is not broken.
+  const most = Math.max(34, Math.min(width, 80));
+  for (const text of [helpText(groups, helpWidth(width)), verbsHelp(groups, helpWidth(width))])
+    for (const line of text.split("\n")) expect(line.length, line).toBeLessThanOrEqual(most);
+});
+
+test("the help has every verb under one heading, with the other words for it", () => {
+  const text = verbsHelp(groups);
+  for (const { name } of verbs)
+    expect(text.split("\n").filter((line) => line.startsWith(`  ${name} `))).toHaveLength(1);
+  expect(text).toContain("(also ls)");
+  expect(new Set(groups.map(({ title }) => title)).size).toBe(groups.length);
 });
 
 test("the help names every option that is acted on", () => {

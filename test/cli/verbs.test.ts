@@ -159,9 +159,40 @@ test("the help tells of them", async () => {
   const unknown = await runProgram("", ["lst"], place);
   expect(unknown).toEqual({
     stdout: "",
-    stderr: "pi-session-server: Unknown verb lst. --help lists the verbs.\n",
+    stderr: "pi-session-server: Unknown verb lst. Did you mean list? --help lists the verbs.\n",
     status: 2,
   });
+});
+
+test("verbs as people type them", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, chain(3), "s.jsonl");
+  const out = async (...args: string[]): Promise<string> => {
+    const { stdout, stderr, status } = await runProgram("", args, place);
+    expect([stderr, status]).toEqual(["", 0]);
+    return stdout;
+  };
+  expect(await out("version")).toBe(await out("--version"));
+  expect(await out("help", "rm")).toBe(await out("delete", "--help"));
+  expect(await out("cat", file)).toBe(await out("show", file));
+  expect(await out("--plain", "ls")).toBe(await out("ls", "--plain"));
+  const wrong = await runProgram("", ["mv", "a", "b"], place);
+  expect([wrong.stderr, wrong.status]).toEqual([
+    "pi-session-server: Unknown verb mv. Did you mean rename, or relocate? --help lists the verbs.\n",
+    2,
+  ]);
+  const late = await runProgram("", ["--session-dir", "x", "list"], place);
+  expect(late.stderr).toContain("A verb comes first");
+  expect((await runProgram("", ["show"], place)).stderr).toMatch(/^pi-session-server: show needs <session>\. Usage: /);
+  expect((await runProgram("", ["search", "--cwd", "word"], place)).stderr).toContain("--cwd took the word after it");
+});
+
+test("plain lines have no columns, no colours and no arrows", async () => {
+  const place = temporaryPlace();
+  const file = sessionFile(place, [userText("a", null, `${"word ".repeat(40)}end`)], "s.jsonl");
+  const options = { terminal: { columns: 40 }, variables: { FORCE_COLOR: "1" } };
+  const { stdout } = await runHere(place, ["show", file, "--path", "--plain"], options);
+  expect(stdout).toMatch(/^user, entry a, \d{4}-\d\d-\d\d \d\d:\d\d\n(word )+end\n$/);
 });
 
 test("a reader that stops early, as head does, is no failure and no noise", async () => {

@@ -1,7 +1,13 @@
 /** Sentences of failures as a person reads them who typed a verb. */
 
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { inVerbs } from "../../src/cli/wording.ts";
+import { findVerb, verbs } from "../../src/cli/table.ts";
+import { inOptions, inVerbs, textsIn } from "../../src/cli/wording.ts";
+import { commandNames } from "../../src/handlers/shared/find.ts";
+import { table } from "../../src/handlers/shared/table.ts";
 import { runProgram, temporaryPlace } from "../support/server.ts";
 
 test.each([
@@ -12,12 +18,99 @@ test.each([
   ["rollback_migration (pi-session-server rollback) completes it.", "rollback completes it."],
   ["migrate_session (pi-session-server migrate --apply) moves it.", "migrate --apply moves it."],
   ["At /clone/list_sessions/clone it is. Set overwrite.", "At /clone/list_sessions/clone it is. Use --overwrite."],
+  ["branch the clone of it", "branch the clone of it"],
 ])("%s", (onTheWire, typed) => {
   expect(inVerbs(onTheWire)).toBe(typed);
+});
+
+test("what a person gave stays as it was", () => {
+  const data = { name: "session_not_found", sessionPath: "/my list_sessions dir/x", sessionId: "get_tree" };
+  const kept = textsIn(data);
+  expect(inVerbs("Nothing at /my list_sessions dir/x. list_sessions lists.", kept)).toBe(
+    "Nothing at /my list_sessions dir/x. list lists.",
+  );
+  expect(inVerbs("No session has the id get_tree. get_tree shows.", kept)).toBe(
+    "No session has the id get_tree. tree shows.",
+  );
+  expect(inVerbs("\ue0000\ue001 $& \ue0009\ue001", ["$&"])).not.toContain("undefined");
+});
+
+const SRC = fileURLToPath(new URL("../../src", import.meta.url));
+
+/** Every text in the sources with at least three words: what is said to somebody, and some that is not. */
+function sentencesIn(room: string): string[] {
+  const files = readdirSync(join(SRC, room), { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith(".ts"),
+  );
+  return files
+    .flatMap((file) => {
+      const text = readFileSync(join(SRC, room, file), "utf8")
+        .replace(/\/\*\*[\s\S]*?\*\//g, "")
+        .replace(/^\s*\/\/.*$/gm, "")
+        // What documents say of the protocol, in its words.
+        .replace(/(?:describe\(|(?:summary|meaning_?):)\s*(?:(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`)[\s+]*)+/g, "");
+      const texts = text.match(/"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g) ?? [];
+      return texts.map((quoted) => quoted.slice(1, -1).replace(/\$\{[^}]*\}/g, "X"));
+    })
+    .filter((text) => /\w \w+ \w/.test(text) && !/\b(SELECT|PRAGMA|INSERT|CREATE|BEGIN)\b|[{}]/.test(text));
+}
+
+/** Sentences that only a host can meet, because no verb asks what they answer. */
+const HOSTS_ONLY: readonly RegExp[] = [
+  // Commands about the agent and the model, and the hooks and answers of a host.
+  /compact_append|prepare_compaction|session_before_compact|with append\b|of the role bashExecution/,
+  /in initialize|initialize was answered|protocolVersion/,
+  // Entries that a host writes.
+  /new_session|parentId|toolName|mimeType|stopReason|idempotencyKey/,
+  /switch_session opens|entries\./,
+];
+
+/** Members of entries and of results, of which verbs speak, too. */
+const MEMBERS = /\b(pi_agent_rust|entry_id)\b/g;
+
+test("no sentence of a failure brings a command or a param to a person", () => {
+  const sentences = ["core", "storage", "handlers", "server"].flatMap(sentencesIn);
+  expect(sentences.length).toBeGreaterThan(300);
+  const params = new Set(table.flatMap((command) => Object.keys(command.params.shape)));
+  const isWire = (word: string): boolean =>
+    (commandNames.includes(word) && word.includes("_")) || (params.has(word) && /[A-Z]/.test(word));
+  const left = sentences
+    .filter((sentence) => !HOSTS_ONLY.some((pattern) => pattern.test(sentence)))
+    .filter((sentence) =>
+      (
+        inVerbs(sentence)
+          .replace(MEMBERS, "")
+          .match(/[A-Za-z_]+/g) ?? []
+      ).some(isWire),
+    );
+  expect(left).toEqual([]);
+});
+
+test("every command has its verb, and every verb that is named exists", () => {
+  const hosts =
+    /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(abort|follow_up|new_session|edit_context|compact_append|prepare_|create_checkpoint)/;
+  for (const command of commandNames) {
+    if (!command.includes("_") || hosts.test(command)) continue;
+    const typed = inVerbs(`Use ${command} for it.`);
+    expect(typed, command).not.toContain(command);
+    const [, verb] = /^Use ([a-z]+)/.exec(typed) ?? [];
+    expect(findVerb(verb)?.name, command).toBe(verb);
+  }
+});
+
+test("params that are refused are named by their options and operands", () => {
+  const search = verbs.find(({ name }) => name === "search");
+  const flags = Object.keys(search?.flags ?? {});
+  const said = (path: string, message: string): string => inOptions([{ path, message }], flags, search?.operands ?? []);
+  expect(said("since", "must be a time")).toBe("--since must be a time.");
+  expect(said("query", "is missing (a string)")).toBe("<words...> is missing (a string).");
+  expect(said("includeToolResults", "must be a boolean")).toBe("--tools must be a boolean.");
+  expect(said("some.thing", "give allowMissing")).toBe("some: give --allow-missing.");
 });
 
 test("a verb that fails names verbs, and with --json commands", async () => {
   const place = temporaryPlace();
   expect((await runProgram("", ["show", "nowhere"], place)).stderr).toContain(". list shows those that exist.");
   expect((await runProgram("", ["show", "nowhere", "--json"], place)).stdout).toContain(". list_sessions shows those");
+  expect((await runProgram("", ["search", "x", "--limit", "99999999"], place)).stderr).not.toContain("Invalid params");
 });

@@ -1,6 +1,7 @@
 /** Verbs run in this process, with a terminal that is not one. */
 
-import { findVerb, runVerb, type Terminal } from "../../src/cli/run-verb.ts";
+import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
+import { findVerb } from "../../src/cli/table.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { countingEnv, type Place } from "./server.ts";
@@ -16,8 +17,8 @@ export interface RunOptions {
   /** Called with what is printed; returns whether anybody reads. */
   readonly printed?: (text: string) => boolean;
   readonly variables?: Readonly<Record<string, string>>;
-  /** Milliseconds since 1970; by default a clock that ticks once per look. */
-  readonly now?: number;
+  /** Milliseconds since 1970, or a clock; by default one that ticks once per look. */
+  readonly now?: number | (() => number);
 }
 
 export async function runHere(
@@ -29,7 +30,7 @@ export async function runHere(
   let stderr = "";
   const env = countingEnv();
   const status = await runVerb(findVerb(verb) as Verb, args, {
-    env: now === undefined ? env : { ...env, now: () => now },
+    env: now === undefined ? env : { ...env, now: typeof now === "number" ? () => now : now },
     disk: realDisk,
     variables: { ...place.variables, ...variables },
     cwd: place.cwd,

@@ -16,6 +16,8 @@ export interface OutputStyle {
   readonly home: string;
   /** Whether the output is a terminal, where a person reads it right away. */
   readonly isTerminal: boolean;
+  /** Whether lines are read one by one, as by a screen reader: no drawing, and a fact a line. */
+  readonly isPlain?: boolean;
 }
 
 export type Colour = "plain" | "bold" | "dim" | "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "inverse";
@@ -36,15 +38,21 @@ function wantsColours(variables: Variables, isTerminal: boolean): boolean {
 }
 
 /** Returns the page for a terminal of so many columns, or for output that is not a terminal (undefined). */
-export function pageFor(variables: Variables, columns: number | undefined, now: number): OutputStyle {
+export function pageFor(
+  variables: Variables,
+  columns: number | undefined,
+  now: number,
+  wantsPlain = false,
+): OutputStyle {
   const isTerminal = columns !== undefined;
   const fromVariable = Number(/^\d{1,4}$/.exec(variables.COLUMNS ?? "")?.[0] ?? 0);
   return {
     // A terminal that does not know its size reports 0.
     width: Math.max(20, columns || fromVariable || USUAL_WIDTH),
-    paint: wantsColours(variables, isTerminal) ? coloured : plain,
+    paint: !wantsPlain && wantsColours(variables, isTerminal) ? coloured : plain,
     now,
     home: variables.HOME ?? "",
     isTerminal,
+    isPlain: wantsPlain || (isTerminal && variables.TERM === "dumb"),
   };
 }

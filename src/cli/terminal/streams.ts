@@ -4,6 +4,7 @@ import { createInterface } from "node:readline";
 import { isatty, ReadStream, WriteStream } from "node:tty";
 import { realDisk } from "../../storage/fs/disk.ts";
 import type { VerbWorld } from "../run-verb.ts";
+import { startPager } from "./pager.ts";
 import { runProgram } from "./programs.ts";
 import { openScreen, type Screen } from "./screen.ts";
 
@@ -11,10 +12,24 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   const { stdin, stdout, stderr } = process;
   // The reader of our output may stop before the end, as `head` does; writers learn of that through their callbacks.
   for (const stream of [stdout, stderr]) stream.on("error", () => {});
+  const print = (text: string): Promise<boolean> =>
+    new Promise((resolve) => stdout.write(text, (error) => resolve(!error)));
   return {
-    print: (text) => new Promise((resolve) => stdout.write(text, (error) => resolve(!error))),
+    print,
     terminal: {
       columns: stdout.isTTY ? (stdout.columns ?? 0) : undefined,
+      rows: stdout.isTTY ? stdout.rows : undefined,
+      startPager: () => startPager(process.env, print),
+      async readInput() {
+        const pieces: Buffer[] = [];
+        for await (const piece of stdin) pieces.push(piece);
+        return Buffer.concat(pieces).toString("utf8");
+      },
+      onInterrupt(act) {
+        process.on("SIGINT", act);
+        return () => void process.off("SIGINT", act);
+      },
+      start: runProgram,
       errorColumns: stderr.isTTY ? (stderr.columns ?? 0) : undefined,
       write: (text) => void stderr.write(text),
       openScreen: () => (stdin.isTTY && stderr.isTTY ? openScreen(stdin, stderr) : controllingTerminal()),
@@ -28,17 +43,6 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
         lines.close();
         return line;
       },
-      async readInput() {
-        const pieces: Buffer[] = [];
-        for await (const piece of stdin) pieces.push(piece);
-        return Buffer.concat(pieces).toString("utf8");
-      },
-      onInterrupt(act) {
-        // A second one ends the process, whatever keeps the verb.
-        process.once("SIGINT", act);
-        return () => process.off("SIGINT", act);
-      },
-      start: runProgram,
     },
   };
 }

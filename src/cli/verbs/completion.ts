@@ -1,5 +1,5 @@
 import { OPTIONS, type Option, UsageError } from "../options.ts";
-import { JSON_FLAG, type Verb } from "../verb.ts";
+import { COMMON_FLAGS, type Verb } from "../verb.ts";
 
 /** An option or flag as the scripts describe it to a shell. */
 interface Word {
@@ -7,16 +7,23 @@ interface Word {
   readonly meaning: string;
   readonly takesValue: boolean;
   readonly oneOf: readonly string[];
-  /** Whether the value is a path. */
-  readonly isPath: boolean;
+  /** The kind of the value, for the shell or for the verb `complete`. */
+  readonly kind: WordKind;
 }
+
+/** `asked`: the program knows the values, which are sessions, entries and the like. */
+type WordKind = "directory" | "path" | "asked" | "other";
 
 interface CompletionWords {
   readonly name: string;
   readonly meaning: string;
   readonly flags: readonly Word[];
-  /** Possible values of an operand; if there are none, paths are offered. */
+  /** The names of the verb. */
+  readonly names: readonly string[];
+  /** Possible values of an operand. */
   readonly operands: readonly string[];
+  /** Whether the program is asked for the operands; else paths are offered, if there are no values. */
+  readonly asks: boolean;
   /** Whether it takes the option for the folder of sessions. */
   readonly takesFolder: boolean;
 }
@@ -34,7 +41,8 @@ fish:  pi-session-server completion fish | source`,
       const scripts = { bash, zsh, fish };
       if (!Object.hasOwn(scripts, shell))
         throw new UsageError(`completion takes ${Object.keys(scripts).join(", ")}; it got ${shell}.`);
-      return { script: scripts[shell as keyof typeof scripts](verbs().map(wordsOf), OPTIONS.map(wordOf)) };
+      const words = verbs().map((verb) => wordsOf(verb, verbs()));
+      return { script: scripts[shell as keyof typeof scripts](words, OPTIONS.map(wordOf)) };
     },
     print: ({ script }) => script,
   };
@@ -42,41 +50,86 @@ fish:  pi-session-server completion fish | source`,
 
 /** Flags that every verb has. */
 const SHARED: readonly Option[] = [
-  { names: ["--json"], ...JSON_FLAG },
+  ...Object.entries(COMMON_FLAGS).map(([name, flag]) => ({ names: [name], ...flag })),
   { names: ["--help"], meaning: "print its help" },
 ];
 
-function wordsOf({ name, meaning, flags = {}, operands, takesCommand }: Verb): CompletionWords {
+/** Operands that the program completes. */
+const ASKED = /^[<[](session|entry|operation|id|a|b)\b/;
+
+function wordsOf(verb: Verb, verbs: readonly Verb[]): CompletionWords {
+  const { name, aliases = [], meaning, flags = {}, operands, takesCommand } = verb;
   const own = Object.entries(flags).map(([flag, facts]): Option => ({ names: [flag], ...facts }));
   const shared = SHARED.filter(({ names: [flag] }) => !(flag in flags));
+  const isOfVerbs = operands[0] === "[verb]";
   const values = operands.length === 1 && operands[0].includes("|") ? operands[0].slice(1, -1).split("|") : [];
-  const all = [...own, ...shared].map(wordOf);
-  return { name, meaning, flags: all, operands: values, takesFolder: !takesCommand };
+  return {
+    name,
+    names: [name, ...aliases],
+    meaning,
+    flags: [...own, ...shared].map(wordOf),
+    operands: isOfVerbs ? verbs.map((one) => one.name) : values,
+    asks: operands.some((operand) => ASKED.test(operand)),
+    takesFolder: !takesCommand,
+  };
 }
 
 function wordOf({ names, value = "", meaning, oneOf }: Option): Word {
   const listed = value.includes("|") ? value.split("|").filter((word) => /^[a-z0-9]+$/.test(word)) : [];
-  return { names, meaning, takesValue: value !== "", oneOf: oneOf ?? listed, isPath: /dir|path|file/.test(value) };
+  const isAsked = names.includes("--entry") || value === "session" || value === "entry";
+  const kind = value === "dir" ? "directory" : /dir|path|file/.test(value) ? "path" : isAsked ? "asked" : "other";
+  return { names, meaning, takesValue: value !== "", oneOf: oneOf ?? listed, kind };
 }
+
+/**
+ * Asks the program, which prints a line for each offer: a word, a tab, a text. The lines are data: nothing in them is
+ * expanded. Several offers are shown with their texts, unless the shell goes through them and would insert those, too.
+ */
+const BASH_ASK = `_pi_session_server_directories() {
+  local line
+  while IFS= read -r line; do COMPREPLY+=("$line"); done < <(compgen -d -- "$1")
+  compopt -o filenames 2>/dev/null
+}
+_pi_session_server_ask() {
+  local line quoted
+  local -a values=() texts=()
+  while IFS= read -r line; do
+    case $line in
+      :dirs) _pi_session_server_directories "$1"; return ;;
+      :files) return ;;
+    esac
+    printf -v quoted %q "\${line%%$'\t'*}"
+    values+=("$quoted")
+    texts+=("$quoted  \${line#*$'\t'}")
+  done < <(pi-session-server complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  case \${COMP_TYPE:-9} in 37|42) COMPREPLY=("\${values[@]}"); return ;; esac
+  if [ \${#values[@]} -le 1 ]; then COMPREPLY=("\${values[@]}"); else COMPREPLY=("\${texts[@]}"); fi
+}`;
 
 function bash(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const values = (words: readonly Word[]): string[] =>
-    words.flatMap(({ names, takesValue, oneOf, isPath }) => {
+    words.flatMap(({ names, takesValue, oneOf, kind }) => {
       if (!takesValue) return [];
-      const then = oneOf.length > 0 ? `words="${oneOf.join(" ")}"` : isPath ? ":" : "return";
-      return [`      ${names.join("|")}) ${then} ;;`];
+      const ways = {
+        directory: `_pi_session_server_directories "$word"; return`,
+        path: ":",
+        asked: '_pi_session_server_ask "$word"; return',
+        other: "return",
+      };
+      return [`      ${names.join("|")}) ${oneOf.length > 0 ? `words="${oneOf.join(" ")}"` : ways[kind]} ;;`];
     });
-  const cases = verbs.flatMap(({ name, flags, operands, takesFolder }) => [
-    `    ${name})`,
+  const cases = verbs.flatMap(({ names, flags, operands, asks, takesFolder }) => [
+    `    ${names.join("|")})`,
     `      case $before in`,
     ...values(flags).map((line) => `  ${line}`),
-    `        --session-dir) : ;;`,
-    `        *) words="${[...flags.flatMap(({ names }) => names), ...(takesFolder ? ["--session-dir"] : []), ...operands].join(" ")}" ;;`,
+    `        --session-dir) _pi_session_server_directories "$word"; return ;;`,
+    `        *) ${asks ? "asks=1 " : ""}words="${[...flags.flatMap(({ names }) => names), ...(takesFolder ? ["--session-dir"] : []), ...operands].join(" ")}" ;;`,
     "      esac ;;",
   ]);
   return [
+    BASH_ASK,
     "_pi_session_server() {",
-    `  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" verb="\${COMP_WORDS[1]}" words=""`,
+    `  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" verb="\${COMP_WORDS[1]}" words="" asks=""`,
     "  COMPREPLY=()",
     // The shell splits --flag=value.
     `  if [ "$word" = "=" ]; then word=""; elif [ "$before" = "=" ]; then before="\${COMP_WORDS[COMP_CWORD-2]}"; fi`,
@@ -87,9 +140,10 @@ function bash(verbs: readonly CompletionWords[], options: readonly Word[]): stri
     "      case $before in",
     ...values(options).map((line) => `  ${line}`),
     `        *) words="${options.flatMap(({ names }) => names).join(" ")}"`,
-    `          [ "$COMP_CWORD" -eq 1 ] && words="${verbs.map(({ name }) => name).join(" ")} $words" ;;`,
+    `          [ "$COMP_CWORD" -eq 1 ] && words="${verbs.flatMap(({ names }) => names).join(" ")} $words" ;;`,
     "      esac ;;",
     "  esac",
+    `  case $asks$word in 1-*) ;; 1*) _pi_session_server_ask "$word"; return ;; esac`,
     `  [ -n "$words" ] && COMPREPLY=($(compgen -W "$words" -- "$word"))`,
     "}",
     // Where no word fits, paths are offered.
@@ -97,31 +151,56 @@ function bash(verbs: readonly CompletionWords[], options: readonly Word[]): stri
   ];
 }
 
+/** Asks the program, as in bash; the shell quotes what it inserts, and shows the texts as they are. */
+const ZSH_ASK = `_pi_session_server_ask() {
+  local line
+  local -a values texts
+  while IFS= read -r line; do
+    case $line in
+      :dirs) _files -/; return ;;
+      :files) _files; return ;;
+    esac
+    values+=("\${line%%$'\\t'*}")
+    texts+=("\${line%%$'\\t'*}  \${line#*$'\\t'}")
+  done < <(pi-session-server complete -- "\${(@)words[1,CURRENT]}" 2>/dev/null)
+  compadd -l -V sessions -d texts -a values
+}`;
+
 function zsh(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const quoted = (text: string): string => text.replaceAll("'", "'\\''");
   const described = (text: string): string => quoted(text.replace(/[\\[\]:]/g, "\\$&"));
   const specs = (words: readonly Word[]): string[] =>
-    words.flatMap(({ names, meaning, takesValue, oneOf, isPath }) => {
-      const value =
-        oneOf.length > 0 ? `:value:(${oneOf.join(" ")})` : isPath ? ":path:_files" : takesValue ? ":value:" : "";
+    words.flatMap(({ names, meaning, takesValue, oneOf, kind }) => {
+      const ways = {
+        directory: ":directory:_files -/",
+        path: ":path:_files",
+        asked: ":value:_pi_session_server_ask",
+        other: ":value:",
+      };
+      const value = oneOf.length > 0 ? `:value:(${oneOf.join(" ")})` : takesValue ? ways[kind] : "";
       return names.map((name) => `'${name}[${described(meaning)}]${value}'`);
     });
+  const operand = ({ operands, asks }: CompletionWords): string => {
+    if (asks) return "operand:_pi_session_server_ask";
+    return operands.length > 0 ? `value:(${operands.join(" ")})` : "path:_files";
+  };
   return [
     "#compdef pi-session-server",
+    ZSH_ASK,
     "_pi-session-server() {",
     "  local -a verbs",
     "  verbs=(",
-    ...verbs.map(({ name, meaning }) => `    '${name}:${described(meaning)}'`),
+    ...verbs.flatMap(({ names, meaning }) => names.map((name) => `    '${name}:${described(meaning)}'`)),
     "  )",
     "  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then",
     "    _describe verb verbs",
     "    return",
     "  fi",
     "  case $words[2] in",
-    ...verbs.flatMap(({ name, flags, operands, takesFolder }) => [
-      `    ${name})`,
+    ...verbs.flatMap((verb) => [
+      `    ${verb.names.join("|")})`,
       "      shift words; (( CURRENT-- ))",
-      `      _arguments ${specs(flags).join(" ")} ${takesFolder ? "'--session-dir[one flat folder of sessions]:path:_files' " : ""}'*:${operands.length > 0 ? `value:(${operands.join(" ")})` : "path:_files"}' ;;`,
+      `      _arguments ${specs(verb.flags).join(" ")} ${verb.takesFolder ? "'--session-dir[one flat folder of sessions]:directory:_files -/' " : ""}'*:${operand(verb)}' ;;`,
     ]),
     `    *) _arguments ${specs(options).join(" ")} ;;`,
     "  esac",
@@ -134,24 +213,53 @@ function zsh(verbs: readonly CompletionWords[], options: readonly Word[]): strin
   ];
 }
 
+/** Asks the program, as in bash; the shell quotes what it inserts. */
+const FISH_ASK = `function __pi_session_server_ask
+    set -l current (commandline -ct)
+    string match -q -- '-*' "$current"; and return
+    type -q pi-session-server; or return
+    set -l before (commandline -opc)
+    set -l answer (pi-session-server complete -- $before[2..-1] "$current" 2>/dev/null)
+    switch "$answer[1]"
+        case ':dirs'
+            __fish_complete_directories "$current"
+        case ':files'
+            __fish_complete_path "$current"
+        case '*'
+            printf '%s\\n' $answer
+    end
+end`;
+
 function fish(verbs: readonly CompletionWords[], options: readonly Word[]): string[] {
   const quoted = (text: string): string => `'${text.replace(/[\\']/g, "\\$&")}'`;
-  const line = (condition: string, { names, meaning, takesValue, oneOf, isPath }: Word): string => {
+  const line = (condition: string, { names, meaning, takesValue, oneOf, kind }: Word): string => {
     const forms = names.map((name) => (name.startsWith("--") ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));
-    const value = oneOf.length > 0 ? ` -x -a ${quoted(oneOf.join(" "))}` : isPath ? " -r -F" : takesValue ? " -x" : "";
+    const ways = {
+      directory: ` -x -a '(__fish_complete_directories (commandline -ct))'`,
+      path: " -r -F",
+      asked: " -x -a '(__pi_session_server_ask)'",
+      other: " -x",
+    };
+    const value = oneOf.length > 0 ? ` -x -a ${quoted(oneOf.join(" "))}` : takesValue ? ways[kind] : "";
     return `complete -c pi-session-server -n ${quoted(condition)} ${forms.join(" ")}${value} -d ${quoted(meaning)}`;
   };
   const offer = (condition: string, words: string): string =>
     `complete -c pi-session-server -f -n ${condition} -a ${words}`;
-  const names = verbs.map(({ name }) => name).join(" ");
+  const all = verbs.flatMap(({ names }) => names).join(" ");
   return [
-    ...verbs.map(({ name, meaning }) => offer("__fish_use_subcommand", `${name} -d ${quoted(meaning)}`)),
-    ...verbs.flatMap(({ name, flags, operands }) => [
-      ...flags.map((word) => line(`__fish_seen_subcommand_from ${name}`, word)),
-      ...(operands.length === 0
-        ? []
-        : [offer(quoted(`__fish_seen_subcommand_from ${name}`), quoted(operands.join(" ")))]),
-    ]),
-    ...options.map((word) => line(`not __fish_seen_subcommand_from ${names}`, word)),
+    FISH_ASK,
+    ...verbs.flatMap(({ names, meaning }) =>
+      names.map((name) => offer("__fish_use_subcommand", `${name} -d ${quoted(meaning)}`)),
+    ),
+    ...verbs.flatMap(({ names, flags, operands, asks, takesFolder }) => {
+      const seen = `__fish_seen_subcommand_from ${names.join(" ")}`;
+      const folder: Word[] = takesFolder ? options.filter((word) => word.names.includes("--session-dir")) : [];
+      return [
+        ...[...flags, ...folder].map((word) => line(seen, word)),
+        ...(operands.length === 0 ? [] : [offer(quoted(seen), quoted(operands.join(" ")))]),
+        ...(asks ? [offer(quoted(seen), "'(__pi_session_server_ask)' -k")] : []),
+      ];
+    }),
+    ...options.map((word) => line(`not __fish_seen_subcommand_from ${all}`, word)),
   ];
 }

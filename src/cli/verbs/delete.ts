@@ -1,33 +1,98 @@
 import { Failure } from "../../core/failure.ts";
 import { UsageError } from "../options.ts";
-import { inert } from "../terminal/text.ts";
-import { named, type Verb } from "../verb.ts";
+import type { NamedSession } from "../sessions.ts";
+import { allNamed, doEach, printingEach } from "../several.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { ageText, count, cutTo, inert, oneLine, shortPath } from "../terminal/text.ts";
+import { type Asking, CommandFailed, type Verb } from "../verb.ts";
+
+/** Columns of a name in a question, and sessions that it names. */
+const NAME = 40;
+const MOST_NAMED = 5;
 
 export default {
   name: "delete",
-  meaning: "move a session to the trash",
-  operands: ["<session>"],
+  aliases: ["rm"],
+  meaning: "move sessions to the trash",
+  operands: ["<session...>"],
   flags: {
     "--yes": { meaning: "do not ask; required without a terminal" },
     "--permanent": { meaning: "unlink it; it cannot be restored" },
   },
   more:
-    "Name the session by its path or its full id. The trash command takes it if there is one; else it goes to the " +
-    "server's own trash, from which restore brings it back.",
-  async run({ ask, confirm }, { operands: [operand], flags }) {
-    const permanent = flags.has("--permanent");
-    if (!flags.has("--yes")) {
-      const answer = await confirm(permanent ? `Delete ${inert(operand)} for good?` : `Delete ${inert(operand)}?`);
+    "Asks first, with the name of the session and the number of its messages. The trash command takes it if there is " +
+    "one; else it goes to the server's own trash, from which restore brings it back.",
+  onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
+  async run(asking, given) {
+    const { flags } = given;
+    const permanent = flags.has("--permanent") ? true : undefined;
+    const sessions = await allNamed(asking, given, "both");
+    if (flags.has("--yes")) requireIds(sessions);
+    else {
+      const answer = await asking.confirm(await question(asking, sessions, permanent === true));
       if (answer === undefined)
         throw new UsageError("delete asks first, and there is no terminal to ask on; use --yes.");
       if (!answer) throw new Failure("cancelled", "Nothing was deleted.");
     }
-    return ask("delete_session", { ...named(operand), permanent: permanent ? true : undefined });
+    return doEach(sessions, ({ params }) => asking.ask("delete_session", { ...params, permanent }));
   },
-  print({ sessionPath, movedTo, trash }) {
+  ...printingEach(({ sessionPath, movedTo, trash }) => {
     const path = inert(sessionPath);
     if (trash === "none") return [`${path} is deleted for good.`];
     if (trash === "desktop") return [`${path} is in the desktop's trash.`];
     return [`${path} is now ${inert(movedTo)}.`, "restore brings it back."];
-  },
+  }),
 } satisfies Verb;
+
+/** Throws UsageError when nobody is asked and a name, which several sessions can have, stands for one. */
+function requireIds(sessions: readonly NamedSession[]): void {
+  const byName = sessions.find((session) => session.byName);
+  if (byName === undefined) return;
+  const { operand, listed } = byName;
+  throw new UsageError(`With --yes, delete takes an id or a path; ${operand} is the name of ${listed?.id}.`);
+}
+
+async function question(asking: Asking, sessions: readonly NamedSession[], permanent: boolean): Promise<string> {
+  const page = asking.page();
+  const described: string[] = [];
+  for (const session of sessions.slice(0, MOST_NAMED)) described.push(await describe(asking, session, page));
+  const end = permanent ? " for good? It cannot be restored." : "?";
+  if (sessions.length === 1) return `Delete ${described[0]}${end}`;
+  const more = sessions.length - described.length;
+  const lines = more > 0 ? [...described, `and ${count(more, "more session", "more sessions")}`] : described;
+  return `${lines.map((line) => `  ${line}\n`).join("")}Delete these ${sessions.length} sessions${end}`;
+}
+
+/** Returns the name of a session, how much was said in it, and where and when. */
+async function describe(asking: Asking, session: NamedSession, page: OutputStyle): Promise<string> {
+  const { operand, listed } = session;
+  const said = listed ?? (await factsAt(asking, operand));
+  if (said === undefined) return inert(operand);
+  const { name, firstMessage, messageCount, cwd, modified } = said;
+  const title = oneLine(name ?? firstMessage ?? "");
+  return [
+    title === "" ? inert(operand) : `"${cutTo(title, NAME)}"`,
+    count(messageCount, "message", "messages"),
+    ...(cwd ? [shortPath(cwd, page.home)] : []),
+    ...(modified === null ? [] : [ageText(page.now - modified)]),
+  ].join(", ");
+}
+
+type SaidFacts = Pick<
+  NonNullable<NamedSession["listed"]>,
+  "name" | "firstMessage" | "messageCount" | "cwd" | "modified"
+>;
+
+/** Returns what is known of a session that was named by its path; undefined when it cannot be opened. */
+async function factsAt({ ask }: Asking, sessionPath: string): Promise<SaidFacts | undefined> {
+  try {
+    const { sessionId } = await ask("open_session", { sessionPath, readOnly: true });
+    const { sessionName: name, cwd } = await ask("get_state", { sessionId });
+    const { totalMessages: messageCount } = await ask("get_session_stats", { sessionId });
+    await ask("close_session", { sessionId });
+    return { name, firstMessage: null, messageCount, cwd, modified: null };
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    return undefined;
+  }
+}

@@ -11,6 +11,7 @@ export default {
   name: "export",
   meaning: "write a session as JSONL, HTML, Markdown or training records",
   operands: ["<session>", "[file]"],
+  onInterrupt: "A file is written whole or not at all; the same command begins again.",
   flags: {
     "--format": {
       value: "format",

@@ -1,3 +1,4 @@
+import { withEntry } from "../entries.ts";
 import { exact } from "../terminal/text.ts";
 import { open, type Verb } from "../verb.ts";
 
@@ -5,15 +6,17 @@ export default {
   name: "fork",
   meaning: "copy a path into a new session",
   operands: ["<session>", "[entry]"],
+  onInterrupt: "The session is as it was; list shows whether its copy was finished.",
   flags: { "--at": { meaning: "end the copy with the entry, whatever its type" } },
   more:
     "Prints the path of the new session. Without an entry, the whole path to the leaf is copied. With a user message, " +
-    "the copy ends before it, so that it can be asked differently. tree prints the ids of entries.",
+    "the copy ends before it, so that it can be asked differently. tree prints the ids of entries; a label or the first 4 or more characters of an id will do.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
     await open(asking, session);
     if (entryId === undefined) return asking.ask("clone");
-    return asking.ask("fork", { entryId, position: flags.has("--at") ? "at" : undefined });
+    const position = flags.has("--at") ? "at" : undefined;
+    return withEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));
   },
   print: ({ sessionFile }, _given, { isTerminal }) =>
     sessionFile === null ? ["The copy was in memory only and is lost."] : [exact(sessionFile, isTerminal)],

@@ -6,6 +6,7 @@ export default {
   name: "import",
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
+  onInterrupt: "Nothing is imported by half; the same command begins again.",
   more: "What exists already is recognised and not written again. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage }) {

@@ -1,5 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
-import { numberAbove0 } from "../options.ts";
+import { CWD_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
@@ -26,10 +26,11 @@ const FORK = "↳";
 
 export default {
   name: "list",
+  aliases: ["ls"],
   meaning: "list sessions, the latest first",
   operands: [],
   flags: {
-    "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
+    "--cwd": CWD_FLAG,
     "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
     "--named": { meaning: "only sessions with a name" },
     "--archived": { meaning: "archived sessions instead of the others" },
@@ -45,7 +46,7 @@ export default {
   more:
     "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
     `that was forked from another has ${FORK} before its title, and the other's name after it. Ids are shown as far ` +
-    "as they differ from all others; show, tree and other verbs that only read accept them so.",
+    "as they differ from all others, and every verb accepts them so.",
   run({ ask, cwd, isTerminal }, { flags }) {
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;

@@ -3,6 +3,7 @@
 import { UsageError } from "../options.ts";
 import { count, inert } from "../terminal/text.ts";
 import { askAt, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { inVerbs } from "../wording.ts";
 
 export const migrate = {
   name: "migrate",
@@ -15,6 +16,8 @@ export const migrate = {
     "--apply": { meaning: "do it" },
     "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
   },
+  onInterrupt:
+    "The session is as it was, or its migration goes on where it stopped: status shows which, and migrate --apply goes on.",
   more:
     "Name the session by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they do not list or open a session in a container. " +
     "The session file is kept next to the container, and rollback makes it the session again.",
@@ -30,6 +33,7 @@ export const rollback = {
   name: "rollback",
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
+  onInterrupt: "Nothing is lost: status shows where the session is, and rollback goes on.",
   flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
   more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
   run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
@@ -67,7 +71,7 @@ function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): str
       "The session cannot be migrated as it is:",
       ...obstacles.map(
         ({ kind, entryId, reason }: Result) =>
-          `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(reason)}`,
+          `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(inVerbs(reason))}`,
       ),
     ];
   return [

@@ -1,33 +1,44 @@
-/** Verbs that move a session which is not open. */
+/** Verbs that move sessions which are not open. */
 
+import type { Preferred } from "../sessions.ts";
+import { allNamed, doEach, printingEach } from "../several.ts";
 import { inert } from "../terminal/text.ts";
-import { named, type Verb } from "../verb.ts";
+import { named, type Result, type Verb } from "../verb.ts";
 
-function moving(name: string, meaning: string, more: string): Verb {
+function movedLines({ movedTo }: Result): string[] {
+  return [`It is now at ${inert(movedTo)}.`];
+}
+
+/** Returns a verb that moves sessions by the command of its name. `preferred` are those that it is about. */
+function moving(preferred: Preferred, verb: Pick<Verb, "name" | "meaning" | "more" | "onInterrupt">): Verb {
   return {
-    name,
-    meaning,
-    operands: ["<session>"],
-    more,
-    run: ({ ask }, { operands }) => ask(`${name}_session`, named(operands[0])),
-    print: ({ movedTo }) => [`It is now at ${inert(movedTo)}.`],
+    ...verb,
+    operands: ["<session...>"],
+    run: async (asking, given) =>
+      doEach(await allNamed(asking, given, preferred), ({ params }) => asking.ask(`${verb.name}_session`, params)),
+    ...printingEach(movedLines),
   };
 }
 
-export const archive = moving(
-  "archive",
-  "move a session to the archive, so that it is not listed",
-  "Name it by its path or its full id. list --archived lists it, and unarchive brings it back.",
-);
+export const archive = moving("listed", {
+  name: "archive",
+  meaning: "move sessions to the archive, so that they are not listed",
+  more: "list --archived lists them, and unarchive brings them back.",
+  onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
+});
 
-export const unarchive = moving(
-  "unarchive",
-  "bring back an archived session",
-  "Name it by its path or its full id. Nothing is overwritten.",
-);
+export const unarchive = moving("archived", {
+  name: "unarchive",
+  meaning: "bring back archived sessions",
+  more: "Nothing is overwritten.",
+  onInterrupt: "Each session is either back or in the archive; list --archived shows which.",
+});
 
-export const restore = moving(
-  "restore",
-  "bring back a deleted session",
-  "Name it by its full id, by the path it had, or by its path in the trash. Nothing is overwritten.",
-);
+export const restore = {
+  name: "restore",
+  meaning: "bring back a deleted session",
+  operands: ["<session>"],
+  more: "Name it by its full id, by the path it had, or by its path in the trash. Nothing is overwritten.",
+  run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
+  print: movedLines,
+} satisfies Verb;

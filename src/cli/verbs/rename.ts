@@ -5,6 +5,7 @@ export default {
   name: "rename",
   meaning: "give a session a display name",
   operands: ["<session>", "<name...>"],
+  onInterrupt: "The session has its old name or the new one; list shows which.",
   run: askAbout("set_session_name", ({ operands }) => ({ name: operands.slice(1).join(" ") })),
   print: (_result, { operands }) => [`The name is now ${inert(operands.slice(1).join(" "))}.`],
 } satisfies Verb;

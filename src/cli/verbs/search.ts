@@ -1,5 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
-import { numberAbove0 } from "../options.ts";
+import { CWD_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { column, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
 import type { Result, Verb } from "../verb.ts";
@@ -12,7 +12,7 @@ export default {
   meaning: "find messages that hold all the words",
   operands: ["<words...>"],
   flags: {
-    "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
+    "--cwd": CWD_FLAG,
     "--role": {
       value: "role",
       meaning: "only user, assistant, toolResult or bashExecution; user and assistant by default",

@@ -1,15 +1,17 @@
 import { entryLines, messageLines } from "../conversation.ts";
+import { withEntry } from "../entries.ts";
 import { numberAbove0 } from "../options.ts";
 import { inert } from "../terminal/text.ts";
 import { open, type Verb } from "../verb.ts";
 
 export default {
   name: "show",
+  aliases: ["cat"],
   meaning: "print the conversation as the model sees it",
   operands: ["<session>"],
   flags: {
     "--path": { meaning: "print every entry from the first to the leaf instead, also compacted ones, with their ids" },
-    "--entry": { value: "id", meaning: "the path to this entry; implies --path" },
+    "--entry": { value: "id", meaning: "the path to this entry, or to the one with this label; implies --path" },
     "--full": { meaning: "print the output of tools in full" },
     "--limit": { value: "n", meaning: "at most this many messages or entries, the oldest first" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
@@ -19,7 +21,8 @@ export default {
     const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor") };
     const entryId = flags.get("--entry");
     if (entryId === undefined && !flags.has("--path")) return asking.ask("get_messages", page);
-    return asking.ask("get_path", { entryId, ...page });
+    if (entryId === undefined) return asking.ask("get_path", page);
+    return withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page }));
   },
   *print({ messages, entries, nextCursor }, { flags }, page) {
     const isWhole = flags.has("--full");

@@ -1,5 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
-import { numberAbove0, UsageError } from "../options.ts";
+import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
 import { grouped, inert } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
 import { askAbout, type Given, type Result, type Verb } from "../verb.ts";
@@ -11,7 +11,7 @@ const SUMS = {
   "--by": { value: "day,model,project,session", meaning: "by what to sum, one or several of them; by day by default" },
   "--since": { value: "time", meaning: "only what was spent from this day or time on, such as 2026-01-24" },
   "--until": { value: "time", meaning: "only what was spent up to this time, or to the end of this day" },
-  "--cwd": { value: "dir", meaning: "only sessions of this working directory" },
+  "--cwd": CWD_FLAG,
   "--archived": { meaning: "archived sessions, too" },
   "--limit": { value: "n", meaning: `at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given` },
   "--all": { meaning: "all rows" },

@@ -2,6 +2,7 @@
 
 import { count, inert } from "../terminal/text.ts";
 import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { inVerbs } from "../wording.ts";
 
 export const verify = {
   name: "verify",
@@ -22,6 +23,7 @@ export const repair = {
   name: "repair",
   meaning: "remove damage; the original is kept",
   operands: ["<session>"],
+  onInterrupt: "The session is as it was or repaired, and the original is kept; verify shows which.",
   flags: { "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" } },
   run: askAbout("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
   print({ repaired, answered, backupPath, entryCount }, { flags }) {
@@ -48,5 +50,5 @@ export function damageLine({ kind, line, byteOffset, length, entryId, reason, sa
     ...(entryId === undefined ? [] : [`entry ${inert(entryId)}`]),
   ].join(", ");
   const kept = keptAt === undefined ? "" : `; the bytes are in ${inert(keptAt)}`;
-  return `  ${inert(kind)}${where === "" ? "" : ` (${where})`}: ${inert(reason)}${salvaged ? "" : "; lost"}${kept}`;
+  return `  ${inert(kind)}${where === "" ? "" : ` (${where})`}: ${inert(inVerbs(reason))}${salvaged ? "" : "; lost"}${kept}`;
 }

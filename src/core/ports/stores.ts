@@ -15,6 +15,25 @@ export interface LeafMemory {
   forget(log: Log): void;
 }
 
+/** A session that an id, or the beginning of one, may mean, described so that a person tells it from others. */
+export interface Candidate {
+  readonly sessionId: string;
+  readonly sessionPath: string;
+  readonly name: string | null;
+  readonly firstMessage: string | null;
+  readonly cwd: string | null;
+  /** ISO 8601. */
+  readonly modified: string | null;
+}
+
+/** The sessions whose ids begin so, as a completion offers them. */
+export interface Offered {
+  /** The newest, without those in which nothing can be read. */
+  readonly candidates: readonly Candidate[];
+  /** All ids, as far as they are known without reading a file, in their order. */
+  readonly ids: readonly string[];
+}
+
 /** The stores as the workspace needs them. */
 export interface Stores {
   readonly names: readonly string[];
@@ -30,6 +49,11 @@ export interface Stores {
   isSame(a: string, b: string): boolean;
   /** Returns the file of a session id, or of an unambiguous beginning of one. */
   find(id: string): string;
+  /**
+   * Returns sessions whose ids begin so, by default not the archived ones, the newest first and at most `most`. It goes
+   * by the names of files and reads only what it describes, so that it answers while a person types.
+   */
+  offered(beginning: string, most: number, which?: "listed" | "archived" | "both"): Offered;
   /** Makes the folder of a session's file, if possible; otherwise the first append reports why not. */
   prepareFolder(file: string): void;
   /**
@@ -54,6 +78,8 @@ export interface Stores {
   nextTo(file: string, header: SessionHeader): string | undefined;
   /** Returns the session that a request with this key made recently, in a working directory or beside a file. */
   made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
+  /** Lets whatever else waits have its turn, in the middle of long work. */
+  pause(): Promise<void>;
   readonly catalog: Catalog;
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;

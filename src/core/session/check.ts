@@ -40,12 +40,25 @@ const BREAKS = {
 
 const INVARIANTS = [...new Set(Object.values(BREAKS))].filter((invariant) => invariant !== null);
 
+/** Entries that are verified without a pause: a millisecond of work, or a few when they are large. */
+const AT_ONCE = 100;
+
 /** Verifies a session, and reads every entry for it. Throws storage_failed when the disk refuses. */
 export function verify(session: Session): Verdict {
+  const steps = verifying(session);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Does the same in steps, and yields how many entries it has verified. */
+export function* verifying(session: Session): Generator<number, Verdict> {
   const { log, tree } = session;
   const found: Damage[] = [];
   const unreadableForRust: { entryId: string; reason: string }[] = [];
   for (let position = 0; position < log.nodes.count; position++) {
+    if (position > 0 && position % AT_ONCE === 0) yield position;
     const entry = session.entry(position);
     const reason = rustRefusal(entry);
     if (reason !== null) unreadableForRust.push({ entryId: log.nodes.id(position), reason });

@@ -83,10 +83,15 @@ export function archiveFolder({ flat, root, state }: StoragePaths): string {
 
 /** Yields all folders that may contain sessions, archived or not. */
 export function* allFolders(paths: StoragePaths, disk: Disk): Generator<string> {
+  yield* sessionFolders(paths, disk);
+  yield* archivedFolders(paths, disk);
+}
+
+/** Yields the folders of archived sessions. */
+export function archivedFolders(paths: StoragePaths, disk: Disk): Generator<string> {
   const { flat, state } = paths;
   const archive = archiveFolder(paths);
-  yield* sessionFolders(paths, disk);
-  yield* sessionFolders(flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
+  return sessionFolders(flat === undefined ? { root: archive, state } : { flat: archive, state }, disk);
 }
 
 /** Yields all folders that may contain session files. */

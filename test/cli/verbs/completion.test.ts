@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { OPTIONS } from "../../../src/cli/options.ts";
 import { verbs } from "../../../src/cli/table.ts";
+import { COMMON_FLAGS } from "../../../src/cli/verb.ts";
 import { temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
@@ -102,7 +103,7 @@ COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _pi_session_server
     expect(offered("un")).toEqual(["unarchive"]);
     expect(offered("list", "--")).toEqual([
       ...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}),
-      "--json",
+      ...Object.keys(COMMON_FLAGS),
       "--help",
       "--session-dir",
     ]);
@@ -112,7 +113,7 @@ COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _pi_session_server
     expect(offered("export", "x", "--format", "")).toEqual(["jsonl", "html", "markdown", "training"]);
     expect(offered("completion", "f")).toEqual(["fish"]);
     expect(offered("--durability", "s")).toEqual(["sync"]);
-    expect(offered("list", "--cwd", "/")).toEqual([]);
+    expect(offered("list", "--cwd", "/et")).toEqual(["/etc"]);
     expect(offered("list", "--limit", "")).toEqual([]);
   });
 });

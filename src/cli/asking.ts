@@ -1,0 +1,64 @@
+/** The server and the terminal as a verb sees them, and the errors that the server answers with. */
+
+import type { Service } from "../server/main.ts";
+import type { Disk } from "../storage/fs/disk.ts";
+import type { Variables } from "../storage/fs/paths.ts";
+import type { CommandLine } from "./options.ts";
+import type { OutputStyle } from "./terminal/page.ts";
+import type { Launch } from "./terminal/programs.ts";
+import type { Screen } from "./terminal/screen.ts";
+import { inVerbs, textsIn } from "./wording.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
+export type Result = any;
+
+/** The operands and options of a verb's command line. */
+export type Given = Omit<CommandLine, "settings">;
+
+/** A callback for events, with the text that came. Nothing more is read until it resolves. */
+export type EventCallback = (name: string, params: Result, text: string) => Promise<void>;
+
+/** The server and the terminal as a verb sees them while it runs. */
+export interface Asking {
+  /** Sends a command and returns its result. Throws {@link CommandFailed}. */
+  ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
+  readonly service: Service;
+  /** Shows how far the verb is, where somebody would see it and it takes long. `what` is the command that does it. */
+  progress(done: number, total: number, what?: string): void;
+  readonly variables: Variables;
+  /** The working directory; paths that a person gives refer to it. */
+  readonly cwd: string;
+  /** Whether stdout is a terminal. */
+  readonly isTerminal: boolean;
+  /** Returns the page of a terminal with so many columns; without a number, that of stdout. */
+  page(columns?: number): OutputStyle;
+  /** Takes over the terminal; returns undefined where there is none. */
+  openScreen(): Screen | undefined;
+  /** Asks a question with the answers yes and no; returns undefined where nobody can be asked. */
+  confirm(question: string): Promise<boolean | undefined>;
+  /** Prints on stdout at once, for verbs whose lines come while things happen. Returns false when nobody reads. */
+  print(text: string): Promise<boolean>;
+  /** Tells the person something besides what is printed. */
+  say(sentence: string): void;
+  /** Returns all that is on stdin. */
+  readInput(): Promise<string>;
+  /** Calls back for each event that the verb's `serverOptions` ask for. */
+  listen(told: EventCallback): void;
+  /** Calls back when the person wants the verb to end; without this, the process ends. Returns what undoes it. */
+  onInterrupt(act: () => void): () => void;
+  /** The files of this machine, for what no command tells. */
+  readonly disk: Disk;
+  /** Ends the server, which closes its sessions; the next command starts another one. */
+  leave(): Promise<void>;
+  /** Hands the terminal to a program and returns its exit status. */
+  start(launch: Launch): Promise<number>;
+}
+
+/** The error that a command was answered with; its message is in the words of the command line. */
+export class CommandFailed extends Error {
+  readonly error: Result;
+  constructor(error: Result) {
+    super(inVerbs(error.message, textsIn(error.data)));
+    this.error = error;
+  }
+}

@@ -1,0 +1,45 @@
+/** Finds the entries that a person names: by id, by label, or by the beginning of an id. */
+
+import { Failure } from "../core/failure.ts";
+import { type Asking, CommandFailed, type Result } from "./asking.ts";
+import { LEAST_OF_ID } from "./sessions.ts";
+import { oneLine } from "./terminal/text.ts";
+
+/** Entries that a sentence names at most. */
+const MOST_NAMED = 5;
+
+/** Does something with an entry of the current session, which a person named by its id or otherwise. */
+export async function withEntry(
+  asking: Asking,
+  given: string,
+  act: (entryId: string) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await act(given);
+  } catch (error) {
+    if (!(error instanceof CommandFailed) || error.error.data?.name !== "entry_not_found") throw error;
+    const entryId = await entryNamed(asking, given);
+    if (entryId === undefined) throw error;
+    return act(entryId);
+  }
+}
+
+/** Returns the id of an entry of the current session; undefined when none is named so. Throws when several are. */
+export async function entryNamed({ ask }: Asking, given: string): Promise<string | undefined> {
+  const { nodes }: Result = await ask("get_tree", { format: "flat" });
+  const ways: ((node: Result) => boolean)[] = [
+    ({ id }) => id === given,
+    ({ label }) => label === given,
+    ({ id }) => given.length >= LEAST_OF_ID && id.startsWith(given),
+  ];
+  for (const way of ways) {
+    const found: Result[] = nodes.filter(way);
+    if (found.length === 1) return found[0].id;
+    if (found.length === 0) continue;
+    const some = found.slice(0, MOST_NAMED).map(({ id, preview }) => `${id} (${oneLine(preview ?? "").slice(0, 30)})`);
+    const more = found.length > MOST_NAMED ? ` and ${found.length - MOST_NAMED} more` : "";
+    const sentence = `${given} may be any of these: ${some.join(", ")}${more}. Use the id of one.`;
+    throw new Failure("entry_not_found", sentence, { entryId: given });
+  }
+  return undefined;
+}

@@ -1,0 +1,110 @@
+/** A line on the terminal that shows how far long work is, and goes away. */
+
+import { grouped, widthOf } from "./terminal/text.ts";
+
+/** Milliseconds of work before which nothing is shown. */
+const SHOW_AFTER = 1000;
+/** Milliseconds between two drawings of the line. */
+const REDRAW_AFTER = 100;
+/** Columns of the bar at most. */
+const BAR = 20;
+
+/** The work of a command, and whether its steps are things that a person counts. */
+const WORK: Readonly<Record<string, { readonly doing: string; readonly isCounted?: boolean }>> = {
+  list_sessions: { doing: "Reading sessions", isCounted: true },
+  get_usage: { doing: "Reading sessions", isCounted: true },
+  get_session_family: { doing: "Reading sessions", isCounted: true },
+  search_sessions: { doing: "Indexing sessions", isCounted: true },
+  import_session: { doing: "Importing" },
+  export_session: { doing: "Exporting" },
+  verify_session: { doing: "Checking" },
+  repair_session: { doing: "Repairing" },
+  migrate_session: { doing: "Migrating" },
+  rollback_migration: { doing: "Rolling back" },
+  prune: { doing: "Removing", isCounted: true },
+};
+
+export interface ProgressPlace {
+  /** Columns of the terminal; 0 when it does not tell. */
+  readonly columns: number;
+  write(text: string): void;
+  /** Returns the time in milliseconds. */
+  now(): number;
+}
+
+export class ProgressLine {
+  /** Whether the line is on the terminal. */
+  isShown = false;
+  /** Called when the line is shown first. */
+  onShow: () => void = () => {};
+  private readonly place: ProgressPlace;
+  private began: number | undefined;
+  private drawn = 0;
+
+  constructor(place: ProgressPlace) {
+    this.place = place;
+  }
+
+  /** Begins to count the time of a piece of work. */
+  begin(): void {
+    this.began = this.place.now();
+  }
+
+  /** Shows that so much is done. `what` is the command that does it. */
+  report(done: number, total: number, what: string): void {
+    const now = this.place.now();
+    this.began ??= now;
+    const elapsed = now - this.began;
+    if (elapsed < SHOW_AFTER || (this.isShown && now - this.drawn < REDRAW_AFTER && done < total)) return;
+    if (!this.isShown) this.onShow();
+    this.isShown = true;
+    this.drawn = now;
+    const text = progressText(done, total, elapsed, WORK[what], (this.place.columns || 80) - 1);
+    this.place.write(`\r${text}\u001b[K`);
+  }
+
+  /** Takes the line off the terminal. */
+  clear(): void {
+    this.began = undefined;
+    if (!this.isShown) return;
+    this.isShown = false;
+    this.place.write("\r\u001b[K");
+  }
+}
+
+/** Returns as much of what is done, of what, how fast and how long it takes still as fits so many columns. */
+export function progressText(
+  done: number,
+  total: number,
+  elapsed: number,
+  work: (typeof WORK)[string] = { doing: "", isCounted: true },
+  width = 80,
+): string {
+  const share = total > 0 ? Math.min(1, done / total) : 0;
+  const { doing, isCounted = false } = work;
+  const amount = isCounted ? `${grouped(done)} of ${grouped(total)}` : `${Math.floor(100 * share)}%`;
+  const rate = isCounted && elapsed > 0 ? rateText((1000 * done) / elapsed) : "";
+  const left = share > 0 && share < 1 ? `${durationText((elapsed * (1 - share)) / share)} left` : "";
+  const all = [doing, barText(share, BAR), amount, rate, left];
+  const ways = [all, [doing, barText(share, 10), amount, rate, left], [doing, amount, left], [amount, left], [amount]];
+  const texts = ways.map((parts) => parts.filter((part) => part !== "").join("  "));
+  return texts.find((text) => widthOf(text) <= width) ?? "";
+}
+
+function barText(share: number, width: number): string {
+  const full = Math.round(width * share);
+  return `[${"#".repeat(full)}${".".repeat(width - full)}]`;
+}
+
+function rateText(perSecond: number): string {
+  if (perSecond >= 1) return `${grouped(Math.round(perSecond))}/s`;
+  return perSecond > 0 ? `${grouped(Math.max(1, Math.round(perSecond * 60)))}/min` : "";
+}
+
+/** Returns a time that is left in its largest unit, rounded up: work that ends sooner than it said annoys nobody. */
+function durationText(milliseconds: number): string {
+  const seconds = Math.ceil(milliseconds / 1000);
+  if (seconds < 90) return `${seconds} s`;
+  const minutes = Math.ceil(seconds / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.ceil(minutes / 60)} h`;
+}

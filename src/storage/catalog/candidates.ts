@@ -1,0 +1,107 @@
+/** Sessions that an id, or the beginning of one, may mean, described so that a person tells them apart. */
+
+import { basename, join } from "node:path";
+import type { Log } from "../../core/ports/store.ts";
+import type { Candidate, Offered } from "../../core/ports/stores.ts";
+import { momentOf, momentText } from "../../core/search/listing.ts";
+import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { idInName, readHeader } from "../fs/header.ts";
+import { isSessionName } from "../fs/paths.ts";
+import { isActive } from "../v2/pointer.ts";
+import { scanContainer } from "./containers.ts";
+import { type SessionSummary, scanFile } from "./summary.ts";
+
+type CandidateFacts = Pick<SessionSummary, "name" | "first" | "cwd" | "timestamp" | "activity">;
+
+/** Sessions that are described at most: more of them nobody compares. */
+const MOST = 10;
+/** Bytes up to which a file is read for its name: ten of them take 50 ms. */
+const LARGEST = 8 << 20;
+/** Characters of a first message. */
+const BEGINNING = 100;
+
+/** Returns the candidates among session files, the newest first. What cannot be read is described by its header. */
+export function candidatesOf(disk: Disk, files: readonly string[], openLog: (file: string) => Log): Candidate[] {
+  return newestOf(disk, files)
+    .slice(0, MOST)
+    .flatMap((file) => candidateAt(disk, file, openLog) ?? []);
+}
+
+/** Files whose times are looked at; of more, which take longer than a person waits for a key, the names tell. */
+const MOST_TIMED = 2000;
+
+/** Returns sessions by what the names of their files tell, and reads only those that it describes. */
+export function offeredIn(
+  disk: Disk,
+  folders: Iterable<string>,
+  beginning: string,
+  most: number,
+  openLog: (file: string) => Log,
+): Offered {
+  const ids: string[] = [];
+  const files: string[] = [];
+  for (const folder of folders)
+    for (const name of disk.names(folder)) {
+      if (!isSessionName(name) && !isContainerName(name)) continue;
+      const id = isContainerName(name) ? name.slice(0, -CONTAINER.length) : idInName(name);
+      if (id !== undefined) ids.push(id);
+      // The name may have only the beginning of the id, or none.
+      if (id !== undefined && !id.startsWith(beginning) && !beginning.startsWith(id)) continue;
+      if (isSessionName(name) || isActiveQuietly(disk, join(folder, name))) files.push(join(folder, name));
+    }
+  const found = newestOf(disk, files)
+    .slice(0, most)
+    .flatMap((file) => candidateAt(disk, file, openLog) ?? []);
+  return { candidates: found.filter(({ sessionId }) => sessionId.startsWith(beginning)), ids: ids.sort() };
+}
+
+function newestOf(disk: Disk, files: readonly string[]): string[] {
+  const isTimed = files.length <= MOST_TIMED;
+  const byTime = files.map((file) => {
+    return { file, name: basename(file), time: isTimed ? (infoOrNull(disk, file)?.modified ?? 0) : 0 };
+  });
+  // Names of files begin with the time, and ids, which name containers, are in its order, too.
+  byTime.sort((a, b) => b.time - a.time || (a.name < b.name ? 1 : -1));
+  return byTime.map(({ file }) => file);
+}
+
+function isActiveQuietly(disk: Disk, container: string): boolean {
+  try {
+    return isActive(disk, container);
+  } catch {
+    return false;
+  }
+}
+
+function candidateAt(disk: Disk, file: string, openLog: (file: string) => Log): Candidate | undefined {
+  const header = readHeader(disk, file);
+  const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+  if (typeof header?.id !== "string") return undefined;
+  const facts = summaryAt(disk, file, openLog) ?? {
+    name: null,
+    first: null,
+    cwd: text(header.cwd),
+    timestamp: text(header.timestamp),
+    activity: null,
+  };
+  return {
+    sessionId: header.id,
+    sessionPath: file,
+    name: facts.name,
+    firstMessage: facts.first?.slice(0, BEGINNING) ?? null,
+    cwd: facts.cwd,
+    modified: momentText(facts.activity ?? momentOf(facts.timestamp)),
+  };
+}
+
+function summaryAt(disk: Disk, file: string, openLog: (file: string) => Log): CandidateFacts | undefined {
+  try {
+    if (isContainerName(file)) return scanContainer(disk, file, openLog).now;
+    return disk.info(file).size <= LARGEST ? scanFile(disk, file)?.now : undefined;
+  } catch {
+    // It was removed meanwhile, or may not be read.
+    return undefined;
+  }
+}
