@@ -291,20 +291,27 @@ test("the index and reading give the same hits", async () => {
       expect(places(tools), query).toEqual(
         readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]),
       );
-      for (const more of [
-        {},
-        { tool: "edit" },
-        { tool: "bash" },
-        { file: "src/store.ts" },
-        { tool: "bash", file: "store.ts" },
-      ]) {
+    }
+    let seen = 0;
+    for (const query of ["token", "er", "录", "getuser header", ""]) {
+      const ways = [{ tool: "edit" }, { file: "src/store.ts" }, { tool: "bash", file: "store.ts" }];
+      // Without words, something else must be asked for.
+      for (const more of query === "" ? ways : [{}, ...ways]) {
         const { tool, file } = more as { tool?: string; file?: string };
-        const request = { query, limit, parts: ["toolCall"] as const, tools: tool === undefined ? tool : [tool], file };
+        const request = {
+          query,
+          limit: 20,
+          parts: ["toolCall"] as const,
+          tools: tool === undefined ? tool : [tool],
+          file,
+        };
         const calls = readCalls(library.root, query.split(" "), more);
         expect(places(await allHits(indexed, request)), query).toEqual(calls);
         expect(places(await allHits(reading, request)), query).toEqual(calls);
+        seen += calls.length;
       }
     }
+    expect(seen).toBeGreaterThan(20);
   });
 });
 
