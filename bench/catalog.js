@@ -7,7 +7,17 @@
 // Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model, directory
 // and session, and of a search for two words, and memory.
 import { spawn } from "node:child_process";
-import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -49,6 +59,23 @@ function text(length) {
   return made.trimEnd();
 }
 
+/** The path of a file, of which some are asked for often. */
+function path() {
+  const folders = Array.from({ length: 1 + Math.floor(random() * 3) }, () => words[Math.floor(random() ** 3 * 60)]);
+  return `src/${folders.join("/")}/${words[Math.floor(random() ** 2 * 400)]}.ts`;
+}
+
+/** What a tool is called with, in the shares and lengths of a real session. */
+function call() {
+  const kind = random();
+  const of = (name, args) => ({ name, arguments: args });
+  if (kind < 0.49) return of("bash", { command: `cd /home/me && ${text(20 + random() ** 3 * 300)} ${path()}` });
+  if (kind < 0.62) return of("read", { path: path(), offset: Math.floor(random() * 2000), limit: 200 });
+  if (kind < 0.99)
+    return of("edit", { path: path(), oldText: text(random() ** 2 * 900), newText: text(random() ** 2 * 1500) });
+  return of("write", { path: path(), content: text(random() ** 4 * 60_000) });
+}
+
 const hex = (digits) => Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
 
 function usage() {
@@ -70,8 +97,10 @@ function session(cwd, begun, bytes) {
   const lines = [JSON.stringify({ type: "session", version: 3, id, timestamp: new Date(begun).toISOString(), cwd })];
   let size = lines[0].length;
   let parentId = null;
+  let called;
   for (let n = 0; size < bytes; n++) {
     const time = begun + n * 60_000;
+    if (n % 3 === 1) called = { type: "toolCall", id: hex(8), ...call() };
     const content = (length) => [{ type: "text", text: text(length) }];
     const message =
       n % 3 === 0
@@ -79,7 +108,7 @@ function session(cwd, begun, bytes) {
         : n % 3 === 1
           ? {
               role: "assistant",
-              content: content(200 + random() * 1500),
+              content: [...content(200 + random() * 1500), called],
               provider: "anthropic",
               model: ["sonnet", "opus", "haiku"][Math.floor(random() * 1.5)],
               usage: usage(),
@@ -87,8 +116,8 @@ function session(cwd, begun, bytes) {
             }
           : {
               role: "toolResult",
-              toolCallId: hex(8),
-              toolName: "read",
+              toolCallId: called.id,
+              toolName: called.name,
               content: content(500 + random() * 8000),
               timestamp: time,
             };
@@ -175,6 +204,12 @@ function percentile(times, part) {
   return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
 }
 
+/** Size of the catalog with what SQLite keeps beside it. */
+function catalogMegabytes() {
+  const folder = join(home, "state", "catalog");
+  return Math.round(readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0) / 1e6);
+}
+
 const figures = { node: process.version, sessions: files.length, megabytes: Math.round(bytes / 1e6) };
 
 /** A server that has answered once: how long a process takes to start is measured elsewhere. */
@@ -233,6 +268,21 @@ figures.usageP50 = percentile(usages, 0.5);
 figures.usageP95 = percentile(usages, 0.95);
 const dearest = await times(options.rounds, "list_sessions", () => ({ ...page, sort: "cost" }));
 figures.listByCostP95 = percentile(dearest, 0.95);
+const CALLS = { in: ["user", "assistant", "toolCall"], limit: 20 };
+figures.catalogMegabytes = catalogMegabytes();
+figures.firstCallsSeconds = Number(
+  ((await server.ask("search_sessions", { query: "two words", ...CALLS })).took / 1000).toFixed(2),
+);
+figures.catalogWithCallsMegabytes = catalogMegabytes();
+for (const [name, params] of [
+  ["searchCalls", () => ({ query: `${word()} ${word()}`, ...CALLS })],
+  ["searchTool", () => ({ query: word(), tool: "edit", in: ["toolCall"], limit: 20 })],
+  ["searchFile", () => ({ file: path(), limit: 20 })],
+]) {
+  const took = await times(options.rounds, "search_sessions", params);
+  figures[`${name}P50`] = percentile(took, 0.5);
+  figures[`${name}P95`] = percentile(took, 0.95);
+}
 
 const appended = [];
 for (let i = 0; i < 50; i++) {

@@ -235,9 +235,10 @@ function progressLine({ world: { terminal, env, variables }, page }: Running): P
 }
 
 /** Throws UsageError unless a verb takes so many operands. */
-function requireOperands(verb: Verb, { operands, took }: CommandLine): void {
+function requireOperands(verb: Verb, { operands, flags, took }: CommandLine): void {
   if (verb.takesCommand) return;
-  const needed = verb.operands.filter((operand) => operand.startsWith("<"));
+  const isGivenElse = verb.instead?.some((flag) => flags.has(flag)) ?? false;
+  const needed = verb.operands.filter((operand) => operand.startsWith("<") && !isGivenElse);
   const isOpen = verb.operands.some((operand) => operand.includes("..."));
   const lacks = operands.length < needed.length ? needed[operands.length] : undefined;
   if (lacks === undefined && (operands.length <= verb.operands.length || isOpen)) return;

@@ -16,6 +16,8 @@ export interface Verb {
   readonly meaning: string;
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
   readonly operands: readonly string[];
+  /** Flags of which each makes its operands unnecessary. */
+  readonly instead?: readonly string[];
   /** Whether its operand is a command line, which follows `--`. Such a verb takes no options of the server. */
   readonly takesCommand?: boolean;
   /** Options with which its server is started. */

@@ -1,5 +1,8 @@
 import * as z from "zod";
+import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
+import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
+import { momentText } from "../core/search/listing.ts";
 import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
@@ -7,23 +10,48 @@ import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
 const PAGE = 50;
+/** Characters of a session's first message that a hit has. */
+const FIRST_MESSAGE = 100;
 
 export default command({
   name: "search_sessions",
-  summary: "Finds messages of all sessions and branches that contain all the given words or parts of words.",
+  summary:
+    "Finds messages and tool calls of all sessions and branches that contain all the given words or parts of words.",
   effect: "server",
   repeatable: true,
   params: {
     query: z
       .string()
+      .optional()
       .describe(
-        'words, or "several words" in quotation marks; all must be there, in any case, also inside other words',
+        'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
+          "needed unless `tool` or `file` is given",
       ),
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])
       .optional()
       .describe("only messages of this role; user and assistant by default"),
+    in: z
+      .array(z.enum(SEARCH_PARTS))
+      .min(1)
+      .optional()
+      .describe(
+        "only these parts: what users and assistants say, `toolCall` (what tools are given, and commands that the user " +
+          "runs), `toolResult`, `bashExecution` (such a command with its output); user and assistant by default, and with " +
+          "`tool` or `file` where these can be",
+      ),
+    tool: z
+      .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
+      .optional()
+      .describe("only calls of this tool, or one of these, and their results; `in` can choose among these"),
+    file: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "only calls that name this file in an argument, a command or a patch: its path, or whole names at the path's end",
+      ),
     since: z.string().optional().describe("only messages of this time or later, ISO 8601"),
     until: z.string().optional().describe("only messages of this time or earlier"),
     includeToolResults: z.boolean().optional().describe("also the output of tools and commands"),
@@ -39,28 +67,49 @@ export default command({
         role: z.string(),
         snippet: z.string().describe("one line around the first word found"),
         onActivePath: z.boolean().describe("whether the entry is on the path to the session's leaf"),
+        part: z.enum(SEARCH_PARTS).describe("which part of the entry"),
+        tool: z.string().optional().describe("which tool was called, or gave this result"),
+        line: z.string().describe("the line of the text with most of the words; a long one is cut around them"),
+        at: z.string().nullable().describe("when it was said or called"),
+        shortId: z.string().describe("the beginning of sessionId, of 8 characters or more, that no other session has"),
+        name: z.string().nullable().describe("of the session"),
+        firstMessage: z
+          .string()
+          .nullable()
+          .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
+        cwd: z.string().nullable(),
       }),
     ),
     nextCursor,
   }),
   failures: ["cursor_expired"],
   example: {
-    params: { query: "auth module" },
+    params: { query: "npm run migrate", in: ["user", "assistant", "toolCall"] },
     result: {
       hits: [
         {
           sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/2026-01-24T16-22-26-831Z_01991f6e.jsonl",
           sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
           entryId: "a1b2c3d4",
-          role: "user",
-          snippet: "Refactor the auth module.",
+          role: "assistant",
+          snippet: "npm run migrate -- --dry-run",
           onActivePath: true,
+          part: "toolCall",
+          tool: "bash",
+          line: "npm run migrate -- --dry-run",
+          at: "2026-01-24T16:40:02.117Z",
+          shortId: "01991f6e",
+          name: "Refactor auth",
+          firstMessage: "Refactor the auth module.",
+          cwd: "/home/me/app",
         },
       ],
     },
   },
   async run(context, params) {
-    const { includeToolResults: toolResults, limit = PAGE, ...request } = params;
+    const { includeToolResults: toolResults, in: parts, tool, query = "", limit = PAGE, ...request } = params;
+    if (params.query === undefined && tool === undefined && params.file === undefined)
+      throw new BadParams([{ path: "query", message: "is needed where neither tool nor file is given" }]);
     const times = { since: moment("since", params.since), until: moment("until", params.until) };
     const { sessions, stores } = context.workspace;
     const isActive = (path: string, entryId: string): boolean | undefined => {
@@ -69,17 +118,31 @@ export default command({
       const position = open.log.nodes.position(entryId);
       return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
     };
-    const wanted = { ...request, ...times, toolResults, limit, isActive };
+    const tools = typeof tool === "string" ? [tool] : tool;
+    const wanted = { ...request, ...times, query, parts, tools, toolResults, limit, isActive };
     const { hits, more } = await stores.catalog.search(wanted, context.progress);
-    const shown = hits.map(({ path, sessionId, entryId, role, snippet, onActivePath }) => ({
-      sessionPath: path,
-      sessionId,
-      entryId,
-      role,
-      snippet,
-      onActivePath,
-    }));
+    const shown = hits.map(toRow);
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
     return { hits: shown.slice(0, past), nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined };
   },
 });
+
+function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, shortId, session }: Hit) {
+  const { name, firstMessage, cwd } = session;
+  return {
+    sessionPath: path,
+    sessionId,
+    entryId,
+    role,
+    snippet,
+    onActivePath,
+    part,
+    tool,
+    line,
+    at: momentText(at),
+    shortId,
+    name,
+    firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,
+    cwd,
+  };
+}

@@ -64,8 +64,8 @@ const sorted = (list: readonly Listed[]): object[] =>
   list.map(told).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 const found = (hits: readonly Hit[]): string[] =>
   hits
-    .map(({ sessionId, entryId, role, snippet, onActivePath }) =>
-      [sessionId, entryId, role, snippet, onActivePath].join(" "),
+    .map(({ sessionId, entryId, role, snippet, onActivePath, part, tool, line, at }) =>
+      [sessionId, entryId, role, snippet, onActivePath, part, tool, line, at].join(" "),
     )
     .sort();
 
@@ -93,6 +93,12 @@ for (const [name, options] of [
             expect(found(await allHits(containers, { query, toolResults })), query).toEqual(
               found(await allHits(files, { query, toolResults })),
             );
+        for (const request of [
+          { query: "cache", parts: ["toolCall", "assistant"] as const },
+          { query: "", tools: ["bash", "edit"] },
+          { query: "", file: "store.ts" },
+        ])
+          expect(found(await allHits(containers, request))).toEqual(found(await allHits(files, request)));
         expect(fingerprints(twins.containers.root)).toEqual(before);
         for (let n = random.int(4); n > 0; n--) await twins.append(random);
         if (random.chance(0.3)) await twins.add(random);

@@ -11,51 +11,17 @@ import {
   listed,
   places,
   randomSession,
+  readCalls,
   readHits,
   realEnv,
   temporaryLibrary,
   withoutSqlite,
 } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { sessionText } from "../support/example.ts";
 import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-
-const VARIANTS = ["by the index", "by reading"] as const;
-
-/** A server on these sessions; without a place for its catalog it has to read. */
-function serverOn(
-  variant: (typeof VARIANTS)[number],
-  sessions: Record<string, readonly Json[]>,
-  place = temporaryPlace(),
-) {
-  for (const [id, entries] of Object.entries(sessions)) put(place, id, entries);
-  if (variant === "by the index") return serveHere(["--no-session", "--events", "none"], { place });
-  mkdirSync(place.state);
-  writeFileSync(join(place.state, "catalog"), "no folder");
-  return serveHere(["--no-session", "--events", "none"], { place });
-}
-
-function put(place: Place, id: string, entries: readonly Json[], header: object = {}): string {
-  const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  writeFileSync(file, sessionText({ id, cwd: `/home/me/${id}`, ...header }, entries));
-  return file;
-}
-
-let ids = 0;
-/** One chain. */
-function chain(...drafts: readonly Json[]): Json[] {
-  let parentId: string | null = null;
-  return drafts.map((draft) => {
-    const id = (++ids).toString(16).padStart(8, "0");
-    const entry = { id, parentId, ...draft };
-    parentId = entry.id;
-    return entry;
-  });
-}
+import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 const tool = (text: string): Json => ({
   type: "message",
@@ -326,6 +292,26 @@ test("the index and reading give the same hits", async () => {
         readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]),
       );
     }
+    let seen = 0;
+    for (const query of ["token", "er", "录", "getuser header", ""]) {
+      const ways = [{ tool: "edit" }, { file: "src/store.ts" }, { tool: "bash", file: "store.ts" }];
+      // Without words, something else must be asked for.
+      for (const more of query === "" ? ways : [{}, ...ways]) {
+        const { tool, file } = more as { tool?: string; file?: string };
+        const request = {
+          query,
+          limit: 20,
+          parts: ["toolCall"] as const,
+          tools: tool === undefined ? tool : [tool],
+          file,
+        };
+        const calls = readCalls(library.root, query.split(" "), more);
+        expect(places(await allHits(indexed, request)), query).toEqual(calls);
+        expect(places(await allHits(reading, request)), query).toEqual(calls);
+        seen += calls.length;
+      }
+    }
+    expect(seen).toBeGreaterThan(20);
   });
 });
 

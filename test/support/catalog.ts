@@ -167,6 +167,31 @@ export function readHits(root: string, words: readonly string[], roles = ["user"
   return hits.sort();
 }
 
+/** Calls whose arguments hold all of the words, of one tool and naming one file if asked, as `path entry`. */
+export function readCalls(
+  root: string,
+  words: readonly string[],
+  { tool, file }: { tool?: string; file?: string } = {},
+) {
+  const hits: string[] = [];
+  for (const path of sessionFiles(root))
+    for (const { type, id, message } of linesOf(path)) {
+      if (type !== "message") continue;
+      const calls = message?.role === "assistant" ? message.content : [];
+      const { path: named } = message?.details ?? {};
+      if (message?.role === "toolResult" && named) calls.push({ name: message.toolName, arguments: { path: named } });
+      for (const { type, name, arguments: given } of calls) {
+        if (type === "text" || (tool !== undefined && name !== tool)) continue;
+        const args = typeof given === "string" ? JSON.parse(given) : given;
+        const text = Object.values(args).flat().join(" ").normalize("NFC").toLowerCase();
+        const files = [args.path, ...String(args.command ?? "").split(" ")].filter((word) => word?.includes("/"));
+        if (file !== undefined && !files.some((word) => `/${word}`.endsWith(`/${file}`))) continue;
+        if (words.every((word) => text.includes(word.normalize("NFC").toLowerCase()))) hits.push(`${path} ${id}`);
+      }
+    }
+  return hits.sort();
+}
+
 /** Bytes and times of every file, by path. */
 export function fingerprints(root: string): Record<string, string> {
   const found: Record<string, string> = {};
@@ -212,6 +237,21 @@ export function randomText(random: Random): string {
   return Array.from({ length: 1 + random.int(12) }, () => random.pick(WORDS)).join(random.pick([" ", " ", "\n", ""]));
 }
 
+const PATHS = ["src/store.ts", "src/x/store.ts", "test/store.ts", "/etc/hosts"];
+
+/** A call of a tool as an assistant message has it, in one of the ways in which agents write them. */
+function randomCall(random: Random): Json {
+  const path = random.pick(PATHS);
+  const [name, args] = random.pick<() => [string, Json]>([
+    () => ["bash", { command: `cat ${path} ${random.pick(WORDS)}`, timeout: random.int(100) }],
+    () => ["bash", { command: ["echo", random.pick(WORDS)] }],
+    () => ["edit", { path, oldText: randomText(random), newText: randomText(random) }],
+    () => ["write", { content: randomText(random), path }],
+    () => ["list", {}],
+  ])();
+  return { type: "toolCall", id: random.hex(4), name, arguments: random.chance(0.2) ? JSON.stringify(args) : args };
+}
+
 /** The line of a random entry, with its line feed. */
 export function randomLine(random: Random, id: string, parentId: string | null, time: number): string {
   const base = { id, parentId, timestamp: new Date(time).toISOString() };
@@ -221,6 +261,15 @@ export function randomLine(random: Random, id: string, parentId: string | null, 
     () => ({ type: "message", ...base, message: { role: "user", content: text, ...own } }),
     () => ({ type: "message", ...base, message: { role: "assistant", content: [{ type: "text", text }], ...own } }),
     () => ({ type: "message", ...base, message: { role: "toolResult", content: [{ type: "text", text }], ...own } }),
+    () => {
+      const content = [{ type: "text", text }, ...Array.from({ length: random.int(3) }, () => randomCall(random))];
+      return { type: "message", ...base, message: { role: "assistant", content, ...own } };
+    },
+    () => {
+      const of = { role: "toolResult", toolCallId: "c", toolName: random.pick(["bash", "edit"]) };
+      const details = random.chance(0.5) ? { path: random.pick(PATHS) } : { diff: text };
+      return { type: "message", ...base, message: { ...of, content: [{ type: "text", text }], details, ...own } };
+    },
     () => ({ ...base, type: "message", message: { content: text, role: "user" } }),
     () => ({ type: "session_info", ...base, name: random.pick(["One", "Two", "", `Name ${text.slice(0, 5)}`]) }),
     () => ({ type: "custom", ...base, customType: "other", data: { text } }),

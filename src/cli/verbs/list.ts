@@ -1,4 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
@@ -32,6 +33,10 @@ export default {
   flags: {
     "--cwd": CWD_FLAG,
     "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
+    "--since": {
+      value: "time",
+      meaning: 'only those in which something was said since, such as 2d, "last week", march',
+    },
     "--named": { meaning: "only sessions with a name" },
     "--archived": { meaning: "archived sessions instead of the others" },
     "--sort": {
@@ -47,13 +52,15 @@ export default {
     "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
     `that was forked from another has ${FORK} before its title, and the other's name after it. Ids are shown as far ` +
     "as they differ from all others, and every verb accepts them so.",
-  run({ ask, cwd, isTerminal }, { flags }) {
+  run(asking, { flags }) {
+    const { ask, cwd, isTerminal } = asking;
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
     const of = flags.get("--cwd");
     return ask("list_sessions", {
       cwd: of === undefined ? undefined : absolute(of, cwd),
       query: flags.get("--query"),
+      since: timeFlag(flags, "--since", asking),
       named: flags.has("--named") ? true : undefined,
       sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,

@@ -63,10 +63,20 @@ export type Progress = (done: number, total: number) => void;
 /** A callback for progress, with the sessions that fit among those read since the last call. */
 export type ListProgress = (done: number, total: number, found: readonly Listed[]) => void;
 
+/** Parts of a session that are searched: talk, what tools were given, and what came of it. */
+export const SEARCH_PARTS = ["user", "assistant", "toolCall", "toolResult", "bashExecution"] as const;
+export type SearchPart = (typeof SEARCH_PARTS)[number];
+
 export interface SearchRequest {
+  /** Its words; without any, all that fits the rest is found if `tools` or `file` is there. */
   readonly query: string;
   readonly cwd?: string;
   readonly role?: string;
+  readonly parts?: readonly SearchPart[];
+  /** Names of tools: only their calls and results. */
+  readonly tools?: readonly string[];
+  /** A file's path or its end: only calls that name it. */
+  readonly file?: string;
   /** Milliseconds, both included. */
   readonly since?: number;
   readonly until?: number;
@@ -84,6 +94,16 @@ export interface Hit {
   readonly role: string;
   readonly snippet: string;
   readonly onActivePath: boolean;
+  readonly part: SearchPart;
+  /** The tool that was called, or whose result it is. */
+  readonly tool: string | undefined;
+  /** The line around the place; `snippet` goes beyond its ends. */
+  readonly line: string;
+  /** Milliseconds. */
+  readonly at: number | null;
+  readonly session: Listed;
+  /** The beginning of the session's id, of eight characters or more, that no other session has. */
+  readonly shortId: string;
   /** Cursor of the page that begins after this hit. */
   readonly cursor: string;
 }

@@ -230,18 +230,73 @@ function isWordAt(text: string, at: number): boolean {
   return (c >= 0x30 && c <= 0x39) || (c >= 0x61 && c <= 0x7a) || c === 0x5f;
 }
 
-/** Characters of a snippet around the first term. */
+/** Characters of a snippet around the first term, and of a line around the place. */
 const SNIPPET = 160;
+const LINE = 240;
+/** Occurrences of one term that are looked at for the best line. */
+const MAX_PLACES = 100;
 
-/** Returns one line of the text around the first occurrence of a term. */
-export function snippet(text: string, terms: Query): string {
-  const folded = fold(text);
+/** Returns one line of the text around the first occurrence of a term. `folded` is the folded text. */
+export function snippet(text: string, folded: string, terms: Query): string {
   const found = terms.map((term) => folded.indexOf(term)).filter((at) => at >= 0);
-  const first = Math.min(folded.length, ...found);
-  // Folding may have changed lengths before it; the place is then found in proportion.
-  const place = folded.length === text.length ? first : Math.round((first / folded.length) * text.length);
-  let start = Math.max(0, place - SNIPPET / 4);
-  let past = Math.min(text.length, start + SNIPPET);
+  return cutOut(text, inProportion(found.length === 0 ? 0 : Math.min(...found), folded, text) - SNIPPET / 4, SNIPPET);
+}
+
+/** Returns the line of the text with most of the terms, the first of such lines; of a long one the part around them. */
+export function lineWith(text: string, folded: string, terms: Query): string {
+  const { start, place } = bestLine(folded, terms);
+  const line = lineAt(text, folded.length === text.length ? start : startOfSameLine(folded, start, text));
+  const at = inProportion(place - start, lineAt(folded, start), line);
+  return cutOut(line, Math.min(at - LINE / 4, line.length - LINE), LINE);
+}
+
+/** Returns where the line with most of the terms starts, and the first place of a term in it. */
+function bestLine(folded: string, terms: Query): { start: number; place: number } {
+  const lines = new Map<number, { start: number; place: number; terms: number; last: number }>();
+  for (const [nth, term] of terms.entries()) {
+    let at = folded.indexOf(term);
+    for (let places = 0; at >= 0 && places < MAX_PLACES; places++) {
+      const start = lineStart(folded, at);
+      const line = lines.get(start) ?? { start, place: at, terms: 0, last: -1 };
+      if (line.last < nth)
+        lines.set(start, { start, place: Math.min(line.place, at), terms: line.terms + 1, last: nth });
+      at = folded.indexOf(term, at + term.length);
+    }
+  }
+  let best: { start: number; place: number; terms: number } | undefined;
+  for (const line of lines.values())
+    if (!best || line.terms > best.terms || (line.terms === best.terms && line.start < best.start)) best = line;
+  if (best) return best;
+  const place = Math.max(0, folded.search(/\S/));
+  return { start: lineStart(folded, place), place };
+}
+
+function lineStart(text: string, place: number): number {
+  return place === 0 ? 0 : text.lastIndexOf("\n", place - 1) + 1;
+}
+
+function lineAt(text: string, start: number): string {
+  const end = text.indexOf("\n", start);
+  return text.slice(start, end < 0 ? text.length : end);
+}
+
+/** Returns where the line of a folded text starts in the text itself, which has other lengths and the same lines. */
+function startOfSameLine(folded: string, start: number, text: string): number {
+  let at = 0;
+  for (let passed = folded.indexOf("\n"); passed >= 0 && passed < start; passed = folded.indexOf("\n", passed + 1))
+    at = text.indexOf("\n", at) + 1;
+  return at;
+}
+
+/** Returns a place of a folded text in the text itself: where folding changed lengths, it is found in proportion. */
+function inProportion(place: number, folded: string, text: string): number {
+  return folded.length === text.length ? place : Math.round((place / folded.length) * text.length);
+}
+
+/** Returns a stretch of a text on one line, marked where it is cut. */
+function cutOut(text: string, from: number, length: number): string {
+  let start = Math.max(0, from);
+  let past = Math.min(text.length, start + length);
   // Surrogate pairs stay whole.
   if (start > 0 && /[\udc00-\udfff]/.test(text[start])) start--;
   if (past < text.length && /[\udc00-\udfff]/.test(text[past])) past++;

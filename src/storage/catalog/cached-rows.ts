@@ -15,17 +15,10 @@ import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
-import {
-  CatalogFile,
-  type CatalogRow,
-  type Indexed,
-  isPassing,
-  type StoredRow,
-  sumOf,
-  type TextKind,
-} from "./database.ts";
+import { CatalogFile, type CatalogRow, type Indexed, isPassing, type StoredRow, sumOf } from "./database.ts";
 import { CatalogDamaged } from "./database-files.ts";
 import type { SessionSummary } from "./summary.ts";
+import type { TextKind } from "./text-table.ts";
 import type { SessionUsage } from "./usage-record.ts";
 
 /** Rows written in one transaction, and read without a pause. */
@@ -243,8 +236,8 @@ export class CachedRows {
     this.forget();
     for (const stored of file.allRows(ROWS_AT_ONCE)) {
       for (const one of stored) {
-        const { id, path, sum, talk, tools } = one;
-        this.indexed.set(path, { id, path, sum, talk, tools });
+        const { id, path, sum, talk, tools, calls } = one;
+        this.indexed.set(path, { id, path, sum, talk, tools, calls });
         const row = this.readRow(one);
         if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
       }

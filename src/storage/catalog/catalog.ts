@@ -155,10 +155,11 @@ class Finder implements Catalog {
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const query = parseQuery(request.query);
+      const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
       await this.refresh(progress);
-      return closing(new Search(this.options, this.kept.rows, request, query), async (search) => {
+      const shortId = (id: string): string => this.relations.shortId(id);
+      return closing(new Search(this.options, this.kept.rows, shortId, request, query), async (search) => {
         const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
         return found ?? search.scanned(this.order("modified"));
       });

@@ -2,32 +2,104 @@
 
 import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES } from "../../core/format/head.ts";
-import { contentText } from "../../core/format/message.ts";
+import { contentText, stringOf } from "../../core/format/message.ts";
+import type { SearchPart } from "../../core/ports/catalog.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { toolUses } from "../../core/search/calls.ts";
 import { ROLES } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
-import type { TextKind, TextSpan } from "./database.ts";
 import { activityOf, chunk, heads, messageOf, parsed } from "./summary.ts";
+import type { TextKind, TextSpan } from "./text-table.ts";
 
-/** Kinds of text by role. Texts of other roles are not searched. */
-export const KIND_OF_ROLE: Readonly<Record<string, TextKind>> = {
-  user: "talk",
-  assistant: "talk",
-  toolResult: "tools",
-  bashExecution: "tools",
+/** Kinds of text by role. Messages of other roles are not searched. */
+const KINDS_OF_ROLE: Readonly<Record<string, readonly TextKind[]>> = {
+  user: ["talk"],
+  assistant: ["talk", "calls"],
+  toolResult: ["tools", "calls"],
+  bashExecution: ["tools", "calls"],
 };
 
-/** The text of one entry. */
-export interface IndexedText extends TextSpan {
-  readonly text: string;
+/** Returns the kind of text that a part of a session is. */
+export function kindOf(part: SearchPart): TextKind {
+  return part === "toolCall" ? "calls" : KINDS_OF_ROLE[part][0];
 }
 
-function messageText(entry: unknown): string {
+/** A text of one entry, with what else it is searched by. */
+export interface IndexedText extends TextSpan {
+  readonly kind: TextKind;
+  readonly text: string;
+  /** The tool that was called, or whose result it is. */
+  readonly tool: string | undefined;
+  /** Files that a call names. */
+  readonly files: readonly string[];
+}
+
+/** The texts that are read of a session: their kinds, and the directory from which its relative paths go. */
+export interface TextChoice {
+  readonly kinds: readonly TextKind[];
+  readonly cwd: string | null;
+}
+
+/** The place of an entry: where its texts are. */
+type EntryPlace = Pick<TextSpan, "start" | "length" | "entry">;
+
+/** Returns the texts of an entry of the chosen kinds. */
+function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice, place: EntryPlace): IndexedText[] {
   const message = messageOf(entry);
-  if (message?.role !== "bashExecution") return contentText(message?.content);
+  const texts: IndexedText[] = [];
+  if (!message) return texts;
+  const { start, length, entry: id } = place;
+  const time = activityOf(entry);
+  // Written out: copies of objects took a tenth of the time of the first search.
+  const add = (kind: TextKind, nth: number, text: string, tool: string | undefined, files: readonly string[]): void => {
+    texts.push({ start, length, nth, role, time, entry: id, kind, text, tool, files });
+  };
+  for (const kind of KINDS_OF_ROLE[role]) {
+    if (!kinds.includes(kind)) continue;
+    if (kind === "calls")
+      for (const [nth, { text, tool, files }] of toolUses(message, cwd).entries()) add(kind, nth, text, tool, files);
+    else {
+      const text = messageText(message);
+      if (text !== "") add(kind, 0, text, toolOf(message), NO_FILES);
+    }
+  }
+  return texts;
+}
+
+const NO_FILES: readonly string[] = [];
+
+function messageText(message: Readonly<Record<string, unknown>>): string {
+  if (message.role !== "bashExecution") return contentText(message.content);
   return [message.command, message.output].filter((part) => typeof part === "string").join("\n");
+}
+
+/** Returns the tool whose output a message is. */
+function toolOf({ role, toolName }: Readonly<Record<string, unknown>>): string | undefined {
+  return role === "bashExecution" ? "bash" : role === "toolResult" ? stringOf(toolName) : undefined;
+}
+
+/** Members without which a message of a role has no calls; every message of the user's commands has one. */
+const SIGNS: Readonly<Record<string, readonly string[]>> = {
+  assistant: ['"toolCall"'],
+  toolResult: ['"details"', '"nestedCalls"'],
+  bashExecution: [""],
+};
+
+/** Returns the roles whose messages may have texts of some kinds, each with what must be in their lines. */
+function signsFor(kinds: readonly TextKind[]): Map<string, readonly string[]> {
+  const signs = new Map<string, readonly string[]>();
+  for (const [role, all] of Object.entries(KINDS_OF_ROLE)) {
+    const wanted = all.filter((kind) => kinds.includes(kind));
+    if (wanted.length > 0) signs.set(role, wanted.every((kind) => kind === "calls") ? SIGNS[role] : [""]);
+  }
+  return signs;
+}
+
+function hasOne(signs: readonly string[], line: Uint8Array): boolean {
+  const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
+  return signs.some((sign) => sign === "" || bytes.includes(sign));
 }
 
 /** Bytes beyond which a line is not searched. */
@@ -36,36 +108,38 @@ const LONGEST_LINE = 64 << 20;
 class Enough extends Error {}
 
 /**
- * Passes the texts of a plain file between two offsets to `onText`, in order, each with the end of its line, its entry
- * and the line, until it returns false. `accepts` chooses by the role, and by the bytes of the line if they are enough.
+ * Passes the texts of a plain file between two offsets to `onTexts`, an entry's at once and in order, each time with the
+ * end of its line, the entry and the line, until it returns false. `accepts` chooses by the bytes of a line.
  */
 export function scanTexts(
   disk: Disk,
   file: string,
   from: number,
   past: number,
-  accepts: (role: string, b: Uint8Array, at: number, end: number) => boolean,
-  onText: (text: IndexedText, past: number, entry: unknown, line: Uint8Array) => boolean,
+  wanted: TextChoice,
+  accepts: (line: Uint8Array) => boolean,
+  onTexts: (texts: IndexedText[], past: number, entry: unknown, line: Uint8Array) => boolean,
 ): void {
+  const signs = signsFor(wanted.kinds);
   const fd = disk.openRead(file);
   const addLine = (start: number, b: Uint8Array, at: number, end: number): void => {
     if (start >= past) throw new Enough();
     if (!heads.readFast(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
     const role = ROLES[heads.role];
-    if (!(role in KIND_OF_ROLE) || !accepts(role, b, at, end)) return;
+    const needed = signs.get(role);
+    if (!needed) return;
     const line = b.subarray(at, end);
+    if (!hasOne(needed, line) || !accepts(line)) return;
     const entry = parsed(line);
-    const text = messageText(entry);
-    if (text === "") return;
-    const found = { start, length: end - at, role, time: activityOf(entry), entry: null, text };
-    if (!onText(found, start + end - at + 1, entry, line)) throw new Enough();
+    const texts = textsOf(entry, role, wanted, { start, length: end - at, entry: null });
+    if (texts.length > 0 && !onTexts(texts, start + end - at + 1, entry, line)) throw new Enough();
   };
   const readLong = (start: number, length: number): void => addLine(start, readAt(disk, fd, start, length), 0, length);
   const visitor: LineVisitor = {
     line: (_number, start, b, at, end) => addLine(start, b, at, end),
     long(_number, start, length, head) {
       if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length) || heads.type !== 0) return;
-      if (ROLES[heads.role] in KIND_OF_ROLE) readLong(start, length);
+      if (signs.has(ROLES[heads.role])) readLong(start, length);
     },
   };
   try {
@@ -78,34 +152,33 @@ export function scanTexts(
   }
 }
 
-/** Yields the texts of any session through its log: entries have the same ids as in the open session. */
-export function* logTexts(log: Log, accepts: (role: string) => boolean, from = 0): Generator<IndexedText> {
+/** Yields the texts of any session through its log, an entry's at once: entries have the ids of the open session. */
+export function* logTexts(log: Log, wanted: TextChoice, from = 0): Generator<IndexedText[]> {
   for (let position = from; position < log.nodes.count; position++) {
-    if (!accepts(log.nodes.role(position))) continue;
-    const text = textAt(log, position);
-    if (text) yield text;
+    const texts = textsAt(log, position, wanted);
+    if (texts.length > 0) yield texts;
   }
 }
 
-export function textAt(log: Log, position: number): IndexedText | undefined {
+export function textsAt(log: Log, position: number, wanted: TextChoice): IndexedText[] {
   const role = log.nodes.role(position);
-  if (!(role in KIND_OF_ROLE) || log.length(position) > LONGEST_LINE) return undefined;
-  const entry = parsed(log.read(position));
-  const text = messageText(entry);
-  if (text === "") return undefined;
-  return { start: position, length: 0, role, time: activityOf(entry), entry: log.nodes.id(position), text };
+  const isWanted = KINDS_OF_ROLE[role]?.some((kind) => wanted.kinds.includes(kind)) ?? false;
+  if (!isWanted || log.length(position) > LONGEST_LINE) return [];
+  const entry = log.nodes.id(position);
+  return textsOf(parsed(log.read(position)), role, wanted, { start: position, length: 0, entry });
 }
 
-/** Reads the text at a place in a file, with the id of its entry; undefined when no entry with an id is there. */
-export function readText(
+/** Reads the texts at a place in a file, with the id of their entry; undefined when no entry with an id is there. */
+export function readTexts(
   disk: Disk,
   fd: number,
-  { start, length }: TextSpan,
-): { id: string; text: string } | undefined {
+  { start, length, role }: TextSpan,
+  wanted: TextChoice,
+): { id: string; texts: IndexedText[] } | undefined {
   const line = readAt(disk, fd, start, length);
   const entry = parsed(line);
   const id = idIn(entry, line);
-  return id === null ? undefined : { id, text: messageText(entry) };
+  return id === null ? undefined : { id, texts: textsOf(entry, role, wanted, { start, length, entry: null }) };
 }
 
 /** Returns the id of a line's entry; null when it has none, or the line is damaged. */

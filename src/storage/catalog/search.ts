@@ -1,16 +1,20 @@
 /** Searches texts by the catalog's index or, without one, by reading every file. */
 
 import { join } from "node:path";
-import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
+import type { Hit, Listed, SearchPart, SearchRequest } from "../../core/ports/catalog.ts";
 import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
-import { expressionOf, fold, holds, type Query, score, snippet } from "../../core/search/query.ts";
+import { endsOf, fileName, hasFile } from "../../core/search/named-files.ts";
+import { partsOf, toolKey } from "../../core/search/parts.ts";
+import { expressionOf, fold, holds, lineWith, type Query, score, snippet } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
-import type { CatalogFile, Numbered, TextKind } from "./database.ts";
-import { type IndexedText, idIn, KIND_OF_ROLE, logTexts, readText, scanTexts, textAt } from "./documents.ts";
+import type { CatalogFile } from "./database.ts";
+import { type IndexedText, idIn, kindOf, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
+import { fileMark, toolMark } from "./text-index.ts";
+import type { Numbered, TextKind } from "./text-table.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
@@ -18,7 +22,7 @@ const SLICE = 8;
 const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
 
-interface FoundTexts extends Hit {
+interface FoundText extends Omit<Hit, "shortId"> {
   readonly score: number;
   readonly number: number;
 }
@@ -38,14 +42,34 @@ export class Search {
   private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly request: SearchRequest;
   private readonly query: Query;
+  private readonly parts: ReadonlySet<SearchPart>;
+  /** Keys of the tools that are asked for; undefined: any. */
+  private readonly tools: ReadonlySet<string> | undefined;
+  /** The file that is asked for, as {@link fileName} returns it. */
+  private readonly file: string | undefined;
+  /** Terms that are looked for in a text to show the place: those of the query or, without them, the file's name. */
+  private readonly shown: Query;
   private readonly sessions = new Map<string, Session | null>();
   private leafRecords: Set<string> | undefined;
 
-  constructor(options: CatalogOptions, rows: ReadonlyMap<string, SessionRow>, request: SearchRequest, query: Query) {
+  private readonly shortId: (id: string) => string;
+
+  constructor(
+    options: CatalogOptions,
+    rows: ReadonlyMap<string, SessionRow>,
+    shortId: (id: string) => string,
+    request: SearchRequest,
+    query: Query,
+  ) {
     this.options = options;
     this.rows = rows;
+    this.shortId = shortId;
     this.request = request;
     this.query = query;
+    this.parts = new Set(partsOf(request));
+    this.tools = request.tools && new Set(request.tools.map(toolKey));
+    this.file = request.file === undefined ? undefined : (fileName(request.file, null) ?? "");
+    this.shown = query.length > 0 || !this.file ? query : [fold(endsOf(this.file)[0])];
   }
 
   close(): void {
@@ -53,16 +77,41 @@ export class Search {
   }
 
   get kinds(): readonly TextKind[] {
-    const { role, toolResults } = this.request;
-    if (role !== undefined) return [KIND_OF_ROLE[role] ?? "talk"];
-    return toolResults ? ["talk", "tools"] : ["talk"];
+    return [...new Set(Array.from(this.parts, kindOf))];
   }
 
-  private wants(role: string, time: number | null): boolean {
-    const { since, until } = this.request;
-    if (this.request.role !== undefined && role !== this.request.role) return false;
+  /** Returns the kinds with the role that each is limited to; undefined: several, or any. */
+  private get rolesOfKinds(): Map<TextKind, string | undefined> {
+    const limits = new Map<TextKind, string | undefined>();
+    for (const kind of this.kinds) {
+      const parts = [...this.parts].filter((part) => kindOf(part) === kind);
+      limits.set(kind, this.request.role ?? (kind === "calls" || parts.length > 1 ? undefined : parts[0]));
+    }
+    return limits;
+  }
+
+  private wants({ kind, role, time }: Pick<IndexedText, "kind" | "role" | "time">): boolean {
+    const { since, until, role: asked } = this.request;
+    if (asked !== undefined && role !== asked) return false;
     if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
-    return until === undefined || (time ?? Number.NaN) <= until;
+    if (until !== undefined && !((time ?? Number.NaN) <= until)) return false;
+    if (kind !== "calls") return this.parts.has(role as SearchPart);
+    // The output of a command that the user ran is searched together with the command.
+    return this.parts.has("toolCall") && !(role === "bashExecution" && this.parts.has(role));
+  }
+
+  /** Whether a text is of the tools, names the file and, folded, has the terms. */
+  private fits({ tool, files }: IndexedText, folded: string): boolean {
+    if (this.tools && (tool === undefined || !this.tools.has(toolKey(tool)))) return false;
+    if (this.file !== undefined && !hasFile(files, this.file)) return false;
+    return holds(folded, this.query);
+  }
+
+  /** Returns the part of an expression that finds the tools and the file; undefined when any will do. */
+  private get marks(): string | undefined {
+    const tools = this.request.tools?.map((tool) => `"${toolMark(tool)}"`);
+    const file = this.file === undefined ? undefined : `"${fileMark(endsOf(this.file).at(-1) ?? "")}"`;
+    return [tools && `(${tools.join(" OR ")})`, file].filter((mark) => mark !== undefined).join(" AND ") || undefined;
   }
 
   /**
@@ -70,22 +119,26 @@ export class Search {
    * cursor names the window and the position in it, so that pages stay consistent when texts are added or removed.
    */
   async indexed(file: CatalogFile): Promise<{ hits: Hit[]; more: boolean }> {
-    const { words, parts } = expressionOf(this.query, (part) => file.wordsWith(part));
+    const { words, parts } = expressionOf(this.query, (part) => file.texts.wordsWith(part));
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
     // Without an expression for parts every text may contain the terms, including those with the words.
-    const phases = words === undefined || parts === undefined ? [rest] : [words, rest];
-    const place = this.pageAtCursor(phases.length) ?? { phase: 0, ceiling: file.ceiling() };
+    const { marks } = this;
+    const withMarks = (found: string | undefined): string | undefined =>
+      marks === undefined ? found : found === undefined ? marks : `${marks} AND (${found})`;
+    const phases = (words === undefined || parts === undefined ? [rest] : [words, rest]).map(withMarks);
+    const place = this.pageAtCursor(phases.length) ?? { phase: 0, ceiling: file.texts.ceiling() };
     const { ceiling } = place;
     let { phase, top = ceiling, end, after } = place;
     const { limit } = this.request;
-    const hits: FoundTexts[] = [];
+    const kinds = this.rolesOfKinds;
+    const hits: FoundText[] = [];
     while (phase < phases.length) {
       // Hits of parts of words are many, and their ranking means little.
       const size = phase === 0 && words !== undefined ? Math.max(limit, WINDOW) : limit;
-      const window = await this.window(file, phases[phase], top, end, size);
+      const window = await this.window(file, kinds, phases[phase], top, end, size);
       for (const hit of window.found) {
         if (after && compareFound(after, hit) >= 0) continue;
-        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
+        if (hits.length === limit) return { hits: this.namedHits(hits), more: true };
         const cursor = packed(["index", phase, top, window.end, ceiling, hit.score, hit.number]);
         hits.push({ ...hit, cursor });
       }
@@ -96,7 +149,7 @@ export class Search {
       phase++;
       top = ceiling;
     }
-    return { hits: withoutRank(hits), more: false };
+    return { hits: this.namedHits(hits), more: false };
   }
 
   private pageAtCursor(phases: number): Paged | undefined {
@@ -112,17 +165,18 @@ export class Search {
   /** Returns the hits from `top` down to `end`, or `size` of them, best first, and the last number read, 0 at last. */
   private async window(
     file: CatalogFile,
+    kinds: ReadonlyMap<TextKind, string | undefined>,
     expression: string | undefined,
     top: number,
     end: number | undefined,
     size: number,
-  ): Promise<{ found: FoundTexts[]; end: number }> {
-    const found: FoundTexts[] = [];
-    const sorted = (at: number): { found: FoundTexts[]; end: number } => ({ found: found.sort(compareFound), end: at });
+  ): Promise<{ found: FoundText[]; end: number }> {
+    const found: FoundText[] = [];
+    const sorted = (at: number): { found: FoundText[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
     let sliced = performance.now();
     for (;;) {
-      const places = file.texts({ ...this.request, kinds: this.kinds, expression, below, count: TEXTS_AT_ONCE });
+      const places = file.texts.find({ ...this.request, kinds, expression, below, count: TEXTS_AT_ONCE });
       for (const place of places) {
         if (end !== undefined && place.id < end) return sorted(end);
         below = place.id;
@@ -136,34 +190,40 @@ export class Search {
     }
   }
 
-  private addHit(place: Numbered, found: FoundTexts[]): void {
+  private addHit(place: Numbered, found: FoundText[]): void {
     const row = this.rows.get(place.path);
-    const text = row && this.read(place);
-    if (!row || !text) return;
+    if (!row || !this.wants(place)) return;
+    const { id, text } = this.read(place, row) ?? {};
+    if (id === undefined || !text) return;
     const folded = fold(text.text);
-    if (!holds(folded, this.query)) return;
-    const hit = this.hitIn(row, text.id, place.role, text.text);
+    if (!this.fits(text, folded)) return;
+    const hit = this.hitIn(row, id, text, folded);
     if (hit) found.push({ ...hit, score: score(folded, this.query), number: place.id });
   }
 
   /** Returns the hit in an entry's text; undefined when the entry does not exist, as one of an interrupted batch. */
-  private hitIn(row: SessionRow, entryId: string, role: string, text: string): Hit | undefined {
-    const { path, id: sessionId } = row.listed;
+  private hitIn(row: SessionRow, entryId: string, { kind, role, text, tool, time: at }: IndexedText, folded: string) {
+    const { listed: session } = row;
+    const { path, id: sessionId } = session;
     const onActivePath = this.isActive(path, row, entryId);
     if (onActivePath === undefined) return undefined;
-    return { path, sessionId, entryId, role, snippet: snippet(text, this.query), onActivePath, cursor: "" };
+    const part = kind === "calls" ? "toolCall" : (role as SearchPart);
+    const places = { snippet: snippet(text, folded, this.shown), line: lineWith(text, folded, this.shown) };
+    return { path, sessionId, entryId, role, ...places, onActivePath, part, tool, at, session, cursor: "" };
   }
 
-  private read(place: Numbered): { id: string; text: string } | undefined {
+  private read(place: Numbered, row: SessionRow): { id: string; text: IndexedText | undefined } | undefined {
+    const wanted = { kinds: [place.kind], cwd: row.now.cwd };
     if (place.entry !== null) {
       const session = this.session(place.path);
       const position = session?.log.nodes.position(place.entry) ?? -1;
-      const text = session && position >= 0 ? textAt(session.log, position) : undefined;
-      return text && { id: place.entry, text: text.text };
+      if (!session || position < 0) return undefined;
+      return { id: place.entry, text: textsAt(session.log, position, wanted).find(({ nth }) => nth === place.nth) };
     }
     const { disk } = this.options;
     try {
-      return withFile(disk, disk.openRead(place.path), (fd) => readText(disk, fd, place));
+      const found = withFile(disk, disk.openRead(place.path), (fd) => readTexts(disk, fd, place, wanted));
+      return found && { id: found.id, text: found.texts.find(({ nth }) => nth === place.nth) };
     } catch {
       // The file was removed or truncated meanwhile; the next call reads it again.
       return undefined;
@@ -210,7 +270,7 @@ export class Search {
   /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
     const { limit, cursor, cwd } = this.request;
-    const hits: FoundTexts[] = [];
+    const hits: FoundText[] = [];
     const after = cursor === undefined ? undefined : unpacked(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
       throw expired(cursor as string);
@@ -222,56 +282,58 @@ export class Search {
       const found = this.scanOne(listed);
       for (let nth = found.length - 1; nth >= 0; nth--) {
         if (place === 0 && nth >= (after?.[3] as number)) continue;
-        if (hits.length === limit) return { hits: withoutRank(hits), more: true };
+        if (hits.length === limit) return { hits: this.namedHits(hits), more: true };
         hits.push({ ...found[nth], cursor: packed(["scan", listed.modified, listed.path, nth]) });
       }
       await pause();
     }
-    return { hits: withoutRank(hits), more: false };
+    return { hits: this.namedHits(hits), more: false };
   }
 
-  private scanOne(listed: Listed): FoundTexts[] {
+  private scanOne(listed: Listed): FoundText[] {
     const row = this.rows.get(listed.path);
-    const found: FoundTexts[] = [];
+    const found: FoundText[] = [];
     if (!row) return found;
-    const wants = (role: string): boolean => this.kinds.includes(KIND_OF_ROLE[role]);
-    const fits = ({ role, time, text }: IndexedText): boolean =>
-      this.wants(role, time) && holds(fold(text), this.query);
-    const add = ({ role, text }: IndexedText, entryId: string | null): void => {
-      const hit = entryId === null ? undefined : this.hitIn(row, entryId, role, text);
+    const wanted = { kinds: this.kinds, cwd: row.now.cwd };
+    const add = (text: IndexedText, entryId: string | null): void => {
+      if (entryId === null || !this.wants(text)) return;
+      const folded = fold(text.text);
+      const hit = this.fits(text, folded) ? this.hitIn(row, entryId, text, folded) : undefined;
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
     try {
       if (row.now.plain) {
-        const possible = rough(this.query);
-        const accepts = (role: string, b: Uint8Array, at: number, end: number): boolean =>
-          wants(role) && possible(b, at, end);
-        scanTexts(this.options.disk, listed.path, 0, row.size, accepts, (text, _past, entry, line) => {
-          if (fits(text)) add(text, idIn(entry, line));
+        const { disk } = this.options;
+        scanTexts(disk, listed.path, 0, row.size, wanted, rough(this.query), (texts, _past, entry, line) => {
+          const id = idIn(entry, line);
+          for (const text of texts) add(text, id);
           return true;
         });
       } else
         closing(this.options.openLog(listed.path), (log) => {
-          for (const text of logTexts(log, wants)) if (fits(text)) add(text, text.entry);
+          for (const texts of logTexts(log, wanted)) for (const text of texts) add(text, text.entry);
         });
     } catch {
       // It was removed while it was read.
     }
     return found;
   }
-}
 
-function withoutRank(hits: readonly FoundTexts[]): Hit[] {
-  return hits.map(({ score: _score, number: _number, ...hit }) => hit);
+  private namedHits(found: readonly FoundText[]): Hit[] {
+    return found.map(({ score: _score, number: _number, ...hit }) => ({
+      ...hit,
+      shortId: this.shortId(hit.sessionId),
+    }));
+  }
 }
 
 /** Returns a fast check of a line's bytes that is never false for a line that contains the terms. */
-function rough(terms: Query): (b: Uint8Array, at: number, end: number) => boolean {
+function rough(terms: Query): (line: Uint8Array) => boolean {
   // Terms that JSON may write in another way are not checked.
   const sought = terms.filter((text) => /^[ !#-.0-[\]-~]+$/.test(text));
   if (sought.length === 0) return () => true;
-  return (b, at, end) => {
-    const line = Buffer.from(b.buffer, b.byteOffset + at, end - at).toString("latin1");
+  return (bytes) => {
+    const line = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
     // Escaped characters, and the two non-ASCII capitals whose lower-case letters are ASCII.
     if (line.includes("\\u") || line.includes("\xe2\x84\xaa") || line.includes("\xc4\xb0")) return true;
     const lower = line.toLowerCase();

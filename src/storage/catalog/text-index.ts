@@ -1,13 +1,17 @@
 /** Updates the catalog's index of texts from the session files, a little at a time. */
 
 import type { Progress } from "../../core/ports/catalog.ts";
+import { endsOf } from "../../core/search/named-files.ts";
+import { toolKey } from "../../core/search/parts.ts";
 import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
 import { type CachedRows, type CatalogOptions, stateOf } from "./cached-rows.ts";
-import type { CatalogFile, Indexed, NewText, TextKind } from "./database.ts";
-import { type IndexedText, KIND_OF_ROLE, logTexts, scanTexts } from "./documents.ts";
+import type { CatalogFile, Indexed } from "./database.ts";
+import { type IndexedText, logTexts, scanTexts } from "./documents.ts";
+import { hash } from "./summary.ts";
+import type { NewText, TextKind } from "./text-table.ts";
 
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
@@ -15,6 +19,10 @@ const SLICE = { waiting: 8, ahead: 4 };
 const AT_ONCE = { waiting: 4 << 20, ahead: 128 << 10 };
 /** Factor by which more characters are read at once from a session that has to be opened. */
 const OPENING = 4;
+/** Characters of a token by which a text is found besides its words, about. */
+const MARK = 16;
+/** Ends of paths whose tokens are remembered. */
+const MAX_MARKS = 20_000;
 /** Files whose texts are written in one transaction. */
 const FILES_AT_ONCE = 400;
 /** Maximum number of retries beyond one for each file. */
@@ -34,6 +42,8 @@ interface Addition {
 export class TextIndex {
   private readonly options: CatalogOptions;
   private readonly kept: CachedRows;
+  /** Tokens of ends of paths: calls name the same files again and again. */
+  private readonly marks = new Map<string, string>();
 
   constructor(options: CatalogOptions, kept: CachedRows) {
     this.options = options;
@@ -134,7 +144,8 @@ export class TextIndex {
         const there = file.indexed(known.path);
         // Another process was faster.
         if (there?.id !== known.id || there[kind] !== known[kind]) continue;
-        file.putTexts(known.id, kind, from, texts, state);
+        file.texts.put(known.id, kind, from, texts);
+        file.putState(known.id, kind, state);
       }
     });
     let unfinished = 0;
@@ -170,26 +181,53 @@ export class TextIndex {
     const from = life === row.life && isSame ? Math.min(Number(reach), isPlain ? row.base.reach : Infinity) : -1;
     const most = isPlain ? atOnce : atOnce * OPENING;
     const begin = Math.max(0, from);
-    const wants = (role: string): boolean => KIND_OF_ROLE[role] === kind;
+    const wanted = { kinds: [kind], cwd: row.now.cwd };
     const texts: NewText[] = [];
     let size = 0;
     /** Returns false when there are enough: the texts from `past` on are left to the next round. */
-    const addText = ({ text, ...place }: IndexedText, past: number): boolean => {
-      texts.push({ ...place, folded: fold(text) });
-      size += text.length;
+    const addTexts = (found: readonly IndexedText[], past: number): boolean => {
+      for (const { start, length, nth, role, time, entry, text, tool, files } of found) {
+        const marks = tool === undefined ? NO_MARKS : this.marksOf(tool, files);
+        texts.push({ start, length, nth, role, time, entry, folded: fold(text), marks });
+        size += text.length + MARK * marks.length;
+      }
       if (size < most) return true;
       state = isPlain ? `${row.life} p ${past} part` : `${row.life} l ${past} ${row.size} part`;
       return false;
     };
     try {
-      if (isPlain) scanTexts(this.options.disk, path, begin, row.size, wants, addText);
+      if (isPlain) scanTexts(this.options.disk, path, begin, row.size, wanted, () => true, addTexts);
       else
         closing(this.options.openLog(path), (log) => {
-          for (const text of logTexts(log, wants, begin)) if (!addText(text, text.start + 1)) return;
+          for (const found of logTexts(log, wanted, begin)) if (!addTexts(found, found[0].start + 1)) return;
         });
     } catch {
       return undefined;
     }
     return { known, from, texts, state, size };
   }
+
+  /** Returns the tokens by which the index finds a text by its tool, and by any end of the paths of its files. */
+  private marksOf(tool: string, files: readonly string[]): readonly string[] {
+    const marks = new Set([toolMark(tool)]);
+    for (const file of files)
+      for (const end of endsOf(file)) {
+        const mark = this.marks.get(end) ?? fileMark(end);
+        marks.add(mark);
+        this.marks.set(end, mark);
+      }
+    if (this.marks.size > MAX_MARKS) this.marks.clear();
+    return [...marks];
+  }
+}
+
+const NO_MARKS: readonly string[] = [];
+
+export function toolMark(tool: string): string {
+  return `_t${hash(toolKey(tool))}`;
+}
+
+/** Returns the token of the end of a path. */
+export function fileMark(end: string): string {
+  return `_f${hash(end)}`;
 }

@@ -1,0 +1,236 @@
+/** Times as people write them: `2d`, `yesterday`, `last week`, `monday`, `march`, `2026-03`, or ISO 8601. */
+
+import { UsageError } from "./options.ts";
+import type { Asking } from "./verb.ts";
+
+const SECOND = 1000;
+const DAY = 86_400_000;
+/** Milliseconds of units of which each has the same length. */
+const LENGTHS: Readonly<Record<string, number>> = {
+  s: SECOND,
+  sec: SECOND,
+  second: SECOND,
+  m: 60_000,
+  min: 60_000,
+  minute: 60_000,
+  h: 3_600_000,
+  hr: 3_600_000,
+  hour: 3_600_000,
+  d: DAY,
+  day: DAY,
+  w: 7 * DAY,
+  wk: 7 * DAY,
+  week: 7 * DAY,
+};
+/** Months of the others. */
+const MONTHS_OF: Readonly<Record<string, number>> = { mo: 1, mon: 1, month: 1, y: 12, yr: 12, year: 12 };
+const WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+const MONTHS = "january february march april may june july august september october november december".split(" ");
+
+/** A date of the calendar with a time of day; months and days beyond their ends count on. */
+interface Calendar {
+  readonly year: number;
+  /** 0 to 11. */
+  readonly month: number;
+  readonly day: number;
+  readonly hour?: number;
+  readonly minute?: number;
+  readonly second?: number;
+}
+
+/**
+ * Returns the moment that a text names, in milliseconds since 1970; undefined when it names none. A day, week, month or
+ * year is its beginning, and one without a year is the last that has begun. `zone` is an IANA name.
+ */
+export function momentIn(text: string, now: number, zone: string): number | undefined {
+  const words = text.trim().toLowerCase().replace(/,/g, " ").replace(/\s+/g, " ");
+  if (words === "now") return now;
+  const date = dateIn(words, calendarAt(now, zone), (calendar) => instantOf(calendar, zone) <= now);
+  const moment = date ? instantOf(date, zone) : (agoIn(words, now, zone) ?? absoluteIn(text.trim()));
+  return moment !== undefined && Math.abs(moment) <= 8.64e15 ? moment : undefined;
+}
+
+/** Returns the moment that an option names, in ISO 8601; undefined when it is not given. Throws UsageError. */
+export function timeFlag(
+  flags: ReadonlyMap<string, string>,
+  name: string,
+  { page, variables }: Pick<Asking, "page" | "variables">,
+): string | undefined {
+  const text = flags.get(name);
+  if (text === undefined) return undefined;
+  const moment = momentIn(text, page(0).now, zoneOf(variables.TZ));
+  if (moment === undefined)
+    throw new UsageError(
+      `${name} takes a time, such as 2d, yesterday, "last week", monday, march, 2026-03 or 2026-03-14T15:00; it got ${text}.`,
+    );
+  return new Date(moment).toISOString();
+}
+
+/** Returns a zone that exists: the one that is named or, otherwise, that of the system. */
+export function zoneOf(name: string | undefined): string {
+  const system = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (!name) return system;
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone: name.replace(/^:/, "") }).resolvedOptions().timeZone;
+  } catch {
+    return system;
+  }
+}
+
+/** Returns how long ago: `2d`, `3 hours ago`, `1mo`. */
+function agoIn(words: string, now: number, zone: string): number | undefined {
+  const [, count, unit] = /^(?:(?:last|past|previous) )?(\d{1,6}|an?|one) ?([a-z]+?)(?: ago)?$/.exec(words) ?? [];
+  if (unit === undefined) return undefined;
+  const number = /\d/.test(count) ? Number(count) : 1;
+  const one = Object.hasOwn(LENGTHS, unit) || Object.hasOwn(MONTHS_OF, unit) ? unit : unit.replace(/s$/, "");
+  if (Object.hasOwn(LENGTHS, one)) return now - number * LENGTHS[one];
+  if (!Object.hasOwn(MONTHS_OF, one)) return undefined;
+  const there = calendarAt(now, zone);
+  const month = there.month - number * MONTHS_OF[one];
+  // A month ago on the 31st of March is the last of February.
+  const last = new Date(Date.UTC(there.year, month + 1, 0)).getUTCDate();
+  return instantOf({ ...there, month, day: Math.min(there.day, last) }, zone);
+}
+
+/** Returns a time that needs no clock to be known: ISO 8601 with its zone. */
+function absoluteIn(text: string): number | undefined {
+  if (!/^[+-]?\d{4,6}-\d\d-\d\d[T ].*(?:z|[+-]\d\d:?\d\d)$/i.test(text)) return undefined;
+  const moment = Date.parse(text.replace(" ", "T"));
+  return Number.isNaN(moment) ? undefined : moment;
+}
+
+type HasBegun = (calendar: Calendar) => boolean;
+
+/** Returns the date that words name. */
+function dateIn(words: string, today: Calendar, hasBegun: HasBegun): Calendar | undefined {
+  const { year, month, day } = today;
+  if (words === "today") return { year, month, day };
+  if (words === "yesterday") return { year, month, day: day - 1 };
+  return periodIn(words, today) ?? numbersIn(words, today) ?? namedDayIn(words, today, hasBegun);
+}
+
+/** Returns the beginning of `this week`, `last month` and the like. Weeks begin on Monday. */
+function periodIn(words: string, { year, month, day }: Calendar): Calendar | undefined {
+  const [, which, period] = /^(this|last|past|previous) (day|week|month|year)$/.exec(words) ?? [];
+  if (period === undefined) return undefined;
+  const back = which === "this" ? 0 : 1;
+  if (period === "day") return { year, month, day: day - back };
+  if (period === "week") return { year, month, day: day - ((weekdayOf({ year, month, day }) + 6) % 7) - 7 * back };
+  if (period === "month") return { year, month: month - back, day: 1 };
+  return { year: year - back, month: 0, day: 1 };
+}
+
+/** Returns a date, or a time of today, that is written in numbers. */
+function numbersIn(words: string, today: Calendar): Calendar | undefined {
+  const clock = /^(\d\d?):(\d\d)(?::(\d\d))?$/.exec(words);
+  if (clock) return checked({ ...today, ...timeOf(clock[1], clock[2], clock[3]) });
+  const iso = /^(\d{4})(?:-(\d\d?)(?:-(\d\d?)(?:[t ](\d\d?):(\d\d)(?::(\d\d)(?:\.\d+)?)?)?)?)?$/.exec(words);
+  if (!iso) return undefined;
+  const [, year, month = "1", day = "1", hour, minute, second] = iso;
+  return checked({ year: Number(year), month: Number(month) - 1, day: Number(day), ...timeOf(hour, minute, second) });
+}
+
+function timeOf(hour = "0", minute = "0", second = "0") {
+  return { hour: Number(hour), minute: Number(minute), second: Number(second) };
+}
+
+/** Returns a date that is in the calendar. */
+function checked(date: Calendar): Calendar | undefined {
+  const { year, month, day, hour = 0, minute = 0, second = 0 } = date;
+  const there = new Date(utcOf({ year, month, day }));
+  const isThere = there.getUTCMonth() === month && there.getUTCDate() === day;
+  return isThere && hour < 25 && minute < 60 && second < 60 ? date : undefined;
+}
+
+/** Returns the day of `monday`, `last friday`, `march`, `14 march`, `mar 14 2025`: the last that has begun. */
+function namedDayIn(words: string, today: Calendar, hasBegun: HasBegun): Calendar | undefined {
+  const isBefore = /^(?:last|past|previous) /.test(words);
+  const [first, ...rest] = (
+    isBefore ? words.slice(words.indexOf(" ") + 1) : words.replace(/^(?:on|since|this) /, "")
+  ).split(" ");
+  const weekday = indexOf(WEEKDAYS, first);
+  if (weekday >= 0 && rest.length === 0) {
+    const back = (weekdayOf(today) - weekday + 7) % 7;
+    const { year, month, day } = today;
+    return { year, month, day: day - (back === 0 && isBefore ? 7 : back) };
+  }
+  const parts = [first, ...rest];
+  const names = parts.filter((part) => /^[a-z]/.test(part));
+  const numbers = parts.filter((part) => /^\d+(?:st|nd|rd|th)?$/.test(part)).map((part) => Number.parseInt(part, 10));
+  const month = indexOf(MONTHS, names[0] ?? "");
+  if (month < 0 || names.length !== 1 || names.length + numbers.length !== parts.length || numbers.length > 2)
+    return undefined;
+  const year = numbers.find((number) => number > 31);
+  const day = numbers.find((number) => number <= 31) ?? 1;
+  if (numbers.length === 2 && year === undefined) return undefined;
+  if (year !== undefined) return checked({ year, month, day });
+  const there = { year: today.year, month, day };
+  const isNow = isBefore && month === today.month;
+  // The 29th of February is not in every year.
+  for (let back = isNow ? 1 : 0; back <= 8; back++) {
+    const date = checked({ ...there, year: there.year - back });
+    if (date && hasBegun(date)) return date;
+  }
+  return undefined;
+}
+
+/** Returns the index of a name, or of the only one that begins so, from three letters on; -1 for none. */
+function indexOf(names: readonly string[], word: string): number {
+  return word.length < 3 ? -1 : names.findIndex((name) => name.startsWith(word));
+}
+
+/** Returns the day of the week, 0 for Sunday. */
+function weekdayOf({ year, month, day }: Calendar): number {
+  return new Date(utcOf({ year, month, day })).getUTCDay();
+}
+
+/** Returns the moment at which clocks in UTC show a date. Years below 100 are years of their own. */
+function utcOf({ year, month, day, hour = 0, minute = 0, second = 0 }: Calendar): number {
+  const date = new Date(0);
+  date.setUTCFullYear(year, month, day);
+  date.setUTCHours(hour, minute, second);
+  return date.getTime();
+}
+
+/** Returns what clocks in a zone show. */
+function calendarAt(moment: number, zone: string): Required<Calendar> {
+  const shown = new Date(moment + offsetAt(moment, zone));
+  return {
+    year: shown.getUTCFullYear(),
+    month: shown.getUTCMonth(),
+    day: shown.getUTCDate(),
+    hour: shown.getUTCHours(),
+    minute: shown.getUTCMinutes(),
+    second: shown.getUTCSeconds(),
+  };
+}
+
+/** Moments about which calendars agree: the years 1 to 9999, by UTC. */
+const YEARS = { first: -62_135_596_800_000, past: 253_402_300_800_000 };
+
+/** Returns by how much clocks in a zone are before those in UTC. */
+function offsetAt(moment: number, zone: string): number {
+  if (!(moment >= YEARS.first && moment < YEARS.past)) return 0;
+  const format = new Intl.DateTimeFormat("en-u-ca-iso8601-nu-latn", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
+  });
+  const shown: Record<string, number> = {};
+  for (const { type, value } of format.formatToParts(moment)) shown[type] = Number(value);
+  const { year, month, day, hour, minute, second } = shown;
+  return utcOf({ year, month: month - 1, day, hour, minute, second }) - Math.floor(moment / SECOND) * SECOND;
+}
+
+/** Returns the moment at which clocks in a zone show a date; the first of two, and one that clocks skip as they do. */
+function instantOf(date: Calendar, zone: string): number {
+  const shown = utcOf(date);
+  const [before, after] = [-DAY, DAY].map((away) => shown - offsetAt(shown + away, zone));
+  const isShown = (moment: number): boolean => moment + offsetAt(moment, zone) === shown;
+  return isShown(before) ? before : isShown(after) ? after : before;
+}

@@ -1,0 +1,217 @@
+/** The tables of texts in the catalog's SQLite file: their places, and an index of their words for each kind. */
+
+import type { SearchRequest } from "../../core/ports/catalog.ts";
+import { Lexicon, type Reading, tokensOf } from "../../core/search/query.ts";
+import type { Statement } from "../fs/sqlite.ts";
+import { CatalogDamaged } from "./database-files.ts";
+import { hash } from "./summary.ts";
+
+/** Words with a part, beyond which reading the texts is faster than asking for each word. */
+const MAX_WORDS = 200;
+/** Words with all trigrams of a part, beyond which they are not checked for the part itself. */
+const MAX_CANDIDATES = 5000;
+const REMEMBERED_WORDS = 200_000;
+/** Bytes that FTS5 gathers in memory before it writes a part of an index: more than one transaction adds. */
+const HASH_BYTES = 16 << 20;
+
+/** Kinds of text: what users and assistants say; the output of tools; and what tools are given. */
+export type TextKind = "talk" | "tools" | "calls";
+export const KINDS: readonly TextKind[] = ["talk", "tools", "calls"];
+
+const INDEX = KINDS.map(
+  (kind) => `
+CREATE VIRTUAL TABLE ${kind}_index USING fts5(t, content='', contentless_delete=1, detail=none, tokenize="ascii tokenchars '_'");
+INSERT INTO ${kind}_index(${kind}_index, rank) VALUES ('hashsize', ${HASH_BYTES});`,
+);
+
+export const TEXT_SCHEMA = `
+CREATE TABLE said(
+  id INTEGER PRIMARY KEY,
+  file INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  nth INTEGER NOT NULL,
+  role TEXT NOT NULL,
+  time REAL,
+  entry TEXT,
+  sum TEXT NOT NULL,
+  text TEXT NOT NULL
+);
+CREATE INDEX said_in_file ON said(file, kind, start);${INDEX.join("")}
+CREATE TABLE words(id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE parts USING fts5(word, content='', detail=none, tokenize=trigram);
+`;
+
+/** The place of one text. */
+export interface TextSpan {
+  /** Offset in the session file; the entry's position when the line does not contain the entry's id. */
+  readonly start: number;
+  readonly length: number;
+  /** Its number among the texts of its kind in the entry. */
+  readonly nth: number;
+  readonly role: string;
+  /** Milliseconds. */
+  readonly time: number | null;
+  /** The entry's id, when the line does not contain it. */
+  readonly entry: string | null;
+}
+
+/** A place in the index. Texts that were added later have higher numbers. */
+export interface Numbered extends TextSpan {
+  readonly id: number;
+  readonly path: string;
+  readonly kind: TextKind;
+}
+
+export interface NewText extends TextSpan {
+  readonly folded: string;
+  /** Tokens by which it is found besides its words; what is found by them is read and checked, as by words. */
+  readonly marks: readonly string[];
+}
+
+interface Asked extends Pick<SearchRequest, "cwd" | "since" | "until"> {
+  /** Kinds of text, each with the role if only one is asked for. */
+  readonly kinds: ReadonlyMap<TextKind, string | undefined>;
+  /** An FTS5 expression; undefined: any text. */
+  readonly expression: string | undefined;
+  /** The number below which texts are returned. */
+  readonly below: number;
+  readonly count: number;
+}
+
+export class TextTable {
+  /** Returns the statement of a text. */
+  private readonly sql: (text: string) => Statement;
+  /** Words that are in the table already. */
+  private readonly lexicon = new Lexicon();
+
+  constructor(sql: (text: string) => Statement) {
+    this.sql = sql;
+  }
+
+  /** Drops what is remembered of a transaction that was not committed, or of too many words. */
+  forget(isCommitted: boolean): void {
+    if (!isCommitted || this.lexicon.count > REMEMBERED_WORDS) this.lexicon.clear();
+  }
+
+  /** Replaces the texts of a file at and after an offset. */
+  put(file: number, kind: TextKind, from: number, texts: readonly NewText[]): void {
+    // A text that has not changed keeps its number, so that a client that pages through hits misses none.
+    const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
+    const added: (() => void)[] = [];
+    for (const text of texts) {
+      const { folded, marks } = text;
+      const sum = sumOfSpan(text);
+      const reading = this.lexicon.read(folded);
+      const content = marks.length === 0 ? reading.sum : `${reading.sum} ${hash(marks.join())}`;
+      if (there.delete(sum + content)) this.addWords(reading.unseen);
+      else added.push(() => this.add(file, kind, text, sum, content, reading));
+    }
+    for (const id of there.values()) this.dropOne(kind, id);
+    for (const add of added) add();
+  }
+
+  private add(file: number, kind: TextKind, text: NewText, sum: string, content: string, reading: Reading): void {
+    const { start, length, nth, role, time, entry, folded, marks } = text;
+    const packed = entry === null ? null : JSON.stringify(entry);
+    this.addWords(reading.unseen);
+    const { lastInsertRowid: id } = this.sql(
+      `INSERT INTO said(file, kind, start, length, nth, role, time, entry, sum, text)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    ).run(file, KINDS.indexOf(kind), start, length, nth, role, time, packed, sum, content);
+    const words = tokensOf(folded, reading.longestRun);
+    const tokens = marks.length === 0 ? words : `${words} ${marks.join(" ")}`;
+    this.sql(`INSERT INTO ${kind}_index(rowid, t) VALUES (?, ?)`).run(id, tokens);
+  }
+
+  private addWords(words: readonly string[]): void {
+    for (const word of words) {
+      const { changes, lastInsertRowid: id } = this.sql("INSERT OR IGNORE INTO words(word) VALUES (?)").run(word);
+      if (Number(changes) > 0) this.sql("INSERT INTO parts(rowid, word) VALUES (?, ?)").run(id, word);
+    }
+  }
+
+  /** Returns the words that contain a part; undefined when there are more than can be queried. */
+  wordsWith(part: string): string[] | undefined {
+    // Short parts have no trigrams.
+    const isShort = part.length < 3;
+    const most = isShort ? MAX_WORDS : MAX_CANDIDATES;
+    const source = isShort
+      ? "words w WHERE word LIKE ? ESCAPE '\\'"
+      : "parts p CROSS JOIN words w ON w.id = p.rowid WHERE parts MATCH ?";
+    const pattern = isShort ? `%${part.replaceAll("_", "\\_")}%` : trigramsOf(part);
+    const rows = this.sql(`SELECT w.word FROM ${source} LIMIT ?`).all(pattern, most + 1) as { word: string }[];
+    if (rows.length > most) return undefined;
+    const words = rows.map(({ word }) => word).filter((word) => word.includes(part));
+    return words.length > MAX_WORDS ? undefined : words;
+  }
+
+  private textsFrom(file: number, kind: TextKind, from: number): { id: number; sum: string; text: string }[] {
+    const texts = this.sql("SELECT id, sum, text FROM said WHERE file = ? AND kind = ? AND start >= ?");
+    return texts.all(file, KINDS.indexOf(kind), from) as { id: number; sum: string; text: string }[];
+  }
+
+  /** Drops all texts of a file. */
+  drop(file: number): void {
+    for (const kind of KINDS) for (const { id } of this.textsFrom(file, kind, -1)) this.dropOne(kind, id);
+  }
+
+  private dropOne(kind: TextKind, id: number): void {
+    this.sql(`DELETE FROM ${kind}_index WHERE rowid = ?`).run(id);
+    this.sql("DELETE FROM said WHERE id = ?").run(id);
+  }
+
+  /** Returns a number above that of every text. */
+  ceiling(): number {
+    return (this.sql("SELECT coalesce(max(id), 0) + 1 AS ceiling FROM said").get() as { ceiling: number }).ceiling;
+  }
+
+  /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
+  find({ kinds, expression, below, cwd, since, until, count }: Asked): Numbered[] {
+    const found = [...kinds].flatMap(([kind, role]) => {
+      const limits = { "f.cwd = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
+      const more = Object.entries(limits).filter(([, value]) => value !== undefined);
+      // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
+      const [source, id] =
+        expression === undefined
+          ? ["said s CROSS JOIN files f ON f.id = s.file WHERE s.kind = ?", "s.id"]
+          : [
+              `${kind}_index t CROSS JOIN said s ON s.id = t.rowid CROSS JOIN files f ON f.id = s.file WHERE ${kind}_index MATCH ?`,
+              "t.rowid",
+            ];
+      return this.sql(
+        `SELECT s.*, f.path FROM ${source} AND ${id} < ?${more.map(([condition]) => ` AND ${condition}`).join("")}
+          ORDER BY ${id} DESC LIMIT ?`,
+      ).all(expression ?? KINDS.indexOf(kind), below, ...more.map(([, value]) => value), count) as (Omit<
+        Numbered,
+        "kind"
+      > & { kind: number; sum: string })[];
+    });
+    if (kinds.size > 1) found.sort((a, b) => b.id - a.id);
+    return found.slice(0, count).map((row) => {
+      const place = { ...row, kind: KINDS[row.kind], entry: unpackedEntry(row.entry) };
+      if (row.sum !== sumOfSpan(place)) throw new CatalogDamaged("a place is not as it was written");
+      return place;
+    });
+  }
+}
+
+/** Returns an expression for all trigrams of a part: the index stores no positions, so each is queried on its own. */
+function trigramsOf(part: string): string {
+  const found = Array.from({ length: part.length - 2 }, (_, i) => `"${part.slice(i, i + 3)}"`);
+  return [...new Set(found)].join(" AND ");
+}
+
+/** Parses an entry's id. It is stored as JSON: ids may contain characters that SQLite does not return unchanged. */
+function unpackedEntry(text: string | null): string | null {
+  try {
+    return text === null ? null : JSON.parse(text);
+  } catch {
+    throw new CatalogDamaged("an entry's id is not as it was written");
+  }
+}
+
+function sumOfSpan({ start, length, nth, role, time, entry }: TextSpan): string {
+  return hash(JSON.stringify([start, length, nth, role, time, entry]));
+}

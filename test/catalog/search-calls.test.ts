@@ -1,0 +1,246 @@
+/** search_sessions for what tools were given, at the wire: by the index and by reading every file. */
+
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { assistant, user } from "../support/drafts.ts";
+import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
+import { type Json, temporaryPlace } from "../support/server.ts";
+
+/** An assistant's message with these calls, each a name and its arguments. */
+const calling = (...calls: readonly [string, unknown][]): Json => ({
+  type: "message",
+  message: {
+    role: "assistant",
+    content: calls.map(([name, args], n) => ({ type: "toolCall", id: `c${n}`, name, arguments: args })),
+  },
+});
+const result = (toolName: string, text: string, more: object = {}): Json => ({
+  type: "message",
+  message: { role: "toolResult", toolCallId: "c0", toolName, content: [{ type: "text", text }], ...more },
+});
+const command = (command: string, output: string): Json => ({
+  type: "message",
+  message: { role: "bashExecution", command, output },
+});
+
+describe.each(VARIANTS)("%s", (variant) => {
+  type Server = ReturnType<typeof serverOn>;
+  /** Hits as `part tool: line`, in an order that does not depend on how they are found. */
+  const lines = async (server: Server, params: object): Promise<string[]> => {
+    const { hits } = await server.result("search_sessions", params);
+    return hits.map(({ part, tool, line }: Json) => `${part} ${tool ?? "-"}: ${line}`).sort();
+  };
+
+  const work = chain(
+    user("please migrate the store"),
+    { type: "message", message: { ...calling(["bash", { command: "npm run migrate" }]).message, timestamp: 2000 } },
+    result("bash", "migrated 3 tables"),
+    calling(["read", { path: "src/store.ts" }], ["edit", { path: "src/cli.ts", oldText: "migrate", newText: "move" }]),
+    result("edit", "done", { details: { path: "/home/me/a/src/store.ts" } }),
+    assistant("The migrate script is done."),
+    command("npm run migrate -- --dry", "dry run"),
+  );
+
+  test("calls are found where they are asked for, each by itself, and are in no search without it", async () => {
+    const server = serverOn(variant, { a: work });
+    const said = ["assistant -: The migrate script is done.", "user -: please migrate the store"];
+    const calls = [
+      "toolCall bash: npm run migrate",
+      "toolCall bash: npm run migrate -- --dry",
+      "toolCall edit: migrate",
+    ];
+    expect(await lines(server, { query: "migrate" })).toEqual(said);
+    expect(await lines(server, { query: "migrate", in: ["toolCall"] })).toEqual(calls);
+    expect(await lines(server, { query: "migrate", in: ["user", "assistant", "toolCall"] })).toEqual([
+      said[0],
+      ...calls,
+      said[1],
+    ]);
+    expect(await lines(server, { query: "npm src/cli.ts", in: ["toolCall"] })).toEqual([]);
+    expect(await lines(server, { query: '"npm run migrate"', in: ["toolCall"], role: "assistant" })).toEqual([
+      calls[0],
+    ]);
+    expect(await lines(server, { query: "migrate", in: ["user"] })).toEqual([said[1]]);
+    // A command of the user is one hit, with its output or without.
+    expect(await lines(server, { query: "dry", in: ["toolCall", "bashExecution"] })).toEqual([
+      "bashExecution bash: npm run migrate -- --dry",
+    ]);
+    expect(await lines(server, { query: "move", in: ["user"], includeToolResults: true })).toEqual([]);
+    expect(await lines(server, { query: "tables", in: ["user"], includeToolResults: true })).toEqual([
+      "toolResult bash: migrated 3 tables",
+    ]);
+  });
+
+  test("a tool is asked for with its results, in any case, and several are", async () => {
+    const server = serverOn(variant, { a: work });
+    const ran = ["bashExecution bash: npm run migrate -- --dry", "toolCall bash: npm run migrate"];
+    expect(await lines(server, { query: "migrat", tool: "Bash" })).toEqual([
+      ...ran,
+      "toolResult bash: migrated 3 tables",
+    ]);
+    expect(await lines(server, { query: "migrate", tool: "bash", in: ["toolCall"] })).toEqual([
+      ran[1],
+      "toolCall bash: npm run migrate -- --dry",
+    ]);
+    expect(await lines(server, { tool: "edit" })).toEqual([
+      "toolCall edit: /home/me/a/src/store.ts",
+      "toolCall edit: src/cli.ts",
+      "toolResult edit: done",
+    ]);
+    expect(await lines(server, { tool: ["read", "no such"], query: "" })).toEqual(["toolCall read: src/store.ts"]);
+    expect(await lines(server, { tool: "bas" })).toEqual([]);
+    expect(
+      await lines(server, { query: "migrate", tool: "bash", since: "1970-01-01T00:00:02Z", until: "1970-01-02" }),
+    ).toEqual(["toolCall bash: npm run migrate"]);
+  });
+
+  test("a file is asked for by its path or the end of it", async () => {
+    const server = serverOn(variant, { a: work, b: chain(calling(["bash", { command: "cat ../a/src/store.ts" }])) });
+    const both = ["toolCall edit: /home/me/a/src/store.ts", "toolCall read: src/store.ts"];
+    const all = ["toolCall bash: cat ../a/src/store.ts", ...both];
+    for (const file of ["store.ts", "src/store.ts", "a/src/store.ts", "/home/me/a/src/store.ts", "src\\store.ts"])
+      expect(await lines(server, { file }), file).toEqual(all);
+    for (const file of ["tore.ts", "rc/store.ts", "/src/store.ts", "b/src/store.ts", "src", "/", ".", "store.ts/x"])
+      expect(await lines(server, { file }), file).toEqual([]);
+    expect(await lines(server, { file: "store.ts", tool: "edit" })).toEqual([both[0]]);
+    expect(await lines(server, { file: "cli.ts", query: "move" })).toEqual(["toolCall edit: move"]);
+    expect(await lines(server, { file: "store.ts", cwd: "/home/me/b" })).toEqual([all[0]]);
+  });
+
+  test("a hit says where it is, when, and in which session", async () => {
+    const place = temporaryPlace();
+    const ids = ["0000000a-1111", "0000000a-1122", "0000000b"];
+    for (const id of ids) put(place, id, work);
+    const server = serverOn(variant, {}, place);
+    const { hits } = await server.result("search_sessions", {
+      query: '"run migrate"',
+      in: ["toolCall"],
+      role: "assistant",
+    });
+    expect(hits.map(({ shortId }: Json) => shortId).sort()).toEqual(["0000000a-111", "0000000a-112", "0000000b"]);
+    expect(hits.find(({ sessionId }: Json) => sessionId === ids[2])).toMatchObject({
+      role: "assistant",
+      part: "toolCall",
+      tool: "bash",
+      snippet: "npm run migrate",
+      line: "npm run migrate",
+      at: "1970-01-01T00:00:02.000Z",
+      name: null,
+      firstMessage: "please migrate the store",
+      cwd: `/home/me/${ids[2]}`,
+      onActivePath: true,
+    });
+  });
+
+  test("the line is that with most of the words, whole if it is short", async () => {
+    const text = `npm is a tool\n${"x".repeat(500)}\n  first npm then migrate ΟΔΟΣ  \nmigrate`;
+    const long = `${"word ".repeat(100)}needle${" word".repeat(100)}`;
+    const server = serverOn(variant, { a: chain(user(text), user(`İ\n${long}\nend`)) });
+    const { hits } = await server.result("search_sessions", { query: "NPM migrate" });
+    expect(hits[0].line).toBe("first npm then migrate ΟΔΟΣ");
+    const [{ line }] = (await server.result("search_sessions", { query: "needle" })).hits;
+    expect(line).toMatch(/^…(?:\S* )?(?:word )+needle(?: word)+ ?\S*…$/);
+    expect(line.length).toBeLessThan(250);
+  });
+
+  test("pages hold every call once, of entries with several too", async () => {
+    const entries = chain(
+      ...Array.from({ length: 30 }, (_, n) =>
+        calling(...Array.from({ length: n % 5 }, (_, k): [string, unknown] => ["bash", { command: `run ${n} ${k}` }])),
+      ),
+    );
+    const server = serverOn(variant, { a: entries.slice(0, 15), b: entries.slice(15) });
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await server.result("search_sessions", { tool: "bash", limit: 7, cursor });
+      seen.push(...page.hits.map(({ line }: Json) => line));
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+    expect(seen).toHaveLength(60);
+    expect(new Set(seen).size).toBe(60);
+  });
+
+  test("calls that came since are found, and what follows a change of the directory", async () => {
+    const place = temporaryPlace();
+    const file = put(place, "a", work);
+    const server = serverOn(variant, {}, place);
+    expect(await lines(server, { file: "/home/me/a/src/cli.ts" })).toHaveLength(1);
+    const more = { ...calling(["bash", { command: "cat src/cli.ts" }]), id: "0000ffff", parentId: work.at(-1)?.id };
+    appendFileSync(file, `${JSON.stringify({ ...more, timestamp: "2026-01-24T16:22:26.831Z" })}\n`);
+    expect(await lines(server, { file: "/home/me/a/src/cli.ts" })).toHaveLength(2);
+    // The lines are as long as before and where they were.
+    put(place, "a", work, { cwd: "/home/me/z" });
+    expect(await lines(server, { file: "/home/me/a/src/cli.ts" })).toEqual([]);
+    expect(await lines(server, { file: "/home/me/z/src/cli.ts" })).toHaveLength(1);
+  });
+
+  test("calls that are not as they should be are found by what they have", async () => {
+    const place = temporaryPlace();
+    const odd: unknown[] = [
+      '{"command":"needle 0"}',
+      "needle 1",
+      ["needle 2"],
+      { a: { b: [{ c: "needle 3" }] } },
+      { command: "\ud800needle 4\udc00" },
+      { command: "\0needle\0 5" },
+      "DEEP",
+      { content: `needle 7 ${"x".repeat(1 << 20)} hidden`, path: "src/large.ts" },
+      { path: "src/\ud800.ts", command: "needle 8" },
+    ];
+    const bad: unknown[] = [null, 5, true, [], {}, [[[]]], "{", ""];
+    const tools = ["\0", "\ud800", "t".repeat(1 << 20), "'\"; DROP TABLE said", ""];
+    const file = put(
+      place,
+      "a",
+      chain(
+        ...[...odd, ...bad].map((args) => calling(["bash", args])),
+        calling(...tools.map((name): [string, unknown] => [name, {}])),
+      ),
+    );
+    const deep = `${"[".repeat(20_000)}"needle 6"${"]".repeat(20_000)}`;
+    writeFileSync(file, readFileSync(file, "utf8").replace('"DEEP"', deep));
+    const server = serverOn(variant, {}, place);
+    const found = await lines(server, { query: "needle", in: ["toolCall"] });
+    for (let n = 0; n < odd.length; n++)
+      expect(
+        found.filter((line) => line.includes(`needle ${n}`) || line.includes(`needle\0 ${n}`)),
+        `${n}`,
+      ).toHaveLength(1);
+    expect(await lines(server, { query: "hidden", in: ["toolCall"] })).toEqual([]);
+    expect(await lines(server, { file: "src/large.ts" })).toHaveLength(1);
+    expect(await lines(server, { tool: "bash" })).toHaveLength(odd.length + bad.length);
+    for (const tool of tools.filter((name) => name !== ""))
+      expect(await lines(server, { tool }), tool.slice(0, 9)).toHaveLength(1);
+  });
+
+  test("what cannot be asked is refused", async () => {
+    const server = serverOn(variant, { a: work });
+    for (const params of [
+      {},
+      { in: ["toolCall"] },
+      { query: "x", in: [] },
+      { query: "x", in: ["calls"] },
+      { tool: "" },
+      { file: "" },
+      { tool: [] },
+    ])
+      expect((await server.failure("search_sessions", params)).code, JSON.stringify(params)).toBe(-32602);
+    expect(await lines(server, { query: "", in: ["toolCall"] })).toEqual([]);
+  });
+});
+
+test("a session that is no plain file has the same calls", async () => {
+  for (const variant of VARIANTS) {
+    const place = temporaryPlace();
+    const file = put(
+      place,
+      "a",
+      chain(user("x"), calling(["bash", { command: "npm run migrate" }], ["edit", { path: "a.ts" }])),
+    );
+    writeFileSync(file, `{"type":"message","id":"0000\n`, { flag: "a" });
+    const server = serverOn(variant, {}, place);
+    const { hits } = await server.result("search_sessions", { file: "a.ts" });
+    expect(hits).toMatchObject([{ tool: "edit", line: "a.ts", entryId: expect.any(String) }]);
+  }
+});

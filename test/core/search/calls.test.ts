@@ -1,0 +1,162 @@
+/** What searches see of tool calls: texts, and the files that they name. */
+
+import { describe, expect, test } from "vitest";
+import { toolUses } from "../../../src/core/search/calls.ts";
+import { endsOf, fileName, hasFile, NamedFiles } from "../../../src/core/search/named-files.ts";
+
+const CWD = "/home/me/app";
+
+function callOf(args: unknown, name = "tool", cwd: string | null = CWD) {
+  const content = [{ type: "toolCall", id: "c", name, arguments: args }];
+  return toolUses({ role: "assistant", content }, cwd)[0];
+}
+
+function deep(levels: number): string {
+  return `${"[".repeat(levels)}"needle"${"]".repeat(levels)}`;
+}
+
+test.each([
+  ["members in their order, without names", { command: "npm run migrate", timeout: 30 }, "npm run migrate\n30"],
+  ["lists on one line", { command: ["npm", "run", "migrate"], and: "x" }, "npm run migrate\nx"],
+  ["members of members", { edits: [{ oldText: "a", newText: "b" }], ok: true, none: null }, "a\nb"],
+  ["the text of their JSON", '{"command":"echo \\"hi\\""}', 'echo "hi"'],
+  ["a text that is no JSON", "{ npm test", "{ npm test"],
+  ["a text", "npm test", "npm test"],
+  ["a list", ["a", "b"], "a b"],
+  ["a number", 7, "7"],
+  ["nothing", undefined, ""],
+  ["null", null, ""],
+  ["lone surrogates and NUL", { a: "\ud800\0\udc00" }, "\ud800\0\udc00"],
+  ["what is deeper than a stack", JSON.parse(deep(100_000)), "needle"],
+  ["JSON that is deeper than a stack", deep(100_000), "needle"],
+  ["a member that is named as one of all objects", JSON.parse('{"__proto__":{"x":"a"},"constructor":"b"}'), "a\nb"],
+])("arguments: %s", (_, args, text) => expect(callOf(args).text).toBe(text));
+
+test("what is long is cut, and its path is known nevertheless, wherever it stands", () => {
+  const content = `begin ${"x".repeat(1 << 20)} end`;
+  for (const args of [
+    { path: "src/a.ts", content },
+    { content, path: "src/a.ts" },
+  ]) {
+    const { text, files } = callOf(args, "write");
+    expect(text).toContain("begin");
+    expect(text).not.toContain("end");
+    expect(text.length).toBeLessThan(10_000);
+    expect(files).toEqual(["/home/me/app/src/a.ts"]);
+  }
+  const many = callOf(Array.from({ length: 100_000 }, (_, n) => `argument ${n} ${"y".repeat(1000)}`));
+  expect(many.text.length).toBeLessThan(40_000);
+  const pair = callOf({ content: `${"x".repeat(8191)}🦓` }).text;
+  expect(pair).toBe("x".repeat(8191));
+});
+
+test("messages that are not as they should be have the calls that they have", () => {
+  expect(toolUses({ role: "assistant", content: "text" }, CWD)).toEqual([]);
+  const content = [null, 1, "x", { type: "toolCall" }, { type: "toolCall", name: 5, arguments: { a: "b" } }];
+  expect(toolUses({ role: "assistant", content }, CWD)).toEqual([
+    { tool: "", text: "", files: [] },
+    { tool: "", text: "b", files: [] },
+  ]);
+  expect(toolUses({ role: "user", content }, CWD)).toEqual([]);
+  expect(toolUses({ role: "bashExecution", command: "cat a.txt", output: "no" }, CWD)).toEqual([
+    { tool: "bash", text: "cat a.txt", files: ["/home/me/app/a.txt"] },
+  ]);
+});
+
+describe("results", () => {
+  const usesOf = (more: object) => toolUses({ role: "toolResult", toolName: "edit", content: [], ...more }, CWD);
+
+  test("tell the files in their details, but for a patch of an edit, whose call names it", () => {
+    const patch = "--- a/src/x.ts\n+++ b/src/x.ts\n@@ -1 +1 @@\n-a\n+b";
+    expect(usesOf({ details: { path: "src/x.ts", diff: "-a\n+b" } })).toEqual([
+      { tool: "edit", text: "/home/me/app/src/x.ts", files: ["/home/me/app/src/x.ts"] },
+    ]);
+    expect(usesOf({ details: { diff: "x", patch } })).toEqual([]);
+    expect(usesOf({ toolName: "refactor", details: { patch } })[0].files).toEqual(["/home/me/app/src/x.ts"]);
+    for (const details of [null, 1, "text", [], { path: 5 }]) expect(usesOf({ details })).toEqual([]);
+  });
+
+  test("tell the calls of a script", () => {
+    const calls = [{ name: "read", arguments: { path: "/etc/hosts" } }, null, { name: "bash" }];
+    expect(usesOf({ nestedCalls: { calls } })).toEqual([
+      { tool: "read", text: "/etc/hosts", files: ["/etc/hosts"] },
+      { tool: "", text: "", files: [] },
+      { tool: "bash", text: "", files: [] },
+    ]);
+  });
+});
+
+describe("files", () => {
+  const named = (...args: [string, string][]): readonly string[] => {
+    const files = new NamedFiles("/w");
+    for (const [name, text] of args) files.addArgument(name, text);
+    return files.all;
+  };
+
+  test.each([
+    ["path", "src/x.ts", ["/w/src/x.ts"]],
+    ["file_path", "/a/b.ts", ["/a/b.ts"]],
+    ["filePath", "./src/../x.ts", ["/w/x.ts"]],
+    ["cwd", "packages/api", ["/w/packages/api"]],
+    ["path", "@src/x.ts", ["/w/src/x.ts"]],
+    ["path", "C:\\work\\x.ts", ["/C:/work/x.ts"]],
+    ["content", "src/x.ts", []],
+    ["path", "two\nlines", []],
+    ["path", "x".repeat(5000), []],
+  ])("of the argument %s: %s", (name, text, files) => expect(named([name, text])).toEqual(files));
+
+  test.each([
+    ["npm test && cat src/x.ts | head -5", ["/w/src/x.ts"]],
+    ["FOO=a/b node --config=etc/c.json run.js:12:5", ["/w/a/b", "/w/etc/c.json", "/w/run.js"]],
+    ["cat 'my dir/a b.txt' my\\ file.md > \"out/$(date).log\"", ["/w/my dir/a b.txt", "/w/my file.md"]],
+    ['bash -c "sed -i s,a,b, src/y.ts"', ["/w/src/y.ts"]],
+    ["cat > a.ts <<'END'\nimport b from './b.ts';\nEND\nwc -l c.ts", ["/w/a.ts", "/w/c.ts"]],
+    ["curl https://example.com/x.html -o page.html", ["/w/page.html"]],
+    ["make -f Makefile all 1.5 -x", ["/w/Makefile"]],
+    ["npm run migrate", []],
+  ])("of the command %s", (command, files) =>
+    expect(named(["command", command])).toEqual(expect.arrayContaining(files)),
+  );
+
+  test("of a command without any there are none", () => expect(named(["command", "npm run build 2 > 1"])).toEqual([]));
+
+  test("of a patch", () => {
+    const patch = "*** Begin Patch\n*** Update File: src/a.ts\n*** Move to: src/b.ts\n*** End Patch";
+    expect(named(["input", patch])).toEqual(["/w/src/a.ts", "/w/src/b.ts"]);
+    expect(named(["diff", "--- /dev/null\n+++ b/new.ts\t2026\n+--- no\n"])).toEqual(["/w/new.ts"]);
+  });
+
+  test("no more than a call can be about", () => {
+    const command = Array.from({ length: 10_000 }, (_, n) => `f${n}.ts`).join(" ");
+    expect(named(["command", command])).toHaveLength(64);
+  });
+
+  test.each(['"', "'", "\\", "$(", "`", "<<", "<<''", "a".repeat(1 << 20), `${'"\\"'.repeat(1 << 16)}`])(
+    "a command that is no command does no harm",
+    (command) => void named(["command", command]),
+  );
+
+  test.each([
+    [":1".repeat(1 << 15), "command"],
+    [`${"'\"".repeat(1 << 15)}`, "command"],
+    [`--- ${"a".repeat(1 << 16)}\n--- b\n+++ x`, "diff"],
+    [`${"*** ".repeat(1 << 14)}`, "diff"],
+    [`${"<<a\n".repeat(1 << 14)}`, "command"],
+  ])("takes no time with what a pattern could get lost in", (text, name) => {
+    const since = performance.now();
+    named([name, text]);
+    expect(performance.now() - since).toBeLessThan(1000);
+  });
+
+  test("are found by their ends, by whole names", () => {
+    const files = ["/home/me/app/src/store.ts", "rel/a.ts"];
+    for (const wanted of ["store.ts", "src/store.ts", "./src//store.ts", "/home/me/app/src/store.ts", "a.ts"])
+      expect(hasFile(files, fileName(wanted, null) as string), wanted).toBe(true);
+    for (const wanted of ["ore.ts", "/src/store.ts", "store", "other/store.ts", "rel", "../src/store.ts"])
+      expect(hasFile(files, fileName(wanted, null) as string), wanted).toBe(false);
+    expect(endsOf("/a/b/c.ts")).toEqual(["c.ts", "b/c.ts", "a/b/c.ts"]);
+    expect(endsOf(`/${"d/".repeat(50)}c.ts`)).toHaveLength(16);
+    for (const nothing of ["", "/", ".", "./"]) expect(fileName(nothing, null), nothing).toBeUndefined();
+    expect(fileName("cafe\u0301.txt", null)).toBe("café.txt");
+  });
+});
