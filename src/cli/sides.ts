@@ -1,6 +1,6 @@
 /** Prints two branches side by side, or one under the other where a page is narrow. */
 
-import { type Colour, type OutputStyle, plain } from "./terminal/page.ts";
+import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
@@ -27,9 +27,9 @@ interface SideText {
 const EMPTY: SideLine = { text: "", colour: "plain" };
 
 /** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
-export function* comparisonLines(result: Result, page: OutputStyle, isPlain: boolean): Generator<string> {
+export function* comparisonLines(result: Result, page: OutputStyle): Generator<string> {
   const { commonAncestorId, commonEntryCount, a, b } = result;
-  const paint = isPlain ? plain : page.paint;
+  const { isPlain, paint } = page;
   const painted = ({ text, colour }: SideLine): string => paint(colour, text);
   const head =
     commonAncestorId === null

@@ -231,13 +231,8 @@ const PARTS = "▏▎▍▌▋▊▉█";
 /** Days for which a chart shows those without usage, too. */
 const MOST_DAYS = 400;
 
-/** Yields a chart with a bar for each row, no line wider than the page. With `plain`, bars are of `#`. */
-export function* usageChart(
-  result: Result,
-  by: readonly GroupName[],
-  page: OutputStyle,
-  plain: boolean,
-): Generator<string> {
+/** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
+export function* usageChart(result: Result, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
@@ -255,7 +250,7 @@ export function* usageChart(
     yield page.paint("dim", cutTo(`${isMoney ? "COST" : "TOKENS"} BY ${by.join(", ").toUpperCase()}`, page.width));
     for (const [i, row] of rows.entries()) {
       const value = amountIn(row);
-      const bar = page.paint("cyan", column(barOf(most === 0 ? 0 : value / most, room, plain), room));
+      const bar = page.paint("cyan", column(barOf(most === 0 ? 0 : value / most, room, page.isPlain === true), room));
       const [label, figure] = [column(texts[i], labelWidth), column(textOf(value), valueWidth, "right")];
       yield page.width < labelWidth + valueWidth + 1 + 2 * GAP.length
         ? cutTo(`${label}${GAP}${figure}`, page.width)

@@ -1,4 +1,5 @@
 import { numberAbove0 } from "../options.ts";
+import { sessionNamed } from "../sessions.ts";
 import { comparisonLines } from "../sides.ts";
 import { type Asking, CommandFailed, named, open, type Result, type Verb } from "../verb.ts";
 
@@ -10,7 +11,6 @@ export default {
   flags: {
     "--with": { value: "session", meaning: "b is an entry of this session: a fork of the first, or its original" },
     "--limit": { value: "n", meaning: "what was said on each side, at most this many entries; 50 by default" },
-    "--plain": { meaning: "one side under the other, whatever the width" },
   },
   more:
     "a and b are ids of entries as tree prints them, beginnings of ids of at least 4 characters, labels, or leaf.\n" +
@@ -21,27 +21,43 @@ export default {
     await open(asking, session);
     const limit = numberAbove0(flags, "--limit");
     const other = flags.get("--with");
-    if (other !== undefined) return asking.ask("compare_branches", { a, b, ...otherNamed(other), limit });
+    if (other !== undefined)
+      return asking.ask("compare_branches", { a, b, ...(await otherNamed(asking, other)), limit });
     return b === undefined ? compareWith(asking, a, limit) : asking.ask("compare_branches", { a, b, limit });
   },
-  print: (result, { flags }, page) => comparisonLines(result, page, flags.has("--plain")),
+  print: (result, _given, page) => comparisonLines(result, page),
 } satisfies Verb;
 
-/** Returns the params that name the other of two sessions. */
-export function otherNamed(operand: string): { otherPath: string } | { otherId: string } {
-  const where = named(operand);
-  return "sessionPath" in where ? { otherPath: where.sessionPath } : { otherId: where.sessionId };
+/** Returns the params that name the other of two sessions. Throws session_not_found, ambiguous_id, UsageError. */
+export async function otherNamed(asking: Asking, operand: string): Promise<{ otherPath: string }> {
+  const { params, listed } = await sessionNamed(asking, operand, "both");
+  return { otherPath: listed?.path ?? (params as { sessionPath: string }).sessionPath };
 }
 
-/** Failures of a name that is that of no session. */
-const NO_SESSION = ["session_not_found", "invalid_id", "ambiguous_id"];
+/** Failures of a name that is that of no session, or of no entry. */
+const NOT_NAMED = ["session_not_found", "invalid_id", "entry_not_found"];
 
-/** Compares with another session or, where no session is called so, with an entry of this one. */
-async function compareWith({ ask }: Asking, operand: string, limit: number | undefined): Promise<Result> {
+function isNotNamed(error: unknown): boolean {
+  const name = error instanceof CommandFailed ? error.error.data?.name : (error as Error).name;
+  return NOT_NAMED.includes(name);
+}
+
+/** Compares with the session of such an id, or with an entry of this one, or with the session of such a name. */
+async function compareWith(asking: Asking, operand: string, limit: number | undefined): Promise<Result> {
+  const compared = (params: object): Promise<Result> => asking.ask("compare_branches", { ...params, limit });
+  const where = named(operand);
   try {
-    return await ask("compare_branches", { ...otherNamed(operand), limit });
+    return await compared("sessionPath" in where ? { otherPath: where.sessionPath } : { otherId: where.sessionId });
   } catch (error) {
-    if (!(error instanceof CommandFailed && NO_SESSION.includes(error.error.data?.name))) throw error;
-    return ask("compare_branches", { a: "leaf", b: operand, limit });
+    if (!isNotNamed(error)) throw error;
+  }
+  try {
+    return await compared({ a: "leaf", b: operand });
+  } catch (error) {
+    if (!isNotNamed(error)) throw error;
+    const other = await otherNamed(asking, operand).catch(() => {
+      throw error;
+    });
+    return compared(other);
   }
 }

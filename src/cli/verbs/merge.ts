@@ -26,7 +26,7 @@ export default {
     const text = summary === "-" ? (await asking.readInput()).trim() : (summary ?? "");
     if (text.trim() === "") throw new UsageError("The summary is empty. --prepare prints what to summarise.");
     await open(asking, session);
-    const branch = other === undefined ? { from } : { from, ...otherNamed(other) };
+    const branch = other === undefined ? { from } : { from, ...(await otherNamed(asking, other)) };
     return asking.ask("merge_branch", { ...branch, summary: text });
   },
   print({ conversationText, entryId, fromId, entryCount }, _given, { isTerminal }) {
@@ -40,7 +40,8 @@ export default {
 async function prepared(asking: Asking, session: string, from: string, other: string | undefined): Promise<Result> {
   await open(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });
-  const { commonAncestorId, b } = await asking.ask("compare_branches", { ...otherNamed(other), b: from, limit: 0 });
+  const of = await otherNamed(asking, other);
+  const { commonAncestorId, b } = await asking.ask("compare_branches", { ...of, b: from, limit: 0 });
   await open(asking, other);
   return asking.ask("prepare_branch_summary", { fromId: b.entryId, targetId: commonAncestorId });
 }

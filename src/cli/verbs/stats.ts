@@ -1,4 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
 import { grouped, inert } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
@@ -9,8 +10,8 @@ const ON_TERMINAL = 50;
 
 const SUMS = {
   "--by": { value: "day,model,project,session", meaning: "by what to sum, one or several of them; by day by default" },
-  "--since": { value: "time", meaning: "only what was spent from this day or time on, such as 2026-01-24" },
-  "--until": { value: "time", meaning: "only what was spent up to this time, or to the end of this day" },
+  "--since": { value: "time", meaning: "only what was spent from this time on, such as 2d, monday or 2026-01-24" },
+  "--until": { value: "time", meaning: "only what was spent up to this time; a day, week or month is its beginning" },
   "--cwd": CWD_FLAG,
   "--archived": { meaning: "archived sessions, too" },
   "--limit": { value: "n", meaning: `at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given` },
@@ -23,7 +24,7 @@ export default {
   name: "stats",
   meaning: "sum tokens and cost over all sessions, or count what one holds",
   operands: ["[session]"],
-  flags: { ...SUMS, "--plain": { meaning: "draw bars without block characters, and nothing in colour" } },
+  flags: SUMS,
   more:
     "Without a session: what all of them spent, by day, model, project (working directory) or session; the latest day " +
     "first, then what cost most. Days are those of this machine's time zone. What a fork took over counts once, where " +
@@ -41,8 +42,8 @@ export default {
     const of = flags.get("--cwd");
     return asking.ask("get_usage", {
       groupBy: groupsOf(given).map((group) => (group === "project" ? "cwd" : group)),
-      since: momentOf(flags, "--since"),
-      until: momentOf(flags, "--until"),
+      since: timeFlag(flags, "--since", asking),
+      until: timeFlag(flags, "--until", asking),
       cwd: of === undefined ? undefined : absolute(of, asking.cwd),
       archived: flags.has("--archived") ? true : undefined,
       limit: numberAbove0(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
@@ -53,9 +54,7 @@ export default {
     if (operands.length > 0) return sessionStats(result, page.paint);
     const by = groupsOf(given);
     if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
-    const plain = flags.has("--plain");
-    const style = plain ? { ...page, paint: (_colour: string, text: string) => text } : page;
-    return flags.has("--chart") ? usageChart(result, by, style, plain) : usageTable(result, by, style);
+    return flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
   },
 } satisfies Verb;
 
@@ -66,18 +65,6 @@ function groupsOf({ flags }: Given): GroupName[] {
   if (unknown !== undefined)
     throw new UsageError(`--by takes ${GROUPS.join(", ")}, or several of them with commas; it got ${unknown || '""'}.`);
   return [...new Set(given)] as GroupName[];
-}
-
-/** Returns the time of an option as ISO 8601. A day alone begins and ends here, whatever it is elsewhere. */
-function momentOf(flags: Given["flags"], name: "--since" | "--until"): string | undefined {
-  const text = flags.get(name);
-  if (text === undefined) return undefined;
-  const day = /^(\d{4})-(\d\d)-(\d\d)$/.exec(text);
-  const [year, month, date] = (day ?? []).slice(1).map(Number);
-  const moment = day ? new Date(year, month - 1, date + (name === "--until" ? 1 : 0)) : new Date(text);
-  if (Number.isNaN(moment.getTime()))
-    throw new UsageError(`${name} takes a day or a time, such as 2026-01-24 or 2026-01-24T16:00; it got ${text}.`);
-  return moment.toISOString();
 }
 
 // --- one session -----------------------------------------------------------------------------------------------------

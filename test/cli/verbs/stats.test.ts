@@ -71,7 +71,7 @@ test("is a table by day, the latest first, with totals and what they leave out",
   ]);
 });
 
-test("is by model, project and session, from one day to the end of another", async () => {
+test("is by model, project and session, from one day to the beginning of another", async () => {
   const place = filled();
   const [head, ...rows] = (await printed(place, ["--by", "project, model"], wide)).split("\n");
   expect(head).toMatch(/^PROJECT +MODEL +MSGS/);
@@ -81,7 +81,7 @@ test("is by model, project and session, from one day to the end of another", asy
   );
   const of = async (...args: string[]): Promise<number> =>
     JSON.parse(await printed(place, [...args, "--json"])).totals.cost;
-  expect(await of("--until", "2026-01-24")).toBe(11.5);
+  expect(await of("--until", "2026-01-25")).toBe(11.5);
   expect(await of("--since", "2026-01-25")).toBe(0.25);
   expect(await of("--since", "2026-01-24T11:00", "--until", "2026-01-25")).toBe(10);
   expect(await of("--cwd", "/home/me/app")).toBe(1.75);
@@ -166,7 +166,7 @@ test("a terminal gets fifty rows, anything else all of them", async () => {
 test.each([
   [["--by", "week"], "--by takes day, model, project, session"],
   [["--by", ""], "--by takes"],
-  [["--since", "soon"], "--since takes a day or a time"],
+  [["--since", "soon"], "--since takes a time"],
   [["--limit", "0"], "--limit takes"],
   [["one", "--by", "day"], "--by is about all sessions"],
   [["one", "--csv"], "--csv is about all sessions"],
