@@ -71,9 +71,13 @@ function hasCode(error: unknown, code: number): error is CommandFailed {
 
 // --- reading -----------------------------------------------------------------------------------------------------
 
-async function list({ ask }: Asking, { query, cursor, limit }: Action & { do: "list" }): Promise<Happening> {
+async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action & { do: "list" }): Promise<Happening> {
   if (query.shelf === "trash") return trash(ask, query);
   try {
+    if (isQuick) {
+      const { sessions, total } = await ask("list_sessions", { cwd: query.cwd, limit, quick: true });
+      return { what: "listed", sessions, total, cursor: undefined };
+    }
     const { sessions, total, nextCursor } = await ask("list_sessions", { ...paramsOf(query), cursor, limit });
     return { what: "listed", sessions, total, cursor: nextCursor };
   } catch (error) {

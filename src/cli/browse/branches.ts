@@ -21,12 +21,18 @@ const SETTINGS = new Set(["label", "session_info", "model_change", "thinking_lev
 /** Rows in a line, from which on they are folded into one. */
 const LINEAR = 4;
 
-function passes({ type, role, label, calls, preview }: FlatNode, filter: Filter): boolean {
+/** Whether an entry is about the session and no part of the conversation. */
+export function isSetting({ type }: FlatNode): boolean {
+  return SETTINGS.has(type);
+}
+
+function passes(node: FlatNode, filter: Filter): boolean {
+  const { role, label, calls, preview } = node;
   if (filter === "all") return true;
   if (label !== undefined) return true;
   if (filter === "labelled") return false;
   if (filter === "user") return role === "user";
-  if (SETTINGS.has(type)) return false;
+  if (isSetting(node)) return false;
   if (filter === "default") return true;
   if (role === "toolResult" || role === "bashExecution") return false;
   return calls === undefined || !String(preview ?? "").startsWith("[");
@@ -47,9 +53,8 @@ class Forest {
     for (let i = 0; i < size; i++) this.indices.set(nodes[i].id, i);
     this.parents = Int32Array.from(nodes, ({ parentId }) => this.indices.get(parentId) ?? NONE);
     const { first, next } = childrenOf(this.parents, Int32Array.from(nodes.keys()));
-    this.order = new Int32Array(size);
-    let count = 0;
-    for (const node of depthFirst(first, next)) this.order[count++] = node;
+    // Of entries that name each other as parents, none is reached.
+    this.order = Int32Array.from(depthFirst(first, next));
   }
 }
 

@@ -11,7 +11,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
   sessions: [
     ["Enter", "opens"],
     ["/", "filter"],
-    ["Tab", "folders"],
+    ["Tab", "all"],
     ["t", "tree"],
     ["q", "quit"],
     ["?", "help"],
@@ -46,7 +46,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
   typing: [
     ["Enter", "opens"],
     ["arrows", "move"],
-    ["Tab", "folders"],
+    ["Tab", "all"],
     ["Esc", "clears"],
   ],
   tree: [
@@ -139,7 +139,8 @@ export function keyLine(state: BrowseState, width: number): string {
   const kind = tree ? (tree.isTyping ? "treeTyping" : "tree") : list.isTyping ? "typing" : list.query.shelf;
   let line = "";
   for (const [keys, meaning] of BOTTOM[kind]) {
-    const next = `${line}${line === "" ? "" : "  "}${keys} ${meaning}`;
+    const does = keys === "Tab" ? (list.query.cwd === undefined ? "this folder" : "all folders") : meaning;
+    const next = `${line}${line === "" ? "" : "  "}${keys} ${does}`;
     if (widthOf(next) > width) break;
     line = next;
   }

@@ -78,7 +78,23 @@ export function askForList(state: BrowseState, cursor?: string, least = 0): Step
   // The request under way comes first; its outdated result will be recognised.
   if (state.list.asked) return still(state);
   const limit = toEnd ? LONG_PAGE : Math.max(PAGE, Math.min(least, LONG_PAGE * 5));
-  return withEffect(withList(state, { asked: { query, cursor } }), { do: "list", query, cursor, limit });
+  return request(state, query, cursor, limit, false);
+}
+
+function request(
+  state: BrowseState,
+  query: ListQuery,
+  cursor: string | undefined,
+  limit: number,
+  isQuick: boolean,
+): Step {
+  const effect = { do: "list", query, cursor, limit, isQuick } as const;
+  return withEffect(withList(state, { asked: { query, cursor, isQuick } }), effect);
+}
+
+/** Asks for what is enough for the first screen; the whole list is asked for when that is there. */
+export function askForFirst(state: BrowseState): Step {
+  return request(state, state.list.query, undefined, state.rows, true);
 }
 
 /** Asks again for all that was loaded, because it may have changed. */
@@ -93,7 +109,9 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
   if (!asked) return still(state);
   // The request changed meanwhile.
   if (asked.query !== list.query) return askForList(withList(state, { asked: undefined }));
+  if (asked.isQuick) return begun(state, sessions);
   const isFirst = asked.cursor === undefined;
+  if (isFirst && sessions.length === 0 && isEmptyFolder(state)) return elsewhere(state);
   const all = isFirst ? sessions : [...list.sessions, ...sessions];
   const hasWords = list.query.words.trim() !== "";
   const change = {
@@ -108,6 +126,25 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
   let next = isFirst && list.wanted === undefined ? fresh(state, change) : rearranged(state, change);
   next = withList(next, { wanted: undefined, ...(list.toEnd ? { selected: next.list.rows.length - 1 } : {}) });
   return lookedAt(followed(more(next)));
+}
+
+/** Shows the first part of a list, and asks for the whole of it. */
+function begun(state: BrowseState, sessions: readonly Result[]): Step {
+  const there = fresh(state, { sessions, total: sessions.length, asked: undefined });
+  // Without any, nothing is said until it is known that there are none.
+  return after(sessions.length === 0 ? still(there) : followed(still(there)), askForList(there));
+}
+
+/** Whether the list that came first, that of the directory, has nothing. */
+function isEmptyFolder({ list: { query, whole, sessions } }: BrowseState): boolean {
+  const { shelf, cwd, words, isNamed } = query;
+  return shelf === "sessions" && cwd !== undefined && words === "" && !isNamed && whole.length + sessions.length === 0;
+}
+
+function elsewhere(state: BrowseState): Step {
+  const query = { ...state.list.query, cwd: undefined };
+  const notice = "This folder has no sessions; these are those of all folders.";
+  return askForList({ ...withList(state, { query, asked: undefined }), notice });
 }
 
 /** Whether a list has all that a search may find. */

@@ -5,6 +5,7 @@ import { plain } from "../terminal/page.ts";
 import { helpLines } from "./help.ts";
 import {
   amended,
+  askForFirst,
   askForList,
   emptyList,
   found,
@@ -35,7 +36,7 @@ import { askForLabel, askToMove, keyInTree, leaveTree, opened, shownTree, treeAf
 /** Begins with the sessions of a directory. */
 export function begin(rows: number, columns: number, cwd: string): Step {
   const list = emptyList({ shelf: "sessions", cwd, words: "", sort: "modified", isNamed: false });
-  return askForList({
+  return askForFirst({
     rows,
     columns,
     cwd,

@@ -3,6 +3,7 @@
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutTo, grouped, highlighted, inert, inertLines, oneLine, shortPath, wrap } from "../terminal/text.ts";
 import type { Result } from "../verb.ts";
+import { isSetting } from "./branches.ts";
 import type { PreviewState } from "./state.ts";
 import { callsText, headOf } from "./tree-rows.ts";
 
@@ -125,7 +126,7 @@ function* entryLines(entry: Result, isNamed: boolean, words: string, page: Outpu
   const label = entry.label === undefined ? "" : ` [${oneLine(entry.label)}]`;
   const isTalk = kind === "user" || kind === "assistant";
   const said = String(entry.text ?? "").trimEnd();
-  if (said === "" && calls === "" && label === "" && !isNamed) return;
+  if (!isNamed && (isSetting(entry) || (said === "" && calls === "" && label === ""))) return;
   const head = cutTo(`${isNamed ? "> " : ""}${[kind, detail].filter(Boolean).join(" ")}${label}`, width);
   yield paint(COLOURS[kind] ?? "magenta", head);
   const most = isNamed ? NAMED_LINES : isTalk ? TALK_LINES : OTHER_LINES;

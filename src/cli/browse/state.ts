@@ -41,7 +41,9 @@ export interface ListState {
   /** The cursor of the rest of the list; undefined when all of it has been loaded. */
   readonly cursor: string | undefined;
   /** The list request that is under way. */
-  readonly asked: { readonly query: ListQuery; readonly cursor: string | undefined } | undefined;
+  readonly asked:
+    | { readonly query: ListQuery; readonly cursor: string | undefined; readonly isQuick: boolean }
+    | undefined;
   /** Whether the end of the list is wanted, and has not been loaded yet. */
   readonly toEnd: boolean;
   /** The last list without words, which knows sessions that only their content makes fit. */
@@ -185,6 +187,8 @@ export type BrowseEffect =
       readonly query: ListQuery;
       readonly cursor: string | undefined;
       readonly limit: number;
+      /** Whether a part of it is enough, because it is wanted at once. */
+      readonly isQuick: boolean;
     }
   | { readonly do: "search"; readonly words: string; readonly cwd: string | undefined }
   | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
