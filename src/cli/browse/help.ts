@@ -159,8 +159,8 @@ export function helpLines({ width, paint }: OutputStyle): string[] {
       // A narrow screen has the keys above their meaning.
       if (widthOf(key) > left) lines.push(paint("cyan", cutTo(key, width)));
       rows.forEach((row, i) => {
-        const head = i === 0 && widthOf(key) <= left ? key : "";
-        lines.push(`${paint("cyan", head.padEnd(left))}  ${row}`);
+        const head = (i === 0 && widthOf(key) <= left ? key : "").padEnd(left);
+        lines.push(left + 2 < width ? `${paint("cyan", head)}  ${row}` : cutTo(`${head}  ${row}`, width));
       });
     }
   }

@@ -78,23 +78,18 @@ export function askForList(state: BrowseState, cursor?: string, least = 0): Step
   // The request under way comes first; its outdated result will be recognised.
   if (state.list.asked) return still(state);
   const limit = toEnd ? LONG_PAGE : Math.max(PAGE, Math.min(least, LONG_PAGE * 5));
-  return request(state, query, cursor, limit, false);
+  return request(state, { query, cursor, isQuick: false, isBegun: false }, limit);
 }
 
-function request(
-  state: BrowseState,
-  query: ListQuery,
-  cursor: string | undefined,
-  limit: number,
-  isQuick: boolean,
-): Step {
-  const effect = { do: "list", query, cursor, limit, isQuick } as const;
-  return withEffect(withList(state, { asked: { query, cursor, isQuick } }), effect);
+function request(state: BrowseState, asked: NonNullable<ListState["asked"]>, limit: number): Step {
+  const { query, cursor, isQuick } = asked;
+  return withEffect(withList(state, { asked }), { do: "list", query, cursor, limit, isQuick });
 }
 
 /** Asks for what is enough for the first screen; the whole list is asked for when that is there. */
 export function askForFirst(state: BrowseState): Step {
-  return request(state, state.list.query, undefined, state.rows, true);
+  const { query } = state.list;
+  return request(state, { query, cursor: undefined, isQuick: true, isBegun: false }, state.rows);
 }
 
 /** Asks again for all that was loaded, because it may have changed. */
@@ -121,9 +116,10 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
     cursor,
     whole: hasWords || !isWider(list.query) ? list.whole : all,
     toEnd: list.toEnd && cursor !== undefined,
-    ...(isFirst && list.wanted === undefined ? { selected: 0, top: 0 } : {}),
   };
-  let next = isFirst && list.wanted === undefined ? fresh(state, change) : rearranged(state, change);
+  // Who has moved in the first part of a list stays there.
+  const isAnew = isFirst && list.wanted === undefined && !(asked.isBegun && list.selected > 0);
+  let next = isAnew ? fresh(state, { ...change, selected: 0, top: 0 }) : rearranged(state, change);
   next = withList(next, { wanted: undefined, ...(list.toEnd ? { selected: next.list.rows.length - 1 } : {}) });
   return lookedAt(followed(more(next)));
 }
@@ -131,8 +127,10 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
 /** Shows the first part of a list, and asks for the whole of it. */
 function begun(state: BrowseState, sessions: readonly Result[]): Step {
   const there = fresh(state, { sessions, total: sessions.length, asked: undefined });
-  // Without any, nothing is said until it is known that there are none.
-  return after(sessions.length === 0 ? still(there) : followed(still(there)), askForList(there));
+  const { query } = there.list;
+  const step = sessions.length === 0 ? still(there) : followed(still(there));
+  const asked = { query, cursor: undefined, isQuick: false, isBegun: true };
+  return after(step, request(step.state, asked, PAGE));
 }
 
 /** Whether the list that came first, that of the directory, has nothing. */

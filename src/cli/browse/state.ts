@@ -42,7 +42,13 @@ export interface ListState {
   readonly cursor: string | undefined;
   /** The list request that is under way. */
   readonly asked:
-    | { readonly query: ListQuery; readonly cursor: string | undefined; readonly isQuick: boolean }
+    | {
+        readonly query: ListQuery;
+        readonly cursor: string | undefined;
+        readonly isQuick: boolean;
+        /** Whether the first part of it is on the screen already. */
+        readonly isBegun: boolean;
+      }
     | undefined;
   /** Whether the end of the list is wanted, and has not been loaded yet. */
   readonly toEnd: boolean;
