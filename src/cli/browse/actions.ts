@@ -2,7 +2,7 @@
 
 import { extname } from "node:path";
 import { type Asking, CommandFailed, type Result } from "../verb.ts";
-import type { BrowseEffect, Change, Facts, Happening, ListQuery, Outcome } from "./state.ts";
+import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
 
 /** Effects with an outcome that comes later. */
 export type Action = Exclude<BrowseEffect, { do: "end" } | { do: "copy" }>;
@@ -177,7 +177,7 @@ async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
 
 const TAKEN_BACK = "u takes it back.";
 
-async function carriedOut(asking: Asking, change: Change): Promise<Outcome> {
+async function carriedOut(asking: Asking, change: BrowseChange): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
   switch (change.change) {
@@ -225,7 +225,7 @@ async function within<T>({ ask }: Asking, sessionPath: string, act: (sessionId: 
   }
 }
 
-async function label(asking: Asking, change: Change & { change: "label" }): Promise<Outcome> {
+async function label(asking: Asking, change: BrowseChange & { change: "label" }): Promise<ChangeOutcome> {
   const { session, entryId } = change;
   await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("set_label", { sessionId, entryId, label: change.label === "" ? null : change.label }),
@@ -234,7 +234,7 @@ async function label(asking: Asking, change: Change & { change: "label" }): Prom
   return { change, notice: `${notice} ${TAKEN_BACK}` };
 }
 
-async function move(asking: Asking, change: Change & { change: "move" }): Promise<Outcome> {
+async function move(asking: Asking, change: BrowseChange & { change: "move" }): Promise<ChangeOutcome> {
   const { session, entryId, position, leafId: expectedLeafId } = change;
   const { leafId, durable, text }: Result = await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("branch", { sessionId, entryId, position, expectedLeafId }),
@@ -252,14 +252,14 @@ const FORMATS: Readonly<Record<string, string>> = {
   ".htm": "html",
 };
 
-async function exported({ ask }: Asking, change: Change & { change: "export" }): Promise<Outcome> {
+async function exported({ ask }: Asking, change: BrowseChange & { change: "export" }): Promise<ChangeOutcome> {
   const { session, file } = change;
   const format = FORMATS[extname(file).toLowerCase()] ?? "jsonl";
   const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath: file });
   return { change, notice: `It is written to ${path}.` };
 }
 
-async function fork(asking: Asking, change: Change & { readonly session: Result }): Promise<Outcome> {
+async function fork(asking: Asking, change: BrowseChange & { readonly session: Result }): Promise<ChangeOutcome> {
   const { ask } = asking;
   const made: Result = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
   // The copy became the server's current session, and nobody works in it here.
@@ -271,7 +271,7 @@ async function fork(asking: Asking, change: Change & { readonly session: Result 
   };
 }
 
-async function again({ ask }: Asking, change: Change & { change: "undo" | "redo" }): Promise<Outcome> {
+async function again({ ask }: Asking, change: BrowseChange & { change: "undo" | "redo" }): Promise<ChangeOutcome> {
   try {
     const { text, kind, sessionPath }: Result = await ask(change.change);
     const isBack = change.change === "undo";

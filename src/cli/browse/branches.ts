@@ -294,6 +294,11 @@ export class Branches {
     return this.heads[row] === 1;
   }
 
+  /** Whether a row is the leaf, or stands for it among others. */
+  hasLeaf(row: number): boolean {
+    return row === this.leafRow && (this.node(row).id === this.leafId || this.counts[row] !== 0);
+  }
+
   /** Whether the conversation goes on after the entry in several ways. */
   isPoint(row: number): boolean {
     return this.points[this.shown[row]] === 1;

@@ -6,8 +6,8 @@ import type { Result } from "../verb.ts";
 import { beginTyping, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
 import { sizeText } from "./preview.ts";
 import {
+  type BrowseChange,
   type BrowseState,
-  type Change,
   change,
   type LineChange,
   type Shelf,
@@ -18,7 +18,7 @@ import {
   withEffect,
 } from "./state.ts";
 
-/** What a key does to the selected session. */
+/** The effect of a key on the selected session. */
 type OnSession = (state: BrowseState, session: Result) => Step;
 
 export function keyInList(state: BrowseState, key: Key): Step | undefined {
@@ -145,7 +145,7 @@ function nextSort(state: BrowseState): Step {
 }
 
 /** Returns the change that a typed line asks for; undefined when it asks for none. */
-export function changeOf(wanted: LineChange, line: string): Change | undefined {
+export function changeOf(wanted: LineChange, line: string): BrowseChange | undefined {
   const text = line.trim();
   if (wanted.change === "label") return { ...wanted, label: text };
   if (text === "") return undefined;

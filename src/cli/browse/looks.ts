@@ -1,4 +1,4 @@
-/** What is looked up beside the list: the preview of what is selected, and facts for the marks of what is on the screen. */
+/** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
 
 import { layoutOf } from "./layout.ts";
 import {

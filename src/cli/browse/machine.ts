@@ -20,11 +20,11 @@ import { looked, lookedAt, previewCame, previewFailed, scrolledPreview } from ".
 import {
   after,
   type BrowseState,
+  type ChangeOutcome,
   change,
   edited,
   end,
   type Happening,
-  type Outcome,
   type Prompt,
   type Step,
   saying,
@@ -100,13 +100,13 @@ function failed(state: BrowseState, { isList, message }: Happening & { what: "fa
 }
 
 /** Takes over what a change did. */
-function done(before: BrowseState, outcome: Outcome): Step {
+function done(before: BrowseState, outcome: ChangeOutcome): Step {
   const state: BrowseState = { ...before, notice: outcome.notice, text: outcome.text ?? before.text };
   const copying = outcome.text === undefined ? still(state) : withEffect(state, { do: "copy", text: outcome.text });
   return after(copying, treeStep(listStep(copying.state, outcome), outcome));
 }
 
-function treeStep(step: Step, outcome: Outcome): Step {
+function treeStep(step: Step, outcome: ChangeOutcome): Step {
   const { state } = step;
   const { tree } = state;
   // What was taken back may be anything in the tree.
@@ -115,7 +115,7 @@ function treeStep(step: Step, outcome: Outcome): Step {
   return after(step, treeAfter(state, outcome));
 }
 
-function listStep(state: BrowseState, { change, made }: Outcome): Step {
+function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
   switch (change.change) {
     case "rename":
       return still(amended(state, change.session.sessionPath, { name: change.name }));

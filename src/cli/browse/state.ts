@@ -64,7 +64,7 @@ export interface ListState {
   readonly wanted: string | undefined;
 }
 
-/** What was learned of a session by looking at it. */
+/** Facts that are learned of a session by looking at it. */
 export interface Facts {
   readonly lockedBy?: { readonly client: string; readonly pid: number };
   readonly readOnly?: string;
@@ -107,7 +107,7 @@ export interface TreeState {
 
 /** A question on the last line, which only its answer ends. */
 export type Prompt =
-  | { readonly ask: "yes"; readonly question: string; readonly wanted: Change }
+  | { readonly ask: "yes"; readonly question: string; readonly wanted: BrowseChange }
   | {
       readonly ask: "line";
       readonly label: string;
@@ -122,7 +122,7 @@ export type LineChange =
   | { readonly change: "export"; readonly session: Result };
 
 /** Something that is done to a session, or to the last thing that was done. */
-export type Change =
+export type BrowseChange =
   | { readonly change: "rename"; readonly session: Result; readonly name: string }
   | { readonly change: "label"; readonly session: Result; readonly entryId: string; readonly label: string }
   | { readonly change: "export"; readonly session: Result; readonly file: string }
@@ -170,12 +170,12 @@ export type Happening =
   | { readonly what: "unpreviewed"; readonly ticket: number; readonly message: string; readonly isDamaged: boolean }
   | { readonly what: "looked"; readonly sessionPath: string; readonly facts: Facts }
   | { readonly what: "opened"; readonly session: Result; readonly nodes: FlatNode[]; readonly leafId: string | null }
-  | { readonly what: "done"; readonly outcome: Outcome }
+  | { readonly what: "done"; readonly outcome: ChangeOutcome }
   | { readonly what: "failed"; readonly isList: boolean; readonly message: string };
 
 /** The outcome of a change. */
-export interface Outcome {
-  readonly change: Change;
+export interface ChangeOutcome {
+  readonly change: BrowseChange;
   readonly notice: string;
   /** The leaf, where it is known. */
   readonly leafId?: string | null;
@@ -200,7 +200,7 @@ export type BrowseEffect =
   | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
   | { readonly do: "look"; readonly sessionPath: string }
   | { readonly do: "open"; readonly session: Result }
-  | { readonly do: "change"; readonly change: Change }
+  | { readonly do: "change"; readonly change: BrowseChange }
   | { readonly do: "copy"; readonly text: string }
   | { readonly do: "end"; readonly session: Result | null };
 
@@ -231,7 +231,7 @@ export function saying(state: BrowseState, notice: string): Step {
 }
 
 /** Begins a change; until it is done, other keys do nothing. */
-export function change(state: BrowseState, what: Change): Step {
+export function change(state: BrowseState, what: BrowseChange): Step {
   return withEffect({ ...state, isBusy: true, prompt: undefined }, { do: "change", change: what });
 }
 

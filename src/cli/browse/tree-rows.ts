@@ -6,8 +6,6 @@ import type { Branches, FlatNode } from "./branches.ts";
 
 /** Columns of one indent. */
 const LEVEL = 3;
-/** Columns of ids. */
-const ID = 12;
 /** Columns that a row's text needs to be worth reading; on a narrower page ids are left out. */
 const READABLE = 40;
 
@@ -70,7 +68,8 @@ export function rails(level: number, isHead: boolean, width: number): string {
 
 /** Options of a row besides the page. */
 export interface RowStyle {
-  readonly showsIds: boolean;
+  /** Columns of ids that are alike; longer ones take more. 0: none are shown. */
+  readonly idWidth: number;
   /** Words to highlight. */
   readonly words?: string;
 }
@@ -79,10 +78,10 @@ export interface RowStyle {
 export function treeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const { paint, width } = page;
   const node = branches.node(row);
-  const isLeaf = row === branches.leafRow;
+  const isLeaf = branches.hasLeaf(row);
   const own = inert(node.id);
-  const hasId = style.showsIds && width >= READABLE;
-  const id = hasId ? `${column(own, Math.max(Math.min(ID, widthOf(own)), 8))}  ` : "";
+  const hasId = style.idWidth > 0 && width >= READABLE;
+  const id = hasId ? `${column(own, Math.min(Math.max(style.idWidth, widthOf(own)), Math.floor(width / 2)))}  ` : "";
   const space = Math.max(0, width - 2 - widthOf(id));
   const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
   const left = space - widthOf(lines);
@@ -144,8 +143,8 @@ function labelText({ label }: FlatNode, width: number): string {
 /** Returns a row in words alone, for readers of screens. */
 export function plainRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
   const node = branches.node(row);
-  const parts = [style.showsIds ? `${inert(node.id)} ` : ""];
-  if (row === branches.leafRow) parts.push("(leaf) ");
+  const parts = [style.idWidth > 0 ? `${inert(node.id)} ` : ""];
+  if (branches.hasLeaf(row)) parts.push("(leaf) ");
   if (branches.isHead(row)) parts.push(`branch of ${inert(node.parentId ?? "nothing")}: `);
   if (branches.lineLength(row) > 0) parts.push(lineFacts(branches, row));
   else {

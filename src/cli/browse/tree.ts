@@ -10,10 +10,10 @@ import { previewed } from "./looks.ts";
 import {
   after,
   type BrowseState,
+  type ChangeOutcome,
   edited,
   type Happening,
   moved,
-  type Outcome,
   type Step,
   saying,
   scrolled,
@@ -221,7 +221,7 @@ export function askForLabel(state: BrowseState, tree: TreeState): Step {
 }
 
 /** Changes the tree as a change of its session did. */
-export function treeAfter(state: BrowseState, { change, leafId }: Outcome): Step {
+export function treeAfter(state: BrowseState, { change, leafId }: ChangeOutcome): Step {
   const { tree } = state;
   if (!tree) return still(state);
   let { branches } = tree;

@@ -62,6 +62,8 @@ const MARKS = 2;
 const AGE = 4;
 const EXTRA = 8;
 const ID = 13;
+/** Columns of ids of entries. */
+const ENTRY_ID = 8;
 /** Columns that a title needs before others get any. */
 const TITLE = 24;
 
@@ -198,7 +200,7 @@ function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): strin
   const height = layoutOf(state).treeHeight;
   const inner = { ...page, width: Math.max(1, page.width - CURSOR) };
   const lines: string[] = [];
-  const style = { showsIds: page.width >= 100, words };
+  const style = { idWidth: page.width >= 100 ? ENTRY_ID : 0, words };
   for (let row = top; row < Math.min(top + height, branches.rows); row++)
     lines.push(marked(row === selected, (paint) => treeRow(branches, row, { ...inner, paint }, style), page));
   if (branches.rows === 0)

@@ -1,9 +1,12 @@
-import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
+import { Branches, FILTERS, type Filter, type FlatNode, FOLDED, UNFOLDED } from "../browse/branches.ts";
 import { plainRow, treeRow } from "../browse/tree-rows.ts";
 import { askAbout, type Given, type Verb } from "../verb.ts";
 
 /** Filters as they are typed. */
 const NAMES = FILTERS.map((filter) => filter.replace(" ", "-"));
+
+/** Columns of ids that are kept free for each. */
+const ID = 12;
 
 export default {
   name: "tree",
@@ -31,8 +34,9 @@ export default {
     if (nodes.length === 0) yield "There are no entries yet.";
     else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
+    const longest = nodes.reduce((width: number, { id }: FlatNode) => Math.max(width, id.length), 0);
     const draw = isPlain ? plainRow : treeRow;
-    for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, { showsIds: true });
+    for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, { idWidth: Math.min(longest, ID) });
   },
 } satisfies Verb;
 

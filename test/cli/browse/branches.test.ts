@@ -19,7 +19,7 @@ const answer = (id: string, parentId: string, more: object = {}): Json =>
 
 function drawn(branches: Branches, width = 80): string[] {
   return Array.from({ length: branches.rows }, (_, row) =>
-    treeRow(branches, row, { ...PAGE, width }, { showsIds: false }).trimEnd(),
+    treeRow(branches, row, { ...PAGE, width }, { idWidth: 0 }).trimEnd(),
   );
 }
 
@@ -85,7 +85,7 @@ describe("rows", () => {
       "  bash: $ ls",
       "* failed assistant",
     ]);
-    const words = plainRow(new Branches(nodes, "g"), 6, PAGE, { showsIds: true });
+    const words = plainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 });
     expect(words).toBe("g (leaf) failed assistant");
   });
 
@@ -107,7 +107,7 @@ describe("rows", () => {
     expect(shown("default")).toBe("user,assistant,result read,assistant,├─ user,* user");
     expect(shown("no tools")).toBe("user,assistant,├─ user,* user");
     expect(shown("user")).toBe("user,assistant,├─ user,* user");
-    expect(shown("labelled")).toBe("* assistant");
+    expect(shown("labelled")).toBe("assistant");
   });
 });
 
@@ -193,14 +193,12 @@ test("each entry stands once, below its parent, on one line of the page, whateve
         rows.set(id, row);
       }
       hidden += branches.hiddenBehind(row);
-      const text = treeRow(branches, row, { ...PAGE, width }, { showsIds: random.chance(0.5) });
+      const text = treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) });
       expect(widthOf(text)).toBeLessThanOrEqual(width);
       expect(text).not.toMatch(/[\p{Cc}\u202e]/u);
-      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { showsIds: true });
+      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
       // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is looked for
-      expect(inColour.replace(/\u001b\[\d+m/g, "")).toBe(
-        treeRow(branches, row, { ...PAGE, width }, { showsIds: true }),
-      );
+      expect(inColour.replace(/\u001b\[\d+m/g, "")).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
     }
     for (const { id, parentId } of nodes)
       if (parentId !== null && rows.has(id) && rows.has(parentId))
@@ -243,7 +241,7 @@ describe("20,000 entries", () => {
     let deepest = 0;
     for (let row = 0; row < branches.rows; row++) if (branches.level(row) > branches.level(deepest)) deepest = row;
     expect(branches.level(deepest)).toBeLessThanOrEqual(15);
-    const text = treeRow(branches, deepest, { ...PAGE, width: 40 }, { showsIds: false });
+    const text = treeRow(branches, deepest, { ...PAGE, width: 40 }, { idWidth: 0 });
     expect(text).toMatch(/^ +\d+… .*├─ user: say \d+$/);
   });
 

@@ -2,7 +2,13 @@
 
 import { describe, expect, test } from "vitest";
 import { begin, step } from "../../../src/cli/browse/machine.ts";
-import type { BrowseEffect, BrowseState, Change, Happening, Outcome } from "../../../src/cli/browse/state.ts";
+import type {
+  BrowseChange,
+  BrowseEffect,
+  BrowseState,
+  ChangeOutcome,
+  Happening,
+} from "../../../src/cli/browse/state.ts";
 import { view } from "../../../src/cli/browse/view.ts";
 import type { Key, KeyName } from "../../../src/cli/terminal/keys.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
@@ -73,7 +79,7 @@ class Browsing {
     return this.happen({ what: "listed", sessions: of, total, cursor });
   }
 
-  done(outcome: Outcome): this {
+  done(outcome: ChangeOutcome): this {
     return this.happen({ what: "done", outcome });
   }
 
@@ -322,7 +328,7 @@ describe("the filter", () => {
 });
 
 describe("changes", () => {
-  const changes = (browsing: Browsing): Change[] =>
+  const changes = (browsing: Browsing): BrowseChange[] =>
     browsing.take().flatMap((effect) => (effect.do === "change" ? [effect.change] : []));
 
   test("a deletion is asked about; n and Esc keep, y deletes, and other keys do nothing", () => {
@@ -333,7 +339,7 @@ describe("changes", () => {
     browsing.press("<ctrl+d>", "<escape>");
     expect([browsing.take(), browsing.state.prompt]).toEqual([[], undefined]);
 
-    const change: Change = { change: "delete", session: session(1) };
+    const change: BrowseChange = { change: "delete", session: session(1) };
     expect(changes(browsing.press("<delete>", "y"))).toEqual([change]);
     expect(browsing.press("<enter>", "<tab>", "j", "d").take()).toEqual([]);
     browsing.done({ change, notice: "It is in the trash." });
@@ -353,7 +359,7 @@ describe("changes", () => {
 
   test("of the last one mark the one before it", () => {
     const browsing = ready(3).press("<end>", "a");
-    const change: Change = { change: "archive", session: session(2) };
+    const change: BrowseChange = { change: "archive", session: session(2) };
     expect(changes(browsing)).toEqual([change]);
     expect(browsing.done({ change, notice: "" }).marked).toContain("first 1");
   });
@@ -361,7 +367,7 @@ describe("changes", () => {
   test("a name is typed, and nothing is renamed by Esc or an empty one", () => {
     const browsing = ready().press("j", "r", "New name");
     expect(browsing.bottom).toBe("Name: New name_");
-    const change: Change = { change: "rename", session: session(1), name: "New name" };
+    const change: BrowseChange = { change: "rename", session: session(1), name: "New name" };
     expect(changes(browsing.press("<enter>"))).toEqual([change]);
     expect(browsing.done({ change, notice: "ok" }).marked).toContain("New name");
     expect(changes(browsing.press("r", "<ctrl+u>", "<enter>"))).toEqual([]);
@@ -526,7 +532,7 @@ describe("the tree", () => {
     expect(browsing.press("<enter>").bottom).toBe("The conversation goes on from here already.");
     expect(browsing.press("k", "<enter>").bottom).toBe('Continue after "two"? y/n');
     expect(browsing.press("n", "<enter>", "<escape>", "<enter>", "x").take()).toEqual([]);
-    const change: Change = { change: "move", session: session(0), entryId: "b", position: "at", leafId: "c" };
+    const change: BrowseChange = { change: "move", session: session(0), entryId: "b", position: "at", leafId: "c" };
     expect(browsing.press("y").take()).toEqual([{ do: "change", change }]);
     browsing.done({ change, leafId: "b", notice: "Moved. u takes it back." });
     expect([browsing.marked, browsing.bottom]).toEqual(["> * assistant: two", "Moved. u takes it back."]);
@@ -535,7 +541,7 @@ describe("the tree", () => {
   test("a user message is gone back to before, and its text handed back", () => {
     const browsing = inTree().press("j", "<enter>");
     expect(browsing.bottom).toBe('Go back to before "next", and take its text along? y/n');
-    const change: Change = { change: "move", session: session(0), entryId: "d", position: "before", leafId: "c" };
+    const change: BrowseChange = { change: "move", session: session(0), entryId: "d", position: "before", leafId: "c" };
     expect(browsing.press("y").take()).toEqual([{ do: "change", change }]);
     browsing.done({ change, leafId: "c", text: "next, in full", notice: "" });
     expect(browsing.take()).toEqual([{ do: "copy", text: "next, in full" }]);
@@ -544,7 +550,7 @@ describe("the tree", () => {
 
   test("labels are set and cleared, and filters show them", () => {
     const browsing = inTree().press("l", "good", "<enter>");
-    const change: Change = { change: "label", session: session(0), entryId: "c", label: "good" };
+    const change: BrowseChange = { change: "label", session: session(0), entryId: "c", label: "good" };
     expect(browsing.take()).toEqual([{ do: "change", change }]);
     browsing.done({ change, notice: "" });
     expect(browsing.marked).toBe("> * assistant: other [good]");
