@@ -1,6 +1,6 @@
 /** Carries out the effects of `browse` by commands of the server. */
 
-import { extname } from "node:path";
+import { basename, extname, join } from "node:path";
 import { type Asking, CommandFailed, type Result } from "../verb.ts";
 import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
 
@@ -28,6 +28,7 @@ export function actions(asking: Asking): (effect: Action) => Promise<Told> {
   const waitForSearch = latest(SEARCH_WAIT);
   const waitForPreview = latest(PREVIEW_WAIT);
   const looking = new Set<string>();
+  const doings: Doings = { since: asking.page(0).now, paths: new Set() };
   return async (effect) => {
     switch (effect.do) {
       case "list":
@@ -41,7 +42,7 @@ export function actions(asking: Asking): (effect: Action) => Promise<Told> {
       case "open":
         return told(false, () => openTree(asking, effect.session));
       case "change":
-        return told(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change) }));
+        return told(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change, doings) }));
     }
   };
 }
@@ -114,9 +115,17 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
   }
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
   const sessions = items
-    .map((item) => ({ ...item, firstMessage: item.firstMessage ?? null, modified: item.deletedAt ?? null }))
-    .filter(({ name, sessionId, sessionPath, firstMessage }) => {
-      const text = `${name ?? ""} ${sessionId} ${sessionPath} ${firstMessage ?? ""}`.toLowerCase();
+    // Leftovers of a session are brought back by undo alone.
+    .filter(({ sessionId }) => typeof sessionId === "string")
+    .map((item) => ({
+      ...item,
+      itemPath: join(item.itemPath, basename(item.sessionPath)),
+      messageCount: item.messageCount ?? undefined,
+      firstMessage: null,
+      modified: item.deletedAt,
+    }))
+    .filter(({ name, sessionId, sessionPath }) => {
+      const text = `${name ?? ""} ${sessionId} ${sessionPath}`.toLowerCase();
       return (!isNamed || name !== null) && sought.every((word) => text.includes(word));
     });
   return { what: "listed", sessions, total: sessions.length, cursor: undefined };
@@ -177,9 +186,10 @@ async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
 
 const TAKEN_BACK = "u takes it back.";
 
-async function carriedOut(asking: Asking, change: BrowseChange): Promise<ChangeOutcome> {
+async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
+  if (sessionPath !== undefined) doings.paths.add(sessionPath);
   switch (change.change) {
     case "rename":
       await ask("set_session_name", { sessionPath, name: change.name });
@@ -205,8 +215,9 @@ async function carriedOut(asking: Asking, change: BrowseChange): Promise<ChangeO
     case "move":
       return move(asking, change);
     case "undo":
+      return recorded(change, () => undo(asking, change, doings));
     case "redo":
-      return again(asking, change);
+      return recorded(change, async () => undone(change, await ask("redo")));
   }
 }
 
@@ -271,15 +282,47 @@ async function fork(asking: Asking, change: BrowseChange & { readonly session: R
   };
 }
 
-async function again({ ask }: Asking, change: BrowseChange & { change: "undo" | "redo" }): Promise<ChangeOutcome> {
+/** The changes of this screen, which `u` takes back without a question. */
+interface Doings {
+  readonly since: number;
+  readonly paths: Set<string>;
+}
+
+/** Operations that are looked through for the one to take back. */
+const LATEST = 100;
+
+async function undo(
+  { ask }: Asking,
+  change: BrowseChange & { change: "undo" },
+  doings: Doings,
+): Promise<ChangeOutcome> {
+  const { operationId } = change;
+  if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));
+  const { operations }: Result = await ask("list_operations", { limit: LATEST });
+  const last = operations.find(({ kind, undoneBy }: Result) => !undoneBy && kind !== "undo" && kind !== "redo");
+  if (!last) return { change, notice: "There is no change to take back." };
+  if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
+  const wanted = { change: "undo", operationId: last.operationId } as const;
+  if (Date.parse(last.at) >= doings.since && doings.paths.has(last.sessionPath))
+    return undone(change, await ask("undo", { operationId: last.operationId }));
+  return {
+    change,
+    notice: "",
+    question: { ask: "yes", question: `Take back what was done elsewhere? ${last.text}`, wanted },
+  };
+}
+
+function undone(change: BrowseChange, { text, kind, sessionPath }: Result): ChangeOutcome {
+  const hint = change.change === "undo" ? "U does it again." : TAKEN_BACK;
+  return { change, notice: `${text} ${hint}`, undone: { kind, sessionPath } };
+}
+
+/** Runs what a server without operations does not know. */
+async function recorded(change: BrowseChange, run: () => Promise<ChangeOutcome>): Promise<ChangeOutcome> {
   try {
-    const { text, kind, sessionPath }: Result = await ask(change.change);
-    const isBack = change.change === "undo";
-    const said = `${isBack ? "Taken back" : "Done again"}: ${text} ${isBack ? "U does it again." : TAKEN_BACK}`;
-    return { change, notice: said, undone: { kind, sessionPath } };
+    return await run();
   } catch (error) {
     if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
-    const notice = "This server keeps no record of changes. D and A show what was deleted and archived.";
-    return { change, notice };
+    return { change, notice: "This server keeps no record of changes. D and A show what was deleted and archived." };
   }
 }

@@ -101,6 +101,7 @@ function failed(state: BrowseState, { isList, message }: Happening & { what: "fa
 
 /** Takes over what a change did. */
 function done(before: BrowseState, outcome: ChangeOutcome): Step {
+  if (outcome.question) return still({ ...before, prompt: outcome.question });
   const state: BrowseState = { ...before, notice: outcome.notice, text: outcome.text ?? before.text };
   const copying = outcome.text === undefined ? still(state) : withEffect(state, { do: "copy", text: outcome.text });
   return after(copying, treeStep(listStep(copying.state, outcome), outcome));

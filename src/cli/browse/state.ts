@@ -134,7 +134,8 @@ export type BrowseChange =
       readonly position: "at" | "before";
       readonly leafId: string | null;
     }
-  | { readonly change: "undo" | "redo" };
+  | { readonly change: "undo"; readonly operationId?: string }
+  | { readonly change: "redo" };
 
 export interface BrowseState {
   readonly rows: number;
@@ -183,6 +184,8 @@ export interface ChangeOutcome {
   readonly text?: string;
   /** Path of a session that was made. */
   readonly made?: string;
+  /** Asked before anything is done, because the change would be one that was not made here. */
+  readonly question?: Prompt;
   /** The operation that was taken back or done again. */
   readonly undone?: { readonly kind: string; readonly sessionPath: string };
 }
