@@ -26,6 +26,9 @@ const LONG_PAGE = 2000;
 /** Sessions up to which a list is loaded as a whole in the background, so that forks find their originals. */
 const WHOLE = 1000;
 
+/** Places that a search for what was said shows at most. */
+const MAX_HITS = 100;
+
 export function emptyList(query: ListQuery): ListState {
   return {
     query,
@@ -190,12 +193,16 @@ export function nextHit(state: BrowseState, step: 1 | -1): Step {
   return previewOfSelected(next);
 }
 
-export function found(state: BrowseState, { words, hits }: Happening & { what: "found" }): Step {
-  if (words !== state.list.query.words) return still(state);
-  const isUntouched = state.list.selected === 0;
-  const next = rearranged(state, { found: { words, hits } });
+export function found(state: BrowseState, { words, hits, from, cursor }: Happening & { what: "found" }): Step {
+  const { list } = state;
+  if (words !== list.query.words) return still(state);
+  const before = from !== undefined && list.found?.words === words ? list.found.hits : [];
+  const all = [...before, ...hits];
+  const next = rearranged(state, { found: { words, hits: all } });
   // Whoever has not moved wants the first, whatever comes before it now.
-  return lookedAt(followed(still(isUntouched ? withList(next, { selected: 0, top: 0 }) : next)));
+  const shown = lookedAt(followed(still(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
+  if (cursor === undefined || all.length >= MAX_HITS) return shown;
+  return after(shown, withEffect(shown.state, { do: "search", words, cwd: list.query.cwd, cursor }));
 }
 
 /** Moves the selection. */

@@ -166,7 +166,15 @@ export type Happening =
       readonly total: number;
       readonly cursor: string | undefined;
     }
-  | { readonly what: "found"; readonly words: string; readonly hits: readonly Result[] }
+  | {
+      readonly what: "found";
+      readonly words: string;
+      readonly hits: readonly Result[];
+      /** Where these hits begin; undefined for the first. */
+      readonly from?: string;
+      /** Where more of them are. */
+      readonly cursor?: string;
+    }
   | { readonly what: "previewed"; readonly ticket: number; readonly shown: Result }
   | { readonly what: "unpreviewed"; readonly ticket: number; readonly message: string; readonly isDamaged: boolean }
   | { readonly what: "looked"; readonly sessionPath: string; readonly facts: Facts }
@@ -199,7 +207,7 @@ export type BrowseEffect =
       /** Whether a part of it is enough, because it is wanted at once. */
       readonly isQuick: boolean;
     }
-  | { readonly do: "search"; readonly words: string; readonly cwd: string | undefined }
+  | { readonly do: "search"; readonly words: string; readonly cwd: string | undefined; readonly cursor?: string }
   | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
   | { readonly do: "look"; readonly sessionPath: string }
   | { readonly do: "open"; readonly session: Result }

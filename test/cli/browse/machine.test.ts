@@ -289,6 +289,13 @@ describe("the filter", () => {
       "",
     ]);
     expect(browsing.screen[0]).toMatch(/1 of 3$/);
+    browsing.take();
+    browsing.happen({ what: "found", words: "pear", hits: [hit(4, "a")], cursor: "next" });
+    expect(browsing.take()).toContainEqual({ do: "search", words: "pear", cwd: CWD, cursor: "next" });
+    browsing.happen({ what: "found", words: "pear", hits: [hit(6, "f")], from: "next" });
+    expect(browsing.state.list.rows.map(({ session }) => session.sessionId)).toEqual(
+      [1, 4, 6].map((n) => session(n).sessionId),
+    );
     expect(browsing.press("<escape>").state.list.query.words).toBe("");
   });
 
