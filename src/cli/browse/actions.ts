@@ -252,7 +252,7 @@ async function move(asking: Asking, change: BrowseChange & { change: "move" }): 
   );
   if (!durable)
     return { change, notice: "The move is not saved: another process is writing to the session, or it is read-only." };
-  const copied = text === undefined ? "" : " Its text is on the clipboard, and printed at the end.";
+  const copied = text === undefined ? "" : " Its text is on the clipboard; q prints it.";
   return { change, leafId, text, notice: `The conversation goes on from here.${copied} ${TAKEN_BACK}` };
 }
 

@@ -159,7 +159,7 @@ function sessionLine(state: BrowseState, row: ListRow, columns: ListColumns, pag
     extra === 0 ? "" : column(extraText(session, query.sort), extra, "right"),
     titleCell(state, row, title, page),
     cwd === 0 ? "" : paint("dim", column(cutFront(shortPath(session.cwd ?? "", home), cwd), cwd)),
-    id === 0 ? "" : paint("cyan", cutTo(inert(String(session.sessionId).slice(0, id)), id)),
+    id === 0 ? "" : paint("cyan", cutTo(inert(session.shortId ?? String(session.sessionId).slice(0, id)), id)),
   ];
   return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${cells.filter(Boolean).join("  ")}`;
 }

@@ -1,11 +1,13 @@
 import { Failure } from "../../core/failure.ts";
+import { resumeSession } from "../agent.ts";
 import { type Action, actions } from "../browse/actions.ts";
 import { begin, step } from "../browse/machine.ts";
 import type { Happening, Step } from "../browse/state.ts";
 import { view } from "../browse/view.ts";
+import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
 import { exact, inertLines } from "../terminal/text.ts";
-import { type Asking, FAILURE, OK, type Result, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "browse",
@@ -13,33 +15,54 @@ export default {
   operands: [],
   more: `  pi --session "$(pi-session-server browse)"
 
-The sessions of the current directory come first; Tab shows those of all. Enter prints the path of the session and \
-ends. ? lists the keys, and the last line shows the most needed.
+The sessions of the current directory come first; Tab shows those of all. Enter opens the \
+session in your agent, as resume does; where the output is no terminal, as above, it prints the path. ? lists the keys, and the last line shows the most needed.
 / filters by names and by all that was said; the preview shows where.
 t shows the session's tree. There, Enter asks whether the conversation shall continue from the entry; from a user \
 message it continues before it, and the message's text is copied.
 Only keys that say so change a session, and u takes the last change back.
 q and Ctrl+C end with status 1, print nothing and start nothing.`,
-  async run(asking) {
+  async run(asking, { flags }) {
     const screen = asking.openScreen();
     if (screen === undefined)
       throw new Failure("unsupported_command", "browse needs a terminal to draw on. list prints the sessions.");
+    let picked: Picked;
     try {
-      return await pick(asking, screen);
+      picked = await pick(asking, screen);
     } finally {
       screen.close();
     }
+    // A script wants the path; a person at a terminal wants the session opened.
+    const isForScript = !asking.isTerminal || flags.has("--json");
+    return picked.sessionPath === null || isForScript ? picked : resumed(asking, picked.sessionPath);
   },
-  print({ sessionPath, text }, _given, page) {
-    const lines = sessionPath === null ? [] : [exact(sessionPath, page.isTerminal)];
+  print({ sessionPath, text, status }, _given, page) {
+    const lines = sessionPath === null || typeof status === "number" ? [] : [exact(sessionPath, page.isTerminal)];
     // A program that reads our output wants the path alone.
     return text === undefined || !page.isTerminal ? lines : [...lines, ...inertLines(text)];
   },
-  status: ({ sessionPath }) => (sessionPath === null ? FAILURE : OK),
+  status: ({ sessionPath, status }) => status ?? (sessionPath === null ? FAILURE : OK),
 } satisfies Verb;
 
-/** Resolves to the path of the session that is picked, or to null. */
-function pick(asking: Asking, screen: Screen): Promise<Result> {
+interface Picked {
+  readonly sessionPath: string | null;
+  /** The text of the message that the conversation was taken back to before. */
+  readonly text?: string;
+}
+
+/** Starts the agent with a session. Where that cannot be, says why, and leaves the path. */
+async function resumed(asking: Asking, sessionPath: string): Promise<Result> {
+  try {
+    return await resumeSession(asking, sessionPath);
+  } catch (error) {
+    if (!(error instanceof Failure || error instanceof CommandFailed || error instanceof UsageError)) throw error;
+    asking.say(error.message);
+    return { sessionPath, status: null };
+  }
+}
+
+/** Resolves to the session that is picked, if any. */
+function pick(asking: Asking, screen: Screen): Promise<Picked> {
   const act = actions(asking);
   return new Promise((resolve, reject) => {
     let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd);

@@ -20,11 +20,11 @@ export default {
     },
     "--all": { meaning: "every entry, and nothing folded" },
     "--labels": { meaning: "only entries with a label" },
-    "--plain": { meaning: "words in place of lines and colours, for readers of screens" },
   },
   more:
     "A star marks the leaf, after which the conversation continues; what leads to it is in the first column. On a " +
-    "terminal, entries that follow one another without a question are folded into one line. fork takes these ids.",
+    "terminal, entries that follow one another without a question are folded into one line. fork takes these ids. " +
+    "With --plain, words take the place of lines.",
   run: askAbout("get_tree", () => ({ format: "flat" })),
   *print({ nodes, leafId }, given, page) {
     const isPlain = given.flags.has("--plain");

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { ReadStream, WriteStream } from "node:tty";
 import { describe, expect, test } from "vitest";
 import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
+import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { openScreen, type Screen } from "../../../src/cli/terminal/screen.ts";
 import { folderName } from "../../../src/storage/fs/paths.ts";
 import { letRest } from "../../support/cases.ts";
@@ -78,11 +79,11 @@ class Glass implements Screen {
 
 const ESCAPE: Key = { name: "escape" };
 
-function stored(place: Place, id: string, text: string, more: string[] = []): string {
-  const folder = join(place.home, ".pi/agent/sessions", folderName("/home/me/project"));
+function stored(place: Place, id: string, text: string, more: string[] = [], cwd = "/home/me/project"): string {
+  const folder = join(place.home, ".pi/agent/sessions", folderName(cwd));
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`);
-  writeFileSync(file, fileText(headerText({ id }), userText("a", null, text), ...more));
+  writeFileSync(file, fileText(headerText({ id, cwd }), userText("a", null, text), ...more));
   letRest(file);
   return file;
 }
@@ -298,6 +299,36 @@ describe("browse", () => {
         .trimEnd()
         .endsWith(userText("d", "c", "from elsewhere")),
     ).toBe(true);
+  });
+
+  test.each([
+    ["there is one", 7],
+    ["there is none", undefined],
+  ])("on a terminal Enter starts the agent, if %s; q starts nothing", async (_which, status) => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "x", [], place.cwd);
+    const bin = join(place.home, "bin");
+    mkdirSync(bin);
+    if (status !== undefined) writeFileSync(join(bin, "pi"), "#!/bin/sh\n", { mode: 0o755 });
+    for (const key of ["\r", "q"]) {
+      const glass = new Glass();
+      const started: Launch[] = [];
+      const start = async (launch: Launch): Promise<number> => {
+        expect(glass.isOpen).toBe(false);
+        started.push(launch);
+        return status as number;
+      };
+      const terminal = { openScreen: () => glass, columns: 300, errorColumns: 300, start };
+      const done = runHere(place, ["browse"], { terminal, variables: { PATH: bin } });
+      await glass.shows("1 of 1");
+      glass.send(key);
+      const run = await done;
+      const isStarted = key === "\r" && status !== undefined;
+      expect(started).toMatchObject(isStarted ? [{ args: ["--session", file], cwd: place.cwd }] : []);
+      expect(run.status).toBe(isStarted ? 7 : key === "q" ? 1 : 0);
+      expect(run.stdout).toBe(key === "\r" && status === undefined ? `${file}\n` : "");
+      expect(run.stderr.includes("PI_SESSION_SERVER_RESUME")).toBe(key === "\r" && status === undefined);
+    }
   });
 
   test("--json tells the path as JSON", async () => {
