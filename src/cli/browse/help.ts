@@ -45,7 +45,7 @@ const BOTTOM: Readonly<Record<Shelf | "typing" | "tree" | "treeTyping", readonly
   ],
   typing: [
     ["Enter", "opens"],
-    ["arrows", "move"],
+    ["arrows", "to the list, where keys act"],
     ["Tab", "all"],
     ["Esc", "clears"],
   ],
@@ -75,7 +75,10 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
       ["Enter", "opens the session: the agent continues it, or its path is printed for a script"],
       ["arrows j k PgUp PgDn Home End", "move"],
       ["Tab", "between the sessions of this directory and those of all"],
-      ["/", "filters by name, first message, directory, id, and by all that was said; Esc clears it"],
+      [
+        "/",
+        "filters by name, first message, directory, id, and by all that was said; the arrows lead to the list, Esc clears it",
+      ],
       ["n N", "the next and the previous place in the session that the filter found"],
       ["s", "sorts by last use, creation, size or cost"],
       ["m", "only sessions with a name, or all"],

@@ -231,7 +231,9 @@ export function typeFilter(state: BrowseState, key: Key): Step | undefined {
   const { words } = state.list.query;
   if (key.name === "escape") return requery(withList(state, { isTyping: false }), { words: "" });
   const to = edited(words, key);
-  return to === undefined ? undefined : requery(state, { words: to });
+  if (to !== undefined) return requery(state, { words: to });
+  // Whoever moves has found what fits; from then on letters are keys again.
+  return moveInList(withList(state, { isTyping: false }), key);
 }
 
 export function beginTyping(state: BrowseState): Step {

@@ -308,12 +308,17 @@ describe("the filter", () => {
       snippet: "pear",
     }));
     browsing.happen({ what: "found", words: "pear", hits });
-    browsing.press("<enter>");
     const entry = (): unknown => browsing.state.preview.place?.entryId;
     expect(entry()).toBe("a");
-    browsing.press("<down>");
-    // While words are typed, letters are words.
+    // While words are typed, letters are words; the arrows lead to the list, where they are keys.
     expect(browsing.press("n").state.list.query.words).toBe("pearn");
+    browsing.press("<backspace>").list(1, 2, 1).list(1, 2, 1);
+    browsing.happen({ what: "found", words: "pear", hits });
+    browsing.press("<down>");
+    expect([browsing.press("n").bottom, entry()]).toEqual(["Place 2 of 2.", "b"]);
+    expect([browsing.press("n").bottom, entry()]).toEqual(["Place 1 of 2.", "a"]);
+    expect([browsing.press("N").bottom, browsing.state.list.query.words]).toEqual(["Place 2 of 2.", "pear"]);
+    expect(browsing.press("/", "s").state.list.query.words).toBe("pears");
   });
 
   test("is cleared by Esc; that nothing fits is said", () => {
