@@ -50,9 +50,14 @@ export function wordsOf({ preview, calls, role, type }: FlatNode): string {
   return type === "bashExecution" || role === "bashExecution" ? `$ ${words}` : words;
 }
 
-/** Returns what is looked through for words. */
-export function searchable(node: FlatNode): string {
-  return `${node.id} ${kindOf(node)} ${wordsOf(node)} ${node.label ?? ""}`.toLowerCase();
+/** Characters of a word from which on it may be the beginning of an id. */
+const ID_WORD = 4;
+
+/** Whether an entry has all the words, which are in lower case, or begins with one as its id. */
+export function hasWords(node: FlatNode, words: readonly string[]): boolean {
+  const text = `${kindOf(node)} ${wordsOf(node)} ${node.label ?? ""}`.toLowerCase();
+  const id = String(node.id).toLowerCase();
+  return words.every((word) => text.includes(word) || (word.length >= ID_WORD && id.startsWith(word)));
 }
 
 /** Returns the lines that lead to a row, in at most `width` columns; of deep branches the last, after a count. */

@@ -20,7 +20,7 @@ import {
   still,
   type TreeState,
 } from "./state.ts";
-import { searchable, wordsOf } from "./tree-rows.ts";
+import { hasWords, wordsOf } from "./tree-rows.ts";
 
 /** Rows from which on lines of entries are folded when a tree is opened. */
 const FOLD_FROM = 60;
@@ -173,10 +173,7 @@ function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = fa
   const words = tree.words.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return saying(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");
   const { branches, selected } = tree;
-  const id = branches.find(selected, step, (node) => {
-    const text = searchable(node);
-    return words.every((word) => text.includes(word));
-  });
+  const id = branches.find(selected, step, (node) => hasWords(node, words));
   if (id === undefined) return saying(withTree(state, tree), `Nothing here has ${oneLine(tree.words)}.`);
   const shown = branches.revealing(id);
   return selectRow(state, { ...tree, branches: shown }, Math.max(0, shown.row(id)));
