@@ -1,11 +1,12 @@
-/** Makes the rows of the list of its sessions: forks under their originals, and what was said beside what is named. */
+/** Makes the rows of the list of its sessions: forks under their originals but in order of size, and what was said beside what is named. */
 
 import type { Result } from "../verb.ts";
 import type { ListRow, ListState } from "./state.ts";
 
 /** Returns the rows of a list. With words, sessions come by name first, then those in which the words were said. */
 export function arranged({ sessions, query, whole, found }: Omit<ListState, "rows">): ListRow[] {
-  if (query.words.trim() === "") return family(sessions);
+  const inFamilies = query.sort === "modified" || query.sort === "created";
+  if (query.words.trim() === "") return inFamilies ? family(sessions) : sessions.map(alone);
   const hits = hitsByPath(found && found.words === query.words ? found.hits : []);
   const rows: ListRow[] = sessions.map((session) => ({
     session,
@@ -20,6 +21,10 @@ export function arranged({ sessions, query, whole, found }: Omit<ListState, "row
     if (!query.isNamed || session.name !== null) rows.push({ session, depth: 0, hits: of });
   }
   return rows;
+}
+
+function alone(session: Result): ListRow {
+  return { session, depth: 0, hits: [] };
 }
 
 function hitsByPath(hits: readonly Result[]): Map<string, Result[]> {
@@ -63,7 +68,7 @@ function family(sessions: readonly Result[]): ListRow[] {
     else children.set(parent, [session]);
   }
   const rows: ListRow[] = [];
-  if (children.size === 0) return sessions.map((session) => ({ session, depth: 0, hits: [] }));
+  if (children.size === 0) return sessions.map(alone);
   const placed = new Set<Result>();
   for (const session of sessions) {
     if (placed.has(session)) continue;

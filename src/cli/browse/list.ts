@@ -220,7 +220,9 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   const query = { ...state.list.query, ...change };
   const isSame = Object.entries(change).every(([name, value]) => state.list.query[name as keyof ListQuery] === value);
   if (isSame) return still(state);
-  const step = askForList(withList(state, { query, toEnd: false, wanted: undefined }));
+  // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
+  const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
+  const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, ...emptied }));
   const isOther = (["words", "cwd", "shelf"] as const).some((name) => query[name] !== state.list.query[name]);
   const isSearched = isOther && query.shelf === "sessions" && query.words.trim().length >= 2;
   return isSearched ? after(step, withEffect(step.state, { do: "search", words: query.words, cwd: query.cwd })) : step;

@@ -12,6 +12,7 @@ import {
   listed,
   previewOfSelected,
   reload,
+  requery,
   shownList,
   without,
 } from "./list.ts";
@@ -96,7 +97,8 @@ function failed(state: BrowseState, { isList, message }: Happening & { what: "fa
   const { list } = state;
   const next: BrowseState = { ...state, notice: message, list: { ...list, asked: undefined, toEnd: false } };
   // The request changed while the one that failed was under way.
-  return list.asked && list.asked.query !== list.query ? askForList(next) : still(next);
+  if (list.asked && list.asked.query !== list.query) return askForList(next);
+  return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : still(next);
 }
 
 /** Takes over what a change did. */

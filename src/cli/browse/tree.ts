@@ -86,10 +86,14 @@ function selectRow(state: BrowseState, tree: TreeState, selected: number): Step 
   return followedTree(withTree(state, { ...tree, selected }));
 }
 
+/** Keys that act on the selected row, which a tree without rows has not. */
+const FOLDING = new Set(["left", "right", "h", " ", "[", "]"]);
+
 export function keyInTree(state: BrowseState, tree: TreeState, key: Key): Step | undefined {
   const { branches, selected } = tree;
   const { name, text } = key;
   if (tree.isTyping) return typeWords(state, tree, key);
+  if (branches.rows === 0 && (FOLDING.has(name ?? "") || FOLDING.has(text ?? ""))) return still(state);
   if (text === "/") return still(withTree(state, { ...tree, isTyping: true, words: "" }));
   if (text === "n" || text === "N") return lookFor(state, tree, text === "n" ? 1 : -1);
   if (name === "left" || text === "h") return fold(state, tree);

@@ -198,6 +198,11 @@ describe("the list", () => {
       "└ first 7",
       "Name 9",
     ]);
+    browsing
+      .press("s", "s")
+      .listed([])
+      .listed([fork(5, 2), session(2)]);
+    expect(browsing.screen.slice(2, 4).map((line) => line.slice(-7))).toEqual(["first 5", "first 2"]);
     const lone = session(6, { parentSession: "/gone.jsonl", forkedFrom: { sessionId: "x", name: "The first try" } });
     expect(new Browsing().listed([lone]).marked).toContain("Name 6 (fork of The first try)");
   });
@@ -232,6 +237,19 @@ describe("the list", () => {
     expect(browsing.take().at(-1)).toMatchObject({ do: "list", query: { sort: "size" } });
     browsing.list(0, 20, 20);
     expect(browsing.screen[1]).toMatch(/SIZE/);
+  });
+
+  test("of another place is not mixed with what was there, and one that cannot be had leads back", () => {
+    const browsing = ready().press("D");
+    expect(browsing.marked).toBe(undefined);
+    expect(browsing.press("d", "y", "<enter>", "r", "a").take()).toMatchObject([
+      { do: "list", query: { shelf: "trash" } },
+    ]);
+    browsing.happen({ what: "failed", isList: true, message: "There is no trash." });
+    expect(browsing.take()).toMatchObject([{ do: "list", query: QUERY }]);
+    expect(browsing.list(0, 20, 20).screen[0]).toMatch(/^Sessions of ~/);
+    browsing.press("D").happen({ what: "failed", isList: true, message: "There is no trash." });
+    expect(browsing.bottom).toBe("There is no trash.");
   });
 
   test("marks what is open elsewhere, damaged, not to be written, and V2, as it is looked at", () => {
@@ -570,6 +588,7 @@ describe("the tree", () => {
     expect(browsing.press("1", "l", "<ctrl+u>", "<enter>").take()).toMatchObject([{ change: { label: "" } }]);
     browsing.done({ change: { ...change, label: "" }, notice: "" });
     expect(browsing.press("4").screen[1]).toBe("  No entry passes the filter; 5 shows all.");
+    expect(browsing.press("<left>", "<right>", " ", "[", "=", "z", "<enter>", "l").take()).toEqual([]);
     expect(browsing.press("f").screen[0]).toMatch(/all {2}\d of 4$/);
   });
 
@@ -638,7 +657,7 @@ const KEYS = [
 ].map((name) => `<${name}>`);
 
 test("whatever is pressed and answered, the screen is full, no line is wider, and nothing in it acts", () => {
-  forSeeds(8, (random) => {
+  forSeeds(4, (random) => {
     const size = (): [number, number] => [1 + random.int(40), 1 + random.int(200)];
     const browsing = new Browsing(...size());
     for (let i = 0; i < 60; i++) {
