@@ -79,7 +79,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "compact",
   ],
   Branching: ["branch", "prepare_branch_summary", "compare_branches", "merge_branch"],
-  Finding: ["list_sessions", "search_sessions", "get_session_family", "get_usage"],
+  Finding: ["list_sessions", "preview_session", "search_sessions", "get_session_family", "get_usage"],
   "Whole sessions": [
     "delete_session",
     "restore_session",

@@ -1,10 +1,11 @@
 import * as z from "zod";
-import { contentText, preview, toolCalls } from "../core/format/message.ts";
-import { bytesOf, parse, parseAbridged } from "../core/json/json.ts";
+import { preview } from "../core/format/message.ts";
+import { bytesOf } from "../core/json/json.ts";
 import { gathered, Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Nodes } from "../core/tree/nodes.ts";
 import type { Label, Tree } from "../core/tree/tree.ts";
+import { briefBody, briefMembers, briefOf, briefText, callsText } from "./shared/brief.ts";
 import { command } from "./shared/command.ts";
 import { atMost, indexOf, pageEnd } from "./shared/page.ts";
 import { cursor, entry, limit, nextCursor, stored } from "./shared/shapes.ts";
@@ -14,8 +15,11 @@ const flatNode = z.object({
   parentId: z.string().nullable(),
   type: z.string(),
   timestamp: z.string().optional(),
-  role: z.string().optional(),
-  preview: z.string().optional().describe("the beginning of its text; in brackets the tools it calls, if it has none"),
+  preview: z
+    .string()
+    .optional()
+    .describe("the beginning of its text; if it has none, in brackets the tools it calls: `[bash: npm test]`"),
+  ...briefMembers,
   label: z.string().optional(),
   childCount: z.number().int(),
 });
@@ -87,8 +91,7 @@ export default command({
   },
 });
 
-/** Bytes of an entry beyond which its texts are cut at `SEEN` bytes before parsing: a preview shows no more of them. */
-const LONG = 1 << 14;
+/** Bytes of the texts of a long entry that are parsed: a preview shows no more of them. */
 const SEEN = 4096;
 
 /** A flat node as JSON text, without the members that can change while its entry stays the same. */
@@ -139,36 +142,18 @@ function* flatTexts(session: Session, positions: readonly number[]): Generator<s
 /** Returns the first part of a node's JSON text, which is valid as long as the entry is. */
 function flatText(session: Session, position: number, line: Uint8Array): string {
   const { nodes } = session.log;
-  const body = (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Record<string, unknown>;
-  const text = previewOf(body);
-  const { role } = (body.message ?? {}) as { role?: unknown };
+  const body = briefBody(line, SEEN);
+  const brief = briefOf(body);
+  const text = briefText(body) || callsText(brief.calls);
   const node: Omit<z.input<typeof flatNode>, "childCount"> = {
     id: nodes.id(position),
     parentId: session.idOrNull(nodes.parent(position)),
     type: nodes.type(position),
     timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
-    role: typeof role === "string" ? role : undefined,
-    preview: text === "" ? undefined : text,
+    preview: text === "" ? undefined : preview(text),
+    ...brief,
   };
   return JSON.stringify(node).slice(0, -1);
-}
-
-/** Returns the beginning of the first text that an entry has. */
-function previewOf(body: Record<string, unknown>): string {
-  const message = body.message as { content?: unknown; command?: unknown } | null | undefined;
-  const text =
-    contentText(message?.content) ||
-    contentText(body.content) ||
-    callsText(message?.content) ||
-    [message?.command, body.summary, body.name, body.label, body.modelId, body.thinkingLevel, body.customType].find(
-      (value) => typeof value === "string",
-    );
-  return typeof text === "string" ? preview(text) : "";
-}
-
-function callsText(content: unknown): string {
-  const names = toolCalls(content).map(({ name }) => name);
-  return names.length === 0 ? "" : `[${names.join(", ")}]`;
 }
 
 /** Yields nodes inside nodes, each before its children. It is not recursive, so any depth works. */

@@ -33,6 +33,13 @@ export default command({
         "modified (default) and created: newest first; name: in alphabetical order; size and cost: the largest first, " +
           "which for cost reads the messages of all sessions when it is first asked for",
       ),
+    quick: z
+      .boolean()
+      .optional()
+      .describe(
+        "with cwd: a first screen at once, of sessions in that directory's own folder whose files changed last; the " +
+          "other params but limit do not count",
+      ),
     stream: z
       .boolean()
       .optional()
@@ -83,6 +90,7 @@ export default command({
       }),
     ),
     total: z.number().int().describe("matching sessions, on all pages"),
+    isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
     nextCursor,
   }),
   failures: ["cursor_expired"],
@@ -110,7 +118,8 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, limit, stream, ...request } = params;
+    const { since, limit, stream, quick, ...request } = params;
+    if (quick === true) return glance(context, params.cwd, limit);
     const order = params.sort ?? "modified";
     const wanted = { ...request, since: moment("since", since) };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
@@ -124,6 +133,15 @@ export default command({
     };
   },
 });
+
+/** Sessions of a first screen, unless the host says how many. */
+const SCREEN = 50;
+
+async function glance({ workspace }: CommandContext, cwd: string | undefined, limit = SCREEN) {
+  if (cwd === undefined) throw new BadParams([{ path: "cwd", message: "is needed with quick" }]);
+  const sessions = (await workspace.stores.catalog.glance(cwd, limit)).map(toRow);
+  return { sessions, total: sessions.length, isPartial: true as const };
+}
 
 /** Returns the callback for progress. Too many sessions for one reply go into several reports with equal numbers. */
 function progressOf(context: CommandContext, stream: boolean): ListProgress | undefined {

@@ -421,3 +421,24 @@ test("the program says nothing on stderr, and answers the same where there is no
   expect(entries[1]).toEqual(entries[0]);
   expect(entries[0]).toHaveLength(7);
 });
+
+test("quick tells at once what the directory's own folder has, whether or not the catalog knows it", async () => {
+  const place = temporaryPlace();
+  for (let n = 1; n < 6; n++) put(place, { id: `s${n}`, entries: [said(n, `first ${n}`)] });
+  put(place, { id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
+  put(place, { id: "empty" });
+  put(place, { id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
+  const quick = { cwd: "/home/me/app", quick: true };
+  const unknown = await list(place, quick);
+  expect([ids(unknown), unknown.total, unknown.isPartial]).toEqual([["s5", "s4", "s3", "s2", "s1"], 5, true]);
+  const whole = await list(place, { cwd: "/home/me/app" });
+  expect([ids(whole), whole.isPartial]).toEqual([["elsewhere", ...ids(unknown)], undefined]);
+  expect(await list(place, quick)).toEqual(unknown);
+  const file = put(place, { id: "s3", entries: [said(3, "first 3"), said(40, "more")] });
+  utimesSync(file, new Date(minute(50)), new Date(Date.now() + 5000));
+  const newest = await list(place, { ...quick, limit: 1 });
+  expect([ids(newest), newest.sessions[0].messageCount]).toEqual([["s3"], 2]);
+  expect(ids(await list(place, { cwd: "/nowhere", quick: true }))).toEqual([]);
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  expect((await server.failure("list_sessions", { quick: true })).code).toBe(-32602);
+});

@@ -275,14 +275,30 @@ describe("show and tree", () => {
 
   test("branches are drawn", async () => {
     const { place } = ready();
+    const row = "  e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…";
     expect(await printed(place, ["tree", SESSION])).toBe(`  a  user: Name a colour of the rainbow.
   b  assistant: Blue. [first answer]
   c  ├─ user: Another?
-  d  │  assistant: Let me look.
-  e  │  result: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colour 6 …
-  f  │  label: first answer
-* g  └─ user: Not that one.
+  d  │  assistant: Let me look. [read: colours.txt]
+${row}
+* g  user: Not that one.
 `);
+    expect(await printed(place, ["tree", SESSION, "--all"])).toContain(
+      `${row}\n  f  │  label: first answer\n* g  user`,
+    );
+    expect(await printed(place, ["tree", SESSION, "--labels"])).toBe("  b  assistant: Blue. [first answer]\n");
+    expect(await printed(place, ["tree", SESSION, "--filter", "user"])).toBe(
+      "  a  user: Name a colour of the rainbow.\n  b  assistant: Blue. [first answer]\n  c  ├─ user: Another?\n* g  user: Not that one.\n",
+    );
+    expect((await run(place, ["tree", SESSION, "--filter", "people"])).status).toBe(2);
+  });
+
+  test("branches are told in words", async () => {
+    const { place } = ready();
+    const lines = (await printed(place, ["tree", SESSION, "--plain"])).split("\n");
+    expect(lines[1]).toBe("b assistant: Blue., label first answer");
+    expect(lines[2]).toBe("c branch of b: user: Another?");
+    expect(lines[5]).toBe("g (leaf) user: Not that one.");
   });
 
   test("nothing that a terminal obeys comes through, whatever says it", async () => {
@@ -318,6 +334,8 @@ describe("show and tree", () => {
       ["show", SESSION],
       ["show", SESSION, "--path", "--full"],
       ["tree", SESSION],
+      ["tree", SESSION, "--all"],
+      ["tree", SESSION, "--plain"],
       ["list"],
       ["stats", SESSION],
       ["search", "x"],

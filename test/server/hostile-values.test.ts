@@ -79,6 +79,8 @@ function questions([file, other]: readonly string[], home: string, random: Rando
     ["list_sessions", { query: "name", sort: "name" }],
     ["search_sessions", { query: "said OR name OR x" }],
     ["get_session_family", {}],
+    ["preview_session", { entryId: entryId() }],
+    ["preview_session", { sessionPath: other, characters: 1 }],
     ["prepare_compaction", {}],
     ["prepare_branch_summary", { targetId: entryId() }],
     ["prepare_branch_summary", { fromId: entryId() }],

@@ -63,6 +63,7 @@ const READS: readonly (readonly [method: string, params?: object])[] = [
   ["export_session", { format: "markdown" }],
   ["export_session", { format: "training" }],
   ["get_session_family"],
+  ["preview_session", { before: 1000 }],
 ];
 
 /** Requests that wait for no session. */

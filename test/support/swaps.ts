@@ -271,6 +271,7 @@ export const ATTEMPTS: readonly Attempt[] = [
     name: "verify",
     open: true,
     ask: (ground) => [
+      ["preview_session", { sessionPath: pathOf(ground) }],
       ["verify_session", { sessionPath: pathOf(ground) }],
       ["repair_session", { dryRun: true }],
       ["migration_status", { sessionPath: pathOf(ground) }],

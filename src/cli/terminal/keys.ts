@@ -8,13 +8,19 @@ const CONTROLS = {
   "\b": "backspace",
   "\u0003": "ctrl+c",
   "\u0004": "ctrl+d",
+  "\u000c": "ctrl+l",
+  "\u0012": "ctrl+r",
   "\u0015": "ctrl+u",
+  "\u0017": "ctrl+w",
+  "\u001a": "ctrl+z",
 } as const;
 
 /** Keys by what follows `ESC [` or `ESC O`, without modifiers. */
 const SEQUENCES = {
   A: "up",
   B: "down",
+  C: "right",
+  D: "left",
   H: "home",
   F: "end",
   M: "enter",
@@ -22,6 +28,8 @@ const SEQUENCES = {
   "7~": "home",
   "4~": "end",
   "8~": "end",
+  Z: "tab",
+  "3~": "delete",
   "5~": "pageUp",
   "6~": "pageDown",
 } as const;

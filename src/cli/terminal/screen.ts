@@ -11,6 +11,8 @@ export interface Screen {
   listen(ears: { key(key: Key): void; resized(): void; gone(): void }): void;
   /** Shows these lines and nothing else. */
   draw(lines: readonly string[]): void;
+  /** Puts a text on the clipboard, where the terminal lets programs do so (OSC 52). */
+  copy(text: string): void;
   /** Restores the terminal. */
   close(): void;
 }
@@ -26,18 +28,32 @@ const USUAL = { rows: 24, columns: 80 };
 /** Size of a terminal; 0 for what it does not report. */
 type Size = Readonly<Record<"rows" | "columns", number>>;
 
-/** Takes over a terminal. `size` measures it, for an `output` that does not notice when its size changes. */
-export function openScreen(input: ReadStream, output: WriteStream, size?: () => Size): Screen {
+export interface ScreenOptions {
+  /** Measures the terminal, for an output that does not notice when its size changes. */
+  readonly size?: () => Size;
+  /** Stops this process and those that were started with it, as Ctrl+Z does; missing where nobody could go on. */
+  readonly stop?: () => void;
+}
+
+/** Takes over a terminal. */
+export function openScreen(input: ReadStream, output: WriteStream, { size, stop }: ScreenOptions = {}): Screen {
   const decoder = new StringDecoder("utf8");
   let unread = "";
   let waiting: NodeJS.Timeout | undefined;
   let isOpen = true;
   let known: Size | undefined = size?.();
   let unlisten = (): void => {};
+  /** The lines on the screen; those that stay as they are are not written again. */
+  let drawn: readonly string[] = [];
   // The alternate screen, no cursor, no wrapping of long lines.
   const enter = (): void => {
+    drawn = [];
     input.setRawMode(true);
     output.write("\u001b[?1049h\u001b[?25l\u001b[?7l");
+  };
+  const giveBack = (): void => {
+    output.write("\u001b[?7h\u001b[?25h\u001b[?1049l");
+    if (!input.destroyed) input.setRawMode(false);
   };
   const close = (): void => {
     if (!isOpen) return;
@@ -45,8 +61,7 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
     clearTimeout(waiting);
     process.off("exit", close);
     unlisten();
-    output.write("\u001b[?7h\u001b[?25h\u001b[?1049l");
-    if (!input.destroyed) input.setRawMode(false);
+    giveBack();
     input.pause();
   };
   enter();
@@ -60,20 +75,32 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
       return (known ?? output).columns || USUAL.columns;
     },
     listen({ key, resized, gone }) {
+      const take = (one: Key): void => {
+        if (one.name === "ctrl+l") redraw();
+        else if (one.name !== "ctrl+z") key(one);
+        else if (stop) {
+          giveBack();
+          stop();
+        }
+      };
+      const redraw = (): void => {
+        drawn = [];
+        resized();
+      };
       const receive = (chunk: Buffer): void => {
         clearTimeout(waiting);
         const { keys, rest } = keysIn(unread + decoder.write(chunk));
         unread = rest;
-        for (const one of keys) if (isOpen) key(one);
+        for (const one of keys) if (isOpen) take(one);
         if (rest === "" || !isOpen) return;
         waiting = setTimeout(() => {
           unread = "";
-          for (const one of keysAtRest(rest)) if (isOpen) key(one);
+          for (const one of keysAtRest(rest)) if (isOpen) take(one);
         }, ESCAPE_WAIT);
       };
       const refreshSize = (): void => {
         known = size?.();
-        resized();
+        redraw();
       };
       // While we were stopped, the shell had the terminal.
       const resume = (): void => {
@@ -81,19 +108,29 @@ export function openScreen(input: ReadStream, output: WriteStream, size?: () => 
         refreshSize();
       };
       input.on("data", receive).on("end", gone).on("error", gone).on("close", gone);
-      output.on("resize", resized).on("error", gone);
+      output.on("resize", redraw).on("error", gone);
       process.on("SIGCONT", resume).on("SIGWINCH", refreshSize);
       for (const signal of SIGNALS) process.on(signal, gone);
       unlisten = () => {
         input.off("data", receive).off("end", gone).off("close", gone);
-        output.off("resize", resized);
+        output.off("resize", redraw);
         process.off("SIGCONT", resume).off("SIGWINCH", refreshSize);
         for (const signal of SIGNALS) process.off(signal, gone);
       };
       input.resume();
     },
     draw(lines) {
-      if (isOpen) output.write(`\u001b[H${lines.map((line) => `\u001b[K${line}`).join("\r\n")}\u001b[J`);
+      if (!isOpen) return;
+      const changed = lines.map((line, i) => (line === drawn[i] ? "" : `\u001b[${i + 1};1H\u001b[K${line}`));
+      // What was below, and whatever was there before the first lines.
+      const rest =
+        drawn.length === lines.length ? "" : `\u001b[${lines.length};1H\u001b[J${lines[lines.length - 1] ?? ""}`;
+      if (drawn.length === 0) output.write("\u001b[H\u001b[2J");
+      output.write(`${changed.join("")}${drawn.length === 0 ? "" : rest}`);
+      drawn = [...lines];
+    },
+    copy(text) {
+      if (isOpen) output.write(`\u001b]52;c;${Buffer.from(text).toString("base64")}\u0007`);
     },
     close,
   };

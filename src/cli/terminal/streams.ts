@@ -32,7 +32,11 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
       start: runProgram,
       errorColumns: stderr.isTTY ? (stderr.columns ?? 0) : undefined,
       write: (text) => void stderr.write(text),
-      openScreen: () => (stdin.isTTY && stderr.isTTY ? openScreen(stdin, stderr) : controllingTerminal()),
+      openScreen: () =>
+        stdin.isTTY && stderr.isTTY
+          ? // A shell that waits for what we print could not bring us back.
+            openScreen(stdin, stderr, stdout.isTTY ? { stop: stopAll } : {})
+          : controllingTerminal(),
       async answer(question) {
         if (!stdin.isTTY) return undefined;
         const lines = createInterface({ input: stdin, output: stderr });
@@ -47,6 +51,11 @@ export function realTerminal(): Pick<VerbWorld, "print" | "terminal"> {
   };
 }
 
+/** Stops this process and all that the shell started with it. */
+function stopAll(): void {
+  process.kill(0, "SIGTSTP");
+}
+
 /** Takes over the terminal that this process belongs to, whatever its streams are; returns undefined without one. */
 function controllingTerminal(): Screen | undefined {
   const open = (): number => realDisk.openAppend("/dev/tty");
@@ -58,7 +67,7 @@ function controllingTerminal(): Screen | undefined {
       const { rows, columns } = new WriteStream(open()).destroy();
       return { rows, columns };
     };
-    return openScreen(new ReadStream(input), new WriteStream(open()), size);
+    return openScreen(new ReadStream(input), new WriteStream(open()), { size });
   } catch {
     return undefined;
   }

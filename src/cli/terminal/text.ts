@@ -1,5 +1,7 @@
 /** Text for terminals: made inert, measured in columns, cut to fit. */
 
+import type { Colour, OutputStyle } from "./page.ts";
+
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
 export function inert(text: unknown): string {
   return String(text).replace(
@@ -169,4 +171,24 @@ export function wrap(line: string, width: number): string[] {
 export function shortPath(path: string, home: string): string {
   const own = home.length > 1 && (path === home || path.startsWith(`${home}/`));
   return inert(own ? `~${path.slice(home.length)}` : path);
+}
+
+/** Returns the words that somebody looks for, as a search takes them: quotation marks hold some together. */
+export function soughtWords(query: string): string[] {
+  return query.replaceAll('"', " ").split(/\s+/).filter(Boolean);
+}
+
+/** Returns an inert line with the words of a query highlighted where they appear in the same spelling, in any case. */
+export function highlighted(
+  line: string,
+  query: string,
+  { paint }: Pick<OutputStyle, "paint">,
+  base: Colour = "plain",
+): string {
+  const words = soughtWords(query);
+  if (words.length === 0) return paint(base, line);
+  const any = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|");
+  const parts = line.split(new RegExp(`(${any})`, "giu"));
+  // Every second part is one of the words.
+  return parts.map((part, i) => paint(i % 2 === 1 ? "yellow" : base, part)).join("");
 }

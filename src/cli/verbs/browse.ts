@@ -1,56 +1,91 @@
 import { Failure } from "../../core/failure.ts";
-import { begin, deletedNotice, type Happening, type PickerEffect, type Step, step, view } from "../picker.ts";
+import { resumeSession } from "../agent.ts";
+import { type Action, actions } from "../browse/actions.ts";
+import { begin, step } from "../browse/machine.ts";
+import type { Happening, Step } from "../browse/state.ts";
+import { view } from "../browse/view.ts";
+import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
-import { exact } from "../terminal/text.ts";
+import { exact, inertLines } from "../terminal/text.ts";
 import { type Asking, CommandFailed, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
 export default {
   name: "browse",
-  meaning: "pick a session on the whole screen",
+  meaning: "look through sessions on the whole screen, and pick one",
   operands: [],
   more: `  pi --session "$(pi-session-server browse)"
 
-Arrows, j and k, PgUp, PgDn, Home and End move. Enter prints the path of the session and ends.
-/ filters by what is typed, and Esc clears the filter.
-Ctrl+D deletes the session after y; n or Esc keeps it.
-Tab shows the session's tree. There, Enter picks the entry after which the conversation continues, and Esc \
-goes back.
-q and Ctrl+C end with status 1 and print nothing.`,
-  async run(asking) {
+The sessions of the current directory come first; Tab shows those of all. Enter opens the \
+session in your agent, as resume does; where the output is no terminal, as above, it prints the path. ? lists the keys, and the last line shows the most needed.
+/ filters by names and by all that was said; the preview shows where.
+t shows the session's tree. There, Enter asks whether the conversation shall continue from the entry; from a user \
+message it continues before it, and the message's text is copied.
+Only keys that say so change a session, and u takes the last change back.
+q and Ctrl+C end with status 1, print nothing and start nothing.`,
+  async run(asking, { flags }) {
     const screen = asking.openScreen();
     if (screen === undefined)
       throw new Failure("unsupported_command", "browse needs a terminal to draw on. list prints the sessions.");
+    let picked: Picked;
     try {
-      return { sessionPath: await pick(asking, screen) };
+      picked = await pick(asking, screen);
     } finally {
       screen.close();
     }
+    // A script wants the path; a person at a terminal wants the session opened.
+    const isForScript = !asking.isTerminal || flags.has("--json");
+    return picked.sessionPath === null || isForScript ? picked : resumed(asking, picked.sessionPath);
   },
-  print: ({ sessionPath }, _given, page) => (sessionPath === null ? [] : [exact(sessionPath, page.isTerminal)]),
-  status: ({ sessionPath }) => (sessionPath === null ? FAILURE : OK),
+  print({ sessionPath, text, status }, _given, page) {
+    const lines = sessionPath === null || typeof status === "number" ? [] : [exact(sessionPath, page.isTerminal)];
+    // A program that reads our output wants the path alone.
+    return text === undefined || !page.isTerminal ? lines : [...lines, ...inertLines(text)];
+  },
+  status: ({ sessionPath, status }) => status ?? (sessionPath === null ? FAILURE : OK),
 } satisfies Verb;
 
-/** Resolves to the path of the session that is picked, or to null. */
-function pick(asking: Asking, screen: Screen): Promise<string | null> {
+interface Picked {
+  readonly sessionPath: string | null;
+  /** The text of the message that the conversation was taken back to before. */
+  readonly text?: string;
+}
+
+/** Starts the agent with a session. Where that cannot be, says why, and leaves the path. */
+async function resumed(asking: Asking, sessionPath: string): Promise<Result> {
+  try {
+    return await resumeSession(asking, sessionPath);
+  } catch (error) {
+    if (!(error instanceof Failure || error instanceof CommandFailed || error instanceof UsageError)) throw error;
+    asking.say(error.message);
+    return { sessionPath, status: null };
+  }
+}
+
+/** Resolves to the session that is picked, if any. */
+function pick(asking: Asking, screen: Screen): Promise<Picked> {
   const act = actions(asking);
   return new Promise((resolve, reject) => {
-    let { state, effects }: Step = begin(screen.rows, screen.columns);
+    let { state, effects }: Step = begin(screen.rows, screen.columns, asking.cwd);
     // Keys that were sent before the screen was closed are ignored.
     let isOver = false;
-    const end = (path: string | null): void => {
+    const end = (sessionPath: string | null): void => {
       isOver = true;
-      resolve(path);
+      resolve({ sessionPath, text: state.text });
     };
     const go = (happening: Happening): void => {
       if (isOver) return;
       ({ state, effects } = step(state, happening));
       show();
     };
+    const carryOut = (effect: Action): void => {
+      act(effect).then((happening) => happening && go(happening), reject);
+    };
     const show = (): void => {
       screen.draw(view(state, asking.page(screen.columns)));
       for (const effect of effects) {
-        if (effect.do === "end") end(effect.sessionPath);
-        else act(effect).then((happening) => happening && go(happening), reject);
+        if (effect.do === "end") end(effect.session?.sessionPath ?? null);
+        else if (effect.do === "copy") screen.copy(effect.text);
+        else carryOut(effect);
       }
     };
     screen.listen({
@@ -60,52 +95,4 @@ function pick(asking: Asking, screen: Screen): Promise<string | null> {
     });
     show();
   });
-}
-
-type Action = Exclude<PickerEffect, { do: "end" }>;
-
-/** Returns a function that carries out the picker's effects by commands. */
-function actions({ ask }: Asking): (effect: Action) => Promise<Happening | undefined> {
-  /** The session whose tree is on the screen. */
-  let shown: string | undefined;
-  return async (effect) => {
-    try {
-      switch (effect.do) {
-        case "list": {
-          const { query, cursor, limit } = effect;
-          const { sessions, total, nextCursor } = await ask("list_sessions", {
-            query: query.trim() === "" ? undefined : query,
-            cursor,
-            limit,
-          });
-          return { what: "listed", sessions, total, cursor: nextCursor };
-        }
-        case "open": {
-          const { session } = effect;
-          const { sessionId } = await ask("open_session", { sessionPath: session.sessionPath });
-          shown = sessionId;
-          const { nodes, leafId } = await ask("get_tree", { sessionId, format: "flat" });
-          return { what: "opened", session, nodes, leafId };
-        }
-        case "move": {
-          const { leafId, durable }: Result = await ask("branch", { sessionId: shown, entryId: effect.entryId });
-          return { what: "moved", leafId, isKept: durable };
-        }
-        case "close": {
-          const sessionId = shown;
-          shown = undefined;
-          await ask("close_session", { sessionId });
-          return undefined;
-        }
-        case "delete": {
-          const { session } = effect;
-          const deleted = await ask("delete_session", { sessionPath: session.sessionPath });
-          return { what: "deleted", session, notice: deletedNotice(deleted) };
-        }
-      }
-    } catch (error) {
-      if (!(error instanceof CommandFailed)) throw error;
-      return { what: "failed", isList: effect.do === "list", message: error.message };
-    }
-  };
 }

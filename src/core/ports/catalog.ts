@@ -186,6 +186,8 @@ export interface Catalog {
   list(request: ListRequest, progress?: ListProgress): Promise<Listing>;
   /** Sums what sessions spent. Files that changed are read from where they were read last. */
   usage(request: UsageRequest, progress?: Progress): Promise<UsageReport>;
+  /** Returns the sessions of a directory at once, as far as its own folder has them: those that changed last. */
+  glance(cwd: string, limit: number): Promise<readonly Listed[]>;
   /** Throws cursor_expired. */
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
   /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */

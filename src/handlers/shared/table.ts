@@ -49,6 +49,7 @@ import new_session from "../new_session.ts";
 import open_session from "../open_session.ts";
 import prepare_branch_summary from "../prepare_branch_summary.ts";
 import prepare_compaction from "../prepare_compaction.ts";
+import preview_session from "../preview_session.ts";
 import prompt from "../prompt.ts";
 import relocate_session from "../relocate_session.ts";
 import repair_session from "../repair_session.ts";
@@ -92,6 +93,7 @@ const commands = [
   close_session,
   list_open_sessions,
   list_sessions,
+  preview_session,
   search_sessions,
   get_usage,
   get_session_family,

@@ -148,6 +148,13 @@ export class CachedRows {
     }
   }
 
+  /** Returns a session as the catalog has it; undefined when it is not known with this stamp. */
+  stored(file: CatalogFile, path: string, stamp: FoundStamp): Listed | undefined {
+    const there = file.row(path);
+    const row = there && this.readRow(there);
+    return row && isSameStamp(row.stamp, stamp) ? row.listed : undefined;
+  }
+
   private listedOf(path: string, { now, size, usage }: SessionFacts): Listed {
     const created = momentOf(now.timestamp);
     return {

@@ -39,6 +39,7 @@ import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cach
 import { changeTime, scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
 import { Folders } from "./folders.ts";
+import { glance } from "./glance.ts";
 import { KeptUsage } from "./kept-usage.ts";
 import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
@@ -150,6 +151,10 @@ class Finder implements Catalog {
     if (counted.length > SORT_FROM) this.ordered.clear();
     for (const row of counted) this.put(row.listed.path, row);
     return wanted();
+  }
+
+  glance(cwd: string, limit: number): Promise<readonly Listed[]> {
+    return glance(this.options, this.kept, cwd, limit);
   }
 
   search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {

@@ -1,11 +1,12 @@
 /** browse from keys to files, on a screen that is none; and how a real one is taken and given back. */
 
 import { EventEmitter } from "node:events";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ReadStream, WriteStream } from "node:tty";
 import { describe, expect, test } from "vitest";
 import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
+import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { openScreen, type Screen } from "../../../src/cli/terminal/screen.ts";
 import { folderName } from "../../../src/storage/fs/paths.ts";
 import { letRest } from "../../support/cases.ts";
@@ -29,6 +30,12 @@ class Glass implements Screen {
   draw(lines: readonly string[]): void {
     this.lines = lines;
     if (this.waiting?.holds()) this.waiting.go();
+  }
+
+  readonly copied: string[] = [];
+
+  copy(text: string): void {
+    this.copied.push(text);
   }
 
   close(): void {
@@ -72,11 +79,11 @@ class Glass implements Screen {
 
 const ESCAPE: Key = { name: "escape" };
 
-function stored(place: Place, id: string, text: string, more: string[] = []): string {
-  const folder = join(place.home, ".pi/agent/sessions", folderName("/home/me/project"));
+function stored(place: Place, id: string, text: string, more: string[] = [], cwd = "/home/me/project"): string {
+  const folder = join(place.home, ".pi/agent/sessions", folderName(cwd));
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`);
-  writeFileSync(file, fileText(headerText({ id }), userText("a", null, text), ...more));
+  writeFileSync(file, fileText(headerText({ id, cwd }), userText("a", null, text), ...more));
   letRest(file);
   return file;
 }
@@ -119,7 +126,7 @@ describe("browse", () => {
     const file = stored(place, "one", "a question");
     const { glass, done } = browsing(place);
     await glass.shows("1 of 1");
-    glass.send("q\u0004y\t\r");
+    glass.send("q\u0004ytad\r");
     expect((await done).stdout).toBe("");
     expect(existsSync(file)).toBe(true);
   });
@@ -140,7 +147,7 @@ describe("browse", () => {
     glass.send("/unwanted");
     await glass.shows("1 of 1");
     glass.send("\u0004");
-    await glass.shows('Delete "unwanted"? y/n');
+    await glass.shows(/Delete "unwanted", 1 message, \d+ B\? y\/n/);
     glass.send("n");
     expect(existsSync(file)).toBe(true);
     glass.send("\u0004y");
@@ -154,17 +161,43 @@ describe("browse", () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  test("moves the leaf, and it stays moved", async () => {
+  test("begins with the sessions of the directory, finds what was said, and shows it", async () => {
+    const place = temporaryPlace();
+    stored(place, "one", "about apples", [assistantText("b", "a", "They are green, as figs are.")]);
+    const here = join(place.home, ".pi/agent/sessions", folderName(place.cwd));
+    mkdirSync(here, { recursive: true });
+    const file = join(here, `${TIME.replace(/[:.]/g, "-")}_here.jsonl`);
+    writeFileSync(file, fileText(headerText({ id: "here", cwd: place.cwd }), userText("a", null, "about pears")));
+    letRest(file);
+    const { glass, done } = browsing(place);
+    glass.resize(24, 80);
+    expect(await glass.shows("1 of 1")).toContain("about pears");
+    glass.send("\t");
+    await glass.shows("1 of 2");
+    glass.send("/figs");
+    const found = await glass.shows(/> .*about apples {2}They are green, as figs are\./);
+    expect(found).toContain("Filter: figs_");
+    await glass.shows(/^> assistant$/m);
+    glass.send("\u0003");
+    await done;
+  });
+
+  test("asks before it moves the leaf, and it stays moved; what was looked at is not written to", async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
+    const bytes = readFileSync(file);
     const { glass, done } = browsing(place);
     await glass.shows("1 of 1");
-    glass.send("\t");
-    expect(await glass.shows("3 of 3")).toContain("> * c  └─ assistant: a better answer");
+    glass.send("t");
+    expect(await glass.shows("3 of 3")).toContain("> * assistant: a better answer");
     glass.send("\u001b[A\r");
-    expect(await glass.shows("The conversation goes on from here.")).toContain("> * b  ├─ assistant: an answer");
+    await glass.shows('Continue after "an answer"? y/n');
+    glass.send("n");
+    expect(readFileSync(file)).toEqual(bytes);
+    glass.send("\ry");
+    expect(await glass.shows("The conversation goes on from here.")).toContain("> * assistant: an answer");
     glass.press(ESCAPE);
-    await glass.shows("DIRECTORY");
+    await glass.shows("MSGS");
     glass.resize(6, 40);
     expect(glass.text.split("\n")).toHaveLength(6);
     glass.send("\r");
@@ -173,22 +206,129 @@ describe("browse", () => {
     expect((await server.result("get_state")).leafId).toBe("b");
   });
 
+  test("goes back to before a question, and hands its text back", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", [...BRANCHES, userText("d", "c", "and\nthen?")]);
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send("t");
+    await glass.shows("4 of 4");
+    glass.send("\r");
+    await glass.shows('Go back to before "and then?", and take its text along? y/n');
+    glass.send("y");
+    await glass.shows("Its text is on the clipboard");
+    glass.send("q");
+    expect(glass.copied).toEqual(["and\nthen?"]);
+    expect((await done).stdout).toBe("");
+    const server = serveHere(["--session", file, "--events", "none"], { place });
+    expect((await server.result("get_state")).leafId).toBe("c");
+  });
+
+  test("renames, labels, archives and brings back, forks and exports, and holds no session afterwards", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const { glass, done } = browsing(place);
+    glass.resize(24, 80);
+    await glass.shows("a better answer");
+    glass.send("rFruit\r");
+    await glass.shows("It is named Fruit. u takes it back.");
+    await glass.shows(/> .*Fruit/);
+    glass.send("t");
+    await glass.shows("default");
+    glass.send("lgood\r");
+    await glass.shows("It is labelled good.");
+    glass.send("l\u0015\r");
+    await glass.shows("The label is cleared.");
+    glass.press(ESCAPE);
+    glass.send("a");
+    await glass.shows("It is in the archive");
+    expect(existsSync(file)).toBe(false);
+    glass.send("A");
+    await glass.shows(/Archive(.|\n)*> .*Fruit/);
+    glass.send("a");
+    await glass.shows("It is back from the archive.");
+    glass.send("A");
+    await glass.shows(/Sessions(.|\n)*> .*Fruit/);
+    glass.send("f");
+    await glass.shows("It is copied into a new session.");
+    await glass.shows("2 of 2");
+    glass.send("ke\u0015out.md\r");
+    await glass.shows("It is written to");
+    // Nothing is held: what was touched can be deleted.
+    glass.send("dy");
+    await glass.shows("It is in the trash");
+    glass.send("q");
+    await done;
+    expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
+  });
+
   test("says when a move is not kept, or a session cannot be deleted, because another program has it", async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
     const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
     await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
     const { glass, done } = browsing(place);
-    await glass.shows("1 of 1");
+    await glass.shows(/^> \* /m);
     glass.send("\u0004y");
-    await glass.shows(/process/);
-    glass.send("\t");
-    await glass.shows("4 of 4");
-    glass.send("g\r");
+    await glass.shows(/\(process \d+\)/);
+    glass.send("t");
+    await glass.shows("3 of 3");
+    glass.send("gj\r");
+    await glass.shows("y/n");
+    glass.send("y");
     await glass.shows("The move is not saved");
     glass.send("q");
     await done;
     expect(existsSync(file)).toBe(true);
+  });
+
+  test("a move into a tree that has changed meanwhile is refused", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const { glass, done } = browsing(place);
+    await glass.shows("1 of 1");
+    glass.send("t");
+    await glass.shows("3 of 3");
+    appendFileSync(file, `${userText("d", "c", "from elsewhere")}\n`);
+    glass.send("\u001b[A\ry");
+    await glass.shows("has changed");
+    glass.send("q");
+    await done;
+    expect(
+      readFileSync(file, "utf8")
+        .trimEnd()
+        .endsWith(userText("d", "c", "from elsewhere")),
+    ).toBe(true);
+  });
+
+  test.each([
+    ["there is one", 7],
+    ["there is none", undefined],
+  ])("on a terminal Enter starts the agent, if %s; q starts nothing", async (_which, status) => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "x", [], place.cwd);
+    const bin = join(place.home, "bin");
+    mkdirSync(bin);
+    if (status !== undefined) writeFileSync(join(bin, "pi"), "#!/bin/sh\n", { mode: 0o755 });
+    for (const key of ["\r", "q"]) {
+      const glass = new Glass();
+      const started: Launch[] = [];
+      const start = async (launch: Launch): Promise<number> => {
+        expect(glass.isOpen).toBe(false);
+        started.push(launch);
+        return status as number;
+      };
+      const terminal = { openScreen: () => glass, columns: 300, errorColumns: 300, start };
+      const done = runHere(place, ["browse"], { terminal, variables: { PATH: bin } });
+      await glass.shows("1 of 1");
+      glass.send(key);
+      const run = await done;
+      const isStarted = key === "\r" && status !== undefined;
+      expect(started).toMatchObject(isStarted ? [{ args: ["--session", file], cwd: place.cwd }] : []);
+      expect(run.status).toBe(isStarted ? 7 : key === "q" ? 1 : 0);
+      expect(run.stdout).toBe(key === "\r" && status === undefined ? `${file}\n` : "");
+      expect(run.stderr.includes("PI_SESSION_SERVER_RESUME")).toBe(key === "\r" && status === undefined);
+    }
   });
 
   test("--json tells the path as JSON", async () => {
@@ -263,6 +403,42 @@ describe("a terminal", () => {
     }
   });
 
+  test("stops on Ctrl+Z where a shell can bring it back, as it was before, and goes on with the whole screen", () => {
+    for (const canStop of [true, false]) {
+      const tty = new Teletype();
+      let stops = 0;
+      const stop = canStop ? (): void => void stops++ : undefined;
+      const screen = openScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, { stop });
+      const keys: Key[] = [];
+      screen.listen({ key: (key) => keys.push(key), resized: () => screen.draw(["one"]), gone: () => {} });
+      screen.draw(["one"]);
+      tty.emit("data", Buffer.from("\u001a"));
+      expect([keys, stops, tty.raw]).toEqual([[], canStop ? 1 : 0, !canStop]);
+      tty.written = "";
+      process.emit("SIGCONT");
+      expect([tty.raw, tty.written]).toEqual([true, expect.stringContaining("one")]);
+      screen.close();
+    }
+  });
+
+  test("is written only where it changed, and anew on Ctrl+L; copying goes by OSC 52", () => {
+    const { tty, screen } = taken();
+    screen.draw(["one", "two", "three"]);
+    tty.written = "";
+    screen.draw(["one", "2", "three"]);
+    expect(tty.written).toBe("\u001b[2;1H\u001b[K2");
+    tty.written = "";
+    screen.draw(["one"]);
+    expect(tty.written).toContain("\u001b[J");
+    screen.copy("é");
+    expect(tty.written).toContain("\u001b]52;c;w6k=\u0007");
+    tty.written = "";
+    tty.emit("data", Buffer.from("\u000c"));
+    screen.draw(["one"]);
+    expect(tty.written).toContain("one");
+    screen.close();
+  });
+
   test("after a stop it is taken again", () => {
     const { tty, screen } = taken();
     tty.raw = false;
@@ -274,10 +450,9 @@ describe("a terminal", () => {
   test("that became another size is asked anew where it does not tell by itself", () => {
     const tty = new Teletype();
     let rows = 10;
-    const screen = openScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, () => ({
-      rows,
-      columns: 0,
-    }));
+    const screen = openScreen(tty as unknown as ReadStream, tty as unknown as WriteStream, {
+      size: () => ({ rows, columns: 0 }),
+    });
     const seen: number[] = [];
     screen.listen({ key: () => {}, resized: () => seen.push(screen.rows, screen.columns), gone: () => {} });
     rows = 7;

@@ -1,0 +1,328 @@
+/** Carries out the effects of `browse` by commands of the server. */
+
+import { basename, extname, join } from "node:path";
+import { type Asking, CommandFailed, type Result } from "../verb.ts";
+import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
+
+/** Effects with an outcome that comes later. */
+export type Action = Exclude<BrowseEffect, { do: "end" } | { do: "copy" }>;
+type Told = Happening | undefined;
+
+/** Nodes of a tree that are asked for at a time, so that keys come in between. */
+const NODES = 2000;
+/** Places that are searched for at a time: 20 take 10 ms, in which no key is heard. */
+const HITS = 20;
+/** Entries around a place. */
+const AROUND = { before: 30, after: 30, characters: 1500 };
+/** Milliseconds in which a further key makes a search or a preview needless. */
+const SEARCH_WAIT = 120;
+const PREVIEW_WAIT = 40;
+
+/** JSON-RPC error codes of a server that does not know a command, or a param. */
+const UNKNOWN_COMMAND = -32601;
+const INVALID_PARAMS = -32602;
+const DAMAGED = new Set(["corrupt", "not_a_session"]);
+
+/** Returns a function that carries out effects. It resolves to nothing where a later one took their place. */
+export function actions(asking: Asking): (effect: Action) => Promise<Told> {
+  const waitForSearch = latest(SEARCH_WAIT);
+  const waitForPreview = latest(PREVIEW_WAIT);
+  const looking = new Set<string>();
+  const doings: Doings = { since: asking.page(0).now, paths: new Set() };
+  return async (effect) => {
+    switch (effect.do) {
+      case "list":
+        return told(true, () => list(asking, effect));
+      case "search":
+        return (await waitForSearch()) ? told(true, () => search(asking, effect)) : undefined;
+      case "preview":
+        return (await waitForPreview()) ? preview(asking, effect) : undefined;
+      case "look":
+        return look(asking, effect.sessionPath, looking);
+      case "open":
+        return told(false, () => openTree(asking, effect.session));
+      case "change":
+        return told(false, async () => ({ what: "done", outcome: await carriedOut(asking, effect.change, doings) }));
+    }
+  };
+}
+
+/** Returns a function that resolves after a while, to whether it was not called again meanwhile. */
+function latest(milliseconds: number): () => Promise<boolean> {
+  let calls = 0;
+  return async () => {
+    const own = ++calls;
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    return own === calls;
+  };
+}
+
+async function told(isList: boolean, run: () => Promise<Told>): Promise<Told> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    return { what: "failed", isList, message: error.message };
+  }
+}
+
+function hasCode(error: unknown, code: number): error is CommandFailed {
+  return error instanceof CommandFailed && error.error.code === code;
+}
+
+// --- reading -----------------------------------------------------------------------------------------------------
+
+async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action & { do: "list" }): Promise<Happening> {
+  if (query.shelf === "trash") return trash(ask, query);
+  try {
+    if (isQuick) {
+      const { sessions, total } = await ask("list_sessions", { cwd: query.cwd, limit, quick: true });
+      return { what: "listed", sessions, total, cursor: undefined };
+    }
+    const { sessions, total, nextCursor } = await ask("list_sessions", { ...paramsOf(query), cursor, limit });
+    return { what: "listed", sessions, total, cursor: nextCursor };
+  } catch (error) {
+    if (!hasCode(error, INVALID_PARAMS) || (query.sort === "modified" && !query.isNamed)) throw error;
+    throw new CommandFailed({ ...error.error, message: "This server cannot sort or choose so. s and m go on." });
+  }
+}
+
+function paramsOf({ shelf, cwd, words, sort, isNamed }: ListQuery): Readonly<Record<string, unknown>> {
+  return {
+    cwd,
+    query: words.trim() === "" ? undefined : words,
+    archived: shelf === "archive" ? true : undefined,
+    sort: sort === "modified" ? undefined : sort,
+    named: isNamed ? true : undefined,
+  };
+}
+
+async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise<Happening> {
+  const items: Result[] = [];
+  let cursor: string | undefined;
+  try {
+    do {
+      const page: Result = await ask("list_trash", { cursor });
+      items.push(...page.items);
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+  } catch (error) {
+    if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
+    throw new CommandFailed({
+      ...error.error,
+      message: "This server does not list its trash. restore brings back by id.",
+    });
+  }
+  const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
+  const sessions = items
+    // Leftovers of a session are brought back by undo alone.
+    .filter(({ sessionId }) => typeof sessionId === "string")
+    .map((item) => ({
+      ...item,
+      itemPath: join(item.itemPath, basename(item.sessionPath)),
+      messageCount: item.messageCount ?? undefined,
+      firstMessage: null,
+      modified: item.deletedAt,
+    }))
+    .filter(({ name, sessionId, sessionPath }) => {
+      const text = `${name ?? ""} ${sessionId} ${sessionPath}`.toLowerCase();
+      return (!isNamed || name !== null) && sought.every((word) => text.includes(word));
+    });
+  return { what: "listed", sessions, total: sessions.length, cursor: undefined };
+}
+
+async function search({ ask }: Asking, { words, cwd, cursor }: Action & { do: "search" }): Promise<Happening> {
+  const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, limit: HITS, cursor });
+  return { what: "found", words, hits, from: cursor, cursor: nextCursor };
+}
+
+async function preview({ ask }: Asking, { place, ticket }: Action & { do: "preview" }): Promise<Happening> {
+  try {
+    return { what: "previewed", ticket, shown: await ask("preview_session", { ...place, ...AROUND }) };
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    const isDamaged = DAMAGED.has(error.error.data?.name);
+    return { what: "unpreviewed", ticket, message: error.message, isDamaged };
+  }
+}
+
+/** Looks at a session for its marks, unless it is being looked at. */
+async function look({ ask }: Asking, sessionPath: string, looking: Set<string>): Promise<Told> {
+  if (looking.has(sessionPath)) return undefined;
+  looking.add(sessionPath);
+  let facts: Facts = { damageCount: 0 };
+  try {
+    facts = await ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    if (DAMAGED.has(error.error.data?.name)) facts = { damageCount: 1 };
+  } finally {
+    looking.delete(sessionPath);
+  }
+  return { what: "looked", sessionPath, facts };
+}
+
+/** Reads a tree by parts. The session is open for that time only, and for reading. */
+async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
+  const path = session.itemPath ?? session.sessionPath;
+  const { sessionId } = await ask("open_session", { sessionPath: path, readOnly: true });
+  try {
+    const nodes: Result[] = [];
+    let cursor: string | undefined;
+    let leafId: string | null = null;
+    do {
+      const page: Result = await ask("get_tree", { sessionId, format: "flat", cursor, limit: NODES });
+      nodes.push(...page.nodes);
+      ({ leafId } = page);
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+    return { what: "opened", session, nodes, leafId };
+  } finally {
+    await ask("close_session", { sessionId });
+  }
+}
+
+// --- changing ----------------------------------------------------------------------------------------------------
+
+const TAKEN_BACK = "u takes it back.";
+
+async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings): Promise<ChangeOutcome> {
+  const { ask } = asking;
+  const sessionPath = "session" in change ? change.session.sessionPath : undefined;
+  if (sessionPath !== undefined) doings.paths.add(sessionPath);
+  switch (change.change) {
+    case "rename":
+      await ask("set_session_name", { sessionPath, name: change.name });
+      return { change, notice: `It is named ${change.name}. ${TAKEN_BACK}` };
+    case "label":
+      return label(asking, change);
+    case "archive":
+      await ask("archive_session", { sessionPath });
+      return { change, notice: `It is in the archive, which A shows. ${TAKEN_BACK}` };
+    case "unarchive":
+      await ask("unarchive_session", { sessionPath });
+      return { change, notice: `It is back from the archive. ${TAKEN_BACK}` };
+    case "delete":
+      return { change, notice: deletedNotice(await ask("delete_session", { sessionPath })) };
+    case "restore": {
+      const { movedTo } = await ask("restore_session", { sessionPath: change.session.itemPath });
+      return { change, notice: `It is back at ${movedTo}. ${TAKEN_BACK}` };
+    }
+    case "export":
+      return exported(asking, change);
+    case "fork":
+      return fork(asking, change);
+    case "move":
+      return move(asking, change);
+    case "undo":
+      return recorded(change, () => undo(asking, change, doings));
+    case "redo":
+      return recorded(change, async () => undone(change, await ask("redo")));
+  }
+}
+
+export function deletedNotice({ trash, movedTo }: Result): string {
+  if (trash === "own") return `It is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
+  return trash === "desktop" ? "It is in the desktop's trash, which brings it back." : "It is deleted.";
+}
+
+/** Opens a session for a change and closes it behind it, so that others can write to it again. */
+async function within<T>({ ask }: Asking, sessionPath: string, act: (sessionId: string) => Promise<T>): Promise<T> {
+  const { sessionId } = await ask("open_session", { sessionPath });
+  try {
+    return await act(sessionId);
+  } finally {
+    await ask("close_session", { sessionId });
+  }
+}
+
+async function label(asking: Asking, change: BrowseChange & { change: "label" }): Promise<ChangeOutcome> {
+  const { session, entryId } = change;
+  await within(asking, session.sessionPath, (sessionId) =>
+    asking.ask("set_label", { sessionId, entryId, label: change.label === "" ? null : change.label }),
+  );
+  const notice = change.label === "" ? "The label is cleared." : `It is labelled ${change.label}.`;
+  return { change, notice: `${notice} ${TAKEN_BACK}` };
+}
+
+async function move(asking: Asking, change: BrowseChange & { change: "move" }): Promise<ChangeOutcome> {
+  const { session, entryId, position, leafId: expectedLeafId } = change;
+  const { leafId, durable, text }: Result = await within(asking, session.sessionPath, (sessionId) =>
+    asking.ask("branch", { sessionId, entryId, position, expectedLeafId }),
+  );
+  if (!durable)
+    return { change, notice: "The move is not saved: another process is writing to the session, or it is read-only." };
+  const copied = text === undefined ? "" : " Its text is on the clipboard; q prints it.";
+  return { change, leafId, text, notice: `The conversation goes on from here.${copied} ${TAKEN_BACK}` };
+}
+
+const FORMATS: Readonly<Record<string, string>> = {
+  ".md": "markdown",
+  ".markdown": "markdown",
+  ".html": "html",
+  ".htm": "html",
+};
+
+async function exported({ ask }: Asking, change: BrowseChange & { change: "export" }): Promise<ChangeOutcome> {
+  const { session, file } = change;
+  const format = FORMATS[extname(file).toLowerCase()] ?? "jsonl";
+  const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath: file });
+  return { change, notice: `It is written to ${path}.` };
+}
+
+async function fork(asking: Asking, change: BrowseChange & { readonly session: Result }): Promise<ChangeOutcome> {
+  const { ask } = asking;
+  const made: Result = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
+  // The copy became the server's current session, and nobody works in it here.
+  await ask("close_session", { sessionId: made.sessionId });
+  return {
+    change,
+    made: made.sessionFile ?? undefined,
+    notice: "It is copied into a new session. d deletes the copy.",
+  };
+}
+
+/** The changes of this screen, which `u` takes back without a question. */
+interface Doings {
+  readonly since: number;
+  readonly paths: Set<string>;
+}
+
+/** Operations that are looked through for the one to take back. */
+const LATEST = 100;
+
+async function undo(
+  { ask }: Asking,
+  change: BrowseChange & { change: "undo" },
+  doings: Doings,
+): Promise<ChangeOutcome> {
+  const { operationId } = change;
+  if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));
+  const { operations }: Result = await ask("list_operations", { limit: LATEST });
+  const last = operations.find(({ kind, undoneBy }: Result) => !undoneBy && kind !== "undo" && kind !== "redo");
+  if (!last) return { change, notice: "There is no change to take back." };
+  if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
+  const wanted = { change: "undo", operationId: last.operationId } as const;
+  if (Date.parse(last.at) >= doings.since && doings.paths.has(last.sessionPath))
+    return undone(change, await ask("undo", { operationId: last.operationId }));
+  return {
+    change,
+    notice: "",
+    question: { ask: "yes", question: `Take back what was done elsewhere? ${last.text}`, wanted },
+  };
+}
+
+function undone(change: BrowseChange, { text, kind, sessionPath }: Result): ChangeOutcome {
+  const hint = change.change === "undo" ? "U does it again." : TAKEN_BACK;
+  return { change, notice: `${text} ${hint}`, undone: { kind, sessionPath } };
+}
+
+/** Runs what a server without operations does not know. */
+async function recorded(change: BrowseChange, run: () => Promise<ChangeOutcome>): Promise<ChangeOutcome> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!hasCode(error, UNKNOWN_COMMAND)) throw error;
+    return { change, notice: "This server keeps no record of changes. D and A show what was deleted and archived." };
+  }
+}

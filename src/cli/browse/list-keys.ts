@@ -1,0 +1,153 @@
+/** The keys of the list. */
+
+import type { Key } from "../terminal/keys.ts";
+import { count, cutTo, oneLine } from "../terminal/text.ts";
+import type { Result } from "../verb.ts";
+import { beginTyping, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
+import { sizeText } from "./preview.ts";
+import {
+  type BrowseChange,
+  type BrowseState,
+  change,
+  type LineChange,
+  type Shelf,
+  SORTS,
+  type Step,
+  saying,
+  still,
+  withEffect,
+} from "./state.ts";
+
+/** The effect of a key on the selected session. */
+type OnSession = (state: BrowseState, session: Result) => Step;
+
+export function keyInList(state: BrowseState, key: Key): Step | undefined {
+  const { list } = state;
+  if (list.isTyping) {
+    const typed = key.name === "escape" || key.name !== "tab" ? typeFilter(state, key) : undefined;
+    if (typed) return typed;
+  }
+  const session = selectedRow(state)?.session;
+  const own = list.isTyping ? undefined : ON_LIST[key.text ?? ""];
+  if (own) return own(state);
+  const onSession = ON_SESSION[list.isTyping ? (key.name ?? "") : (key.name ?? key.text ?? "")];
+  if (onSession) return session ? onSession(state, session) : still(state);
+  if (key.name === "tab") return flipScope(state);
+  if (key.name === "escape") return list.query.words === "" ? leaveShelf(state) : requery(state, { words: "" });
+  return moveInList(state, key);
+}
+
+const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {
+  "/": beginTyping,
+  n: (state) => nextHit(state, 1),
+  N: (state) => nextHit(state, -1),
+  s: (state) => nextSort(state),
+  m: (state) => requery(state, { isNamed: !state.list.query.isNamed }),
+  A: (state) => toShelf(state, "archive"),
+  D: (state) => toShelf(state, "trash"),
+};
+
+const ON_SESSION: Readonly<Record<string, OnSession>> = {
+  enter: (state, session) =>
+    session.itemPath ? saying(state, RESTORE_FIRST) : withEffect(state, { do: "end", session }),
+  t: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
+  right: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
+  r: (state, session) =>
+    session.itemPath
+      ? change(state, { change: "restore", session })
+      : askLine(state, "Name: ", session.name ?? "", { change: "rename", session }),
+  l: askForLeafLabel,
+  a: archive,
+  d: askToDelete,
+  "ctrl+d": askToDelete,
+  delete: askToDelete,
+  f: unlessTrashed((state, session) => change(state, { change: "fork", session })),
+  e: unlessTrashed((state, session) =>
+    askLine(state, "Export to file: ", `${fileStem(session)}.md`, { change: "export", session }),
+  ),
+  y: (state, { sessionId }) => copied(state, sessionId),
+  Y: (state, { itemPath, sessionPath }) => copied(state, itemPath ?? sessionPath),
+};
+
+const RESTORE_FIRST = "It is in the trash: r brings it back.";
+
+function unlessTrashed(then: OnSession): OnSession {
+  return (state, session) => (session.itemPath ? saying(state, RESTORE_FIRST) : then(state, session));
+}
+
+export function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
+  return still({ ...state, prompt: { ask: "line", label, text, wanted } });
+}
+
+function askForLeafLabel(state: BrowseState, session: Result): Step {
+  if (session.itemPath) return saying(state, RESTORE_FIRST);
+  const { place, shown } = state.preview;
+  const leafId = place?.sessionPath === session.sessionPath ? shown?.leafId : undefined;
+  if (typeof leafId !== "string")
+    return saying(state, "p shows where the conversation stands; then l labels that. t labels any entry.");
+  return askLine(state, "Label where it stands: ", "", { change: "label", session, entryId: leafId });
+}
+
+function archive(state: BrowseState, session: Result): Step {
+  if (session.itemPath) return saying(state, RESTORE_FIRST);
+  return change(state, { change: state.list.query.shelf === "archive" ? "unarchive" : "archive", session });
+}
+
+function askToDelete(state: BrowseState, session: Result): Step {
+  if (session.itemPath) return saying(state, "It is deleted already: r brings it back.");
+  const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
+  const facts =
+    messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${sizeText(sizeBytes ?? 0)}`;
+  const question = `Delete "${cutTo(oneLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
+  return still({ ...state, prompt: { ask: "yes", question, wanted: { change: "delete", session } } });
+}
+
+function copied(state: BrowseState, text: string): Step {
+  return withEffect({ ...state, notice: `Copied: ${text}` }, { do: "copy", text });
+}
+
+/** Returns the beginning of a file's name for a session. */
+function fileStem({ name, firstMessage, sessionId }: Result): string {
+  const words =
+    String(name ?? firstMessage ?? "")
+      .toLowerCase()
+      .match(/[\p{L}\p{N}]+/gu) ?? [];
+  return words.slice(0, 6).join("-").slice(0, 40) || String(sessionId).slice(0, 8);
+}
+
+function flipScope(state: BrowseState): Step {
+  const cwd = state.list.query.cwd === undefined ? state.cwd : undefined;
+  return requery(state, { cwd });
+}
+
+function toShelf(state: BrowseState, shelf: Shelf): Step {
+  return requery(state, { shelf: state.list.query.shelf === shelf ? "sessions" : shelf, words: "" });
+}
+
+function leaveShelf(state: BrowseState): Step {
+  return requery(state, { shelf: "sessions" });
+}
+
+const SORT_NAMES: Readonly<Record<(typeof SORTS)[number], string>> = {
+  modified: "last used first",
+  created: "newest first",
+  size: "largest first",
+  cost: "dearest first",
+};
+
+export function sortName(sort: (typeof SORTS)[number]): string {
+  return SORT_NAMES[sort];
+}
+
+function nextSort(state: BrowseState): Step {
+  const sort = SORTS[(SORTS.indexOf(state.list.query.sort) + 1) % SORTS.length];
+  return requery({ ...state, notice: `Sorted: ${SORT_NAMES[sort]}.` }, { sort });
+}
+
+/** Returns the change that a typed line asks for; undefined when it asks for none. */
+export function changeOf(wanted: LineChange, line: string): BrowseChange | undefined {
+  const text = line.trim();
+  if (wanted.change === "label") return { ...wanted, label: text };
+  if (text === "") return undefined;
+  return wanted.change === "rename" ? { ...wanted, name: text } : { ...wanted, file: text };
+}

@@ -1,0 +1,264 @@
+/** The list: what is asked for, what comes, and which row is selected. One request is under way at a time. */
+
+import type { Key } from "../terminal/keys.ts";
+import type { Result } from "../verb.ts";
+import { arranged } from "./arrange.ts";
+import { layoutOf } from "./layout.ts";
+import { lookedAt, previewed } from "./looks.ts";
+import {
+  after,
+  type BrowseState,
+  edited,
+  type Happening,
+  type ListQuery,
+  type ListRow,
+  type ListState,
+  moved,
+  type Step,
+  scrolled,
+  still,
+  withEffect,
+} from "./state.ts";
+
+/** Sessions that are asked for at a time: normally, and when the end of the list is wanted. */
+const PAGE = 200;
+const LONG_PAGE = 2000;
+/** Sessions up to which a list is loaded as a whole in the background, so that forks find their originals. */
+const WHOLE = 1000;
+
+/** Places that a search for what was said shows at most. */
+const MAX_HITS = 100;
+
+export function emptyList(query: ListQuery): ListState {
+  return {
+    query,
+    isTyping: false,
+    sessions: [],
+    total: 0,
+    cursor: undefined,
+    asked: undefined,
+    toEnd: false,
+    whole: [],
+    found: undefined,
+    rows: [],
+    selected: 0,
+    top: 0,
+    wanted: undefined,
+  };
+}
+
+export function selectedRow({ list }: BrowseState): ListRow | undefined {
+  return list.rows[list.selected];
+}
+
+/** Returns the state with its selection within the list and on the screen. */
+export function shownList(state: BrowseState): BrowseState {
+  const { list } = state;
+  const selected = Math.max(0, Math.min(list.selected, list.rows.length - 1));
+  const top = scrolled(list.top, selected, list.rows.length, layoutOf(state).listHeight);
+  return { ...state, list: { ...list, selected, top } };
+}
+
+function withList(state: BrowseState, change: Partial<ListState>): BrowseState {
+  return shownList({ ...state, list: { ...state.list, ...change } });
+}
+
+/** Returns the state with its rows made anew, and the same session selected in the same line of the screen. */
+function rearranged(state: BrowseState, change: Partial<ListState>): BrowseState {
+  const before = state.list.rows[state.list.selected]?.session.sessionPath;
+  const list = { ...state.list, ...change };
+  const rows = arranged(list);
+  const wanted = list.wanted ?? before;
+  const found = rows.findIndex(({ session }) => session.sessionPath === wanted);
+  const selected = found < 0 ? list.selected : found;
+  const top = list.top + (selected - state.list.selected);
+  return withList(state, { ...change, rows, selected, top: Math.max(0, found < 0 ? list.top : top) });
+}
+
+/** Asks for the list from its beginning, or for what follows a cursor. */
+export function askForList(state: BrowseState, cursor?: string, least = 0): Step {
+  const { query, toEnd } = state.list;
+  // The request under way comes first; its outdated result will be recognised.
+  if (state.list.asked) return still(state);
+  const limit = toEnd ? LONG_PAGE : Math.max(PAGE, Math.min(least, LONG_PAGE * 5));
+  return request(state, { query, cursor, isQuick: false, isBegun: false }, limit);
+}
+
+function request(state: BrowseState, asked: NonNullable<ListState["asked"]>, limit: number): Step {
+  const { query, cursor, isQuick } = asked;
+  return withEffect(withList(state, { asked }), { do: "list", query, cursor, limit, isQuick });
+}
+
+/** Asks for what is enough for the first screen; the whole list is asked for when that is there. */
+export function askForFirst(state: BrowseState): Step {
+  const { query } = state.list;
+  return request(state, { query, cursor: undefined, isQuick: true, isBegun: false }, state.rows);
+}
+
+/** Asks again for all that was loaded, because it may have changed. */
+export function reload(state: BrowseState, wanted?: string): Step {
+  const path = wanted ?? selectedRow(state)?.session.sessionPath;
+  return askForList(withList(state, { wanted: path }), undefined, state.list.sessions.length);
+}
+
+export function listed(state: BrowseState, { sessions, total, cursor }: Happening & { what: "listed" }): Step {
+  const { list } = state;
+  const { asked } = list;
+  if (!asked) return still(state);
+  // The request changed meanwhile.
+  if (asked.query !== list.query) return askForList(withList(state, { asked: undefined }));
+  if (asked.isQuick) return begun(state, sessions);
+  const isFirst = asked.cursor === undefined;
+  if (isFirst && sessions.length === 0 && isEmptyFolder(state)) return elsewhere(state);
+  const all = isFirst ? sessions : [...list.sessions, ...sessions];
+  const hasWords = list.query.words.trim() !== "";
+  const change = {
+    asked: undefined,
+    sessions: all,
+    total,
+    cursor,
+    whole: hasWords || !isWider(list.query) ? list.whole : all,
+    toEnd: list.toEnd && cursor !== undefined,
+  };
+  // Who has moved in the first part of a list stays there.
+  const isAnew = isFirst && list.wanted === undefined && !(asked.isBegun && list.selected > 0);
+  let next = isAnew ? fresh(state, { ...change, selected: 0, top: 0 }) : rearranged(state, change);
+  next = withList(next, { wanted: undefined, ...(list.toEnd ? { selected: next.list.rows.length - 1 } : {}) });
+  return lookedAt(followed(more(next)));
+}
+
+/** Shows the first part of a list, and asks for the whole of it. */
+function begun(state: BrowseState, sessions: readonly Result[]): Step {
+  const there = fresh(state, { sessions, total: sessions.length, asked: undefined });
+  const { query } = there.list;
+  const step = sessions.length === 0 ? still(there) : followed(still(there));
+  const asked = { query, cursor: undefined, isQuick: false, isBegun: true };
+  return after(step, request(step.state, asked, PAGE));
+}
+
+/** Whether the list that came first, that of the directory, has nothing. */
+function isEmptyFolder({ list: { query, whole, sessions } }: BrowseState): boolean {
+  const { shelf, cwd, words, isNamed } = query;
+  return shelf === "sessions" && cwd !== undefined && words === "" && !isNamed && whole.length + sessions.length === 0;
+}
+
+function elsewhere(state: BrowseState): Step {
+  const query = { ...state.list.query, cwd: undefined };
+  const notice = "This folder has no sessions; these are those of all folders.";
+  return askForList({ ...withList(state, { query, asked: undefined }), notice });
+}
+
+/** Whether a list has all that a search may find. */
+function isWider({ shelf, isNamed }: ListQuery): boolean {
+  return shelf === "sessions" && !isNamed;
+}
+
+function fresh(state: BrowseState, change: Partial<ListState>): BrowseState {
+  const list = { ...state.list, ...change };
+  return withList(state, { ...change, rows: arranged(list) });
+}
+
+/** Asks for more of the list when its end comes near, or when little is missing. */
+function more(state: BrowseState): Step {
+  const { cursor, toEnd, selected, rows, asked, total } = state.list;
+  const isNear = toEnd || total <= WHOLE || selected + 2 * layoutOf(state).listHeight >= rows.length;
+  return cursor !== undefined && isNear && !asked ? askForList(state, cursor) : still(state);
+}
+
+/** Adds the request for the preview of what is selected. */
+function followed(step: Step): Step {
+  return after(step, previewOfSelected(step.state));
+}
+
+/** Shows the selected session beside the list, at the hit where there is one. */
+export function previewOfSelected(state: BrowseState): Step {
+  const row = selectedRow(state);
+  if (!row) return previewed(state, undefined);
+  const { session, hits } = row;
+  const path = session.itemPath ?? session.sessionPath;
+  const isSame = state.preview.place?.sessionPath === path;
+  const hit = isSame ? Math.min(state.preview.hit, Math.max(0, hits.length - 1)) : 0;
+  return previewed(
+    { ...state, preview: { ...state.preview, hit } },
+    { sessionPath: path, entryId: hits[hit]?.entryId },
+  );
+}
+
+/** Shows the next hit in the selected session. */
+export function nextHit(state: BrowseState, step: 1 | -1): Step {
+  const hits = selectedRow(state)?.hits ?? [];
+  if (hits.length < 2) return still({ ...state, notice: hits.length === 1 ? "There is no other place." : "" });
+  const hit = (state.preview.hit + step + hits.length) % hits.length;
+  const next = { ...state, preview: { ...state.preview, hit }, notice: `Place ${hit + 1} of ${hits.length}.` };
+  return previewOfSelected(next);
+}
+
+export function found(state: BrowseState, { words, hits, from, cursor }: Happening & { what: "found" }): Step {
+  const { list } = state;
+  if (words !== list.query.words) return still(state);
+  const before = from !== undefined && list.found?.words === words ? list.found.hits : [];
+  const all = [...before, ...hits];
+  const next = rearranged(state, { found: { words, hits: all } });
+  // Whoever has not moved wants the first, whatever comes before it now.
+  const shown = lookedAt(followed(still(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
+  if (cursor === undefined || all.length >= MAX_HITS) return shown;
+  return after(shown, withEffect(shown.state, { do: "search", words, cwd: list.query.cwd, cursor }));
+}
+
+/** Moves the selection. */
+export function moveInList(state: BrowseState, key: Key): Step | undefined {
+  const { selected, rows, cursor } = state.list;
+  const to = moved(selected, rows.length, layoutOf(state).listHeight, key);
+  if (to === undefined) return undefined;
+  const isEnd = key.name === "end" || key.text === "G";
+  const toEnd = isEnd && to === rows.length - 1 && cursor !== undefined;
+  return lookedAt(followed(more(withList(state, { selected: to, toEnd }))));
+}
+
+/** Changes what the list is of, and asks for it. */
+export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
+  const query = { ...state.list.query, ...change };
+  const isSame = Object.entries(change).every(([name, value]) => state.list.query[name as keyof ListQuery] === value);
+  if (isSame) return still(state);
+  // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
+  const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
+  const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, ...emptied }));
+  const isOther = (["words", "cwd", "shelf"] as const).some((name) => query[name] !== state.list.query[name]);
+  const isSearched = isOther && query.shelf === "sessions" && query.words.trim().length >= 2;
+  return isSearched ? after(step, withEffect(step.state, { do: "search", words: query.words, cwd: query.cwd })) : step;
+}
+
+/** A key while the filter is typed; undefined for those that mean the same as otherwise. */
+export function typeFilter(state: BrowseState, key: Key): Step | undefined {
+  const { words } = state.list.query;
+  if (key.name === "escape") return requery(withList(state, { isTyping: false }), { words: "" });
+  const to = edited(words, key);
+  if (to !== undefined) return requery(state, { words: to });
+  // Whoever moves has found what fits; from then on letters are keys again.
+  return moveInList(withList(state, { isTyping: false }), key);
+}
+
+export function beginTyping(state: BrowseState): Step {
+  return still(withList(state, { isTyping: true }));
+}
+
+/** Takes a session out of the list, which is somewhere else now. */
+export function without(state: BrowseState, sessionPath: string): Step {
+  const { list } = state;
+  const sessions = list.sessions.filter((session) => session.sessionPath !== sessionPath);
+  const hits = list.found?.hits.filter((hit) => hit.sessionPath !== sessionPath);
+  const next = rearranged(state, {
+    sessions,
+    total: list.total - (list.sessions.length - sessions.length),
+    whole: list.whole.filter((session) => session.sessionPath !== sessionPath),
+    found: hits && list.found && { ...list.found, hits },
+  });
+  return lookedAt(followed(more(next)));
+}
+
+/** Changes members of a session in the list. */
+export function amended(state: BrowseState, sessionPath: string, change: Result): BrowseState {
+  const amend = (session: Result): Result =>
+    session.sessionPath === sessionPath ? { ...session, ...change } : session;
+  return rearranged(state, { sessions: state.list.sessions.map(amend), whole: state.list.whole.map(amend) });
+}

@@ -1,0 +1,81 @@
+/** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
+
+import { layoutOf } from "./layout.ts";
+import {
+  after,
+  type BrowseState,
+  type Facts,
+  type Happening,
+  type PreviewPlace,
+  type Step,
+  still,
+  withEffect,
+} from "./state.ts";
+
+/** Sessions whose facts are remembered. */
+const MAX_FACTS = 1000;
+/** Bytes of a session beyond which it is only looked at when it is selected, because that takes time. */
+const LARGE = 4 << 20;
+
+function isSamePlace(a: PreviewPlace | undefined, b: PreviewPlace | undefined): boolean {
+  return a?.sessionPath === b?.sessionPath && a?.entryId === b?.entryId;
+}
+
+/** Asks for the preview of a place, if there is room for one; `isForced` asks again for the same one. */
+export function previewed(state: BrowseState, place: PreviewPlace | undefined, isForced = false): Step {
+  const { preview } = state;
+  if (!layoutOf(state).hasPreview || (!isForced && isSamePlace(place, preview.place))) return still(state);
+  const isSameSession = place !== undefined && place.sessionPath === preview.place?.sessionPath;
+  const ticket = preview.ticket + 1;
+  const next: BrowseState = {
+    ...state,
+    preview: {
+      ...preview,
+      place,
+      ticket,
+      scroll: 0,
+      shown: isSameSession ? preview.shown : undefined,
+      failed: undefined,
+    },
+  };
+  return place ? withEffect(next, { do: "preview", place, ticket }) : still(next);
+}
+
+export function previewCame(state: BrowseState, { ticket, shown }: Happening & { what: "previewed" }): Step {
+  const { preview } = state;
+  if (ticket !== preview.ticket || !preview.place) return still(state);
+  const next = { ...state, preview: { ...preview, shown, failed: undefined } };
+  return still(withFacts(next, preview.place.sessionPath, shown));
+}
+
+export function previewFailed(state: BrowseState, happening: Happening & { what: "unpreviewed" }): Step {
+  const { preview } = state;
+  if (happening.ticket !== preview.ticket || !preview.place) return still(state);
+  const next = { ...state, preview: { ...preview, shown: undefined, failed: happening.message } };
+  return still(happening.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
+}
+
+function withFacts(state: BrowseState, path: string, { lockedBy, readOnly, damageCount, store }: Facts): BrowseState {
+  const kept = state.facts.size >= MAX_FACTS ? new Map<string, Facts>() : new Map(state.facts);
+  return { ...state, facts: kept.set(path, { lockedBy, readOnly, damageCount, store }) };
+}
+
+export function looked(state: BrowseState, { sessionPath, facts }: Happening & { what: "looked" }): Step {
+  return lookedAt(still(withFacts(state, sessionPath, facts)));
+}
+
+/** Adds a look at the first session on the screen of which no facts are known. */
+export function lookedAt(step: Step): Step {
+  const { state } = step;
+  const { rows, top, query } = state.list;
+  if (query.shelf === "trash") return step;
+  const unknown = rows
+    .slice(top, top + layoutOf(state).listHeight)
+    .find(({ session }) => !state.facts.has(session.sessionPath) && !(session.sizeBytes > LARGE));
+  if (!unknown) return step;
+  return after(step, withEffect(state, { do: "look", sessionPath: unknown.session.sessionPath }));
+}
+
+export function scrolledPreview(state: BrowseState, by: number): Step {
+  return still({ ...state, preview: { ...state.preview, scroll: state.preview.scroll + by } });
+}

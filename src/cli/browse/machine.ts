@@ -1,0 +1,216 @@
+/** The state machine of `browse`: a state and a happening make a state and effects, whose outcome is a later happening. */
+
+import type { Key } from "../terminal/keys.ts";
+import { plain } from "../terminal/page.ts";
+import { helpLines } from "./help.ts";
+import {
+  amended,
+  askForFirst,
+  askForList,
+  emptyList,
+  found,
+  listed,
+  previewOfSelected,
+  reload,
+  requery,
+  shownList,
+  without,
+} from "./list.ts";
+import { changeOf, keyInList } from "./list-keys.ts";
+import { looked, lookedAt, previewCame, previewFailed, scrolledPreview } from "./looks.ts";
+import {
+  after,
+  type BrowseState,
+  type ChangeOutcome,
+  change,
+  edited,
+  end,
+  type Happening,
+  type Prompt,
+  type Step,
+  saying,
+  still,
+  withEffect,
+} from "./state.ts";
+import { askForLabel, askToMove, keyInTree, leaveTree, opened, shownTree, treeAfter } from "./tree.ts";
+
+/** Begins with the sessions of a directory. */
+export function begin(rows: number, columns: number, cwd: string): Step {
+  const list = emptyList({ shelf: "sessions", cwd, words: "", sort: "modified", isNamed: false });
+  return askForFirst({
+    rows,
+    columns,
+    cwd,
+    list,
+    preview: {
+      isWanted: undefined,
+      place: undefined,
+      ticket: 0,
+      shown: undefined,
+      failed: undefined,
+      scroll: 0,
+      hit: 0,
+    },
+    tree: undefined,
+    facts: new Map(),
+    prompt: undefined,
+    isBusy: false,
+    help: undefined,
+    notice: "",
+    text: undefined,
+  });
+}
+
+export function step(state: BrowseState, happening: Happening): Step {
+  switch (happening.what) {
+    case "key":
+      return press(state, happening.key);
+    case "resized":
+      return lookedAt(refreshed({ ...state, rows: happening.rows, columns: happening.columns }));
+    case "listed":
+      return listed(state, happening);
+    case "found":
+      return found(state, happening);
+    case "previewed":
+      return previewCame(state, happening);
+    case "unpreviewed":
+      return previewFailed(state, happening);
+    case "looked":
+      return looked(state, happening);
+    case "opened":
+      return opened(state, happening);
+    case "done":
+      return done({ ...state, isBusy: false }, happening.outcome);
+    case "failed":
+      return failed(state, happening);
+  }
+}
+
+/** Fits list, tree and preview to a screen that became another. */
+function refreshed(state: BrowseState): Step {
+  const fitting = shownTree(shownList(state));
+  return fitting.tree ? still(fitting) : previewOfSelected(fitting);
+}
+
+function failed(state: BrowseState, { isList, message }: Happening & { what: "failed" }): Step {
+  if (!isList) return saying({ ...state, isBusy: false }, message);
+  const { list } = state;
+  const next: BrowseState = { ...state, notice: message, list: { ...list, asked: undefined, toEnd: false } };
+  // The request changed while the one that failed was under way.
+  if (list.asked && list.asked.query !== list.query) return askForList(next);
+  return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : still(next);
+}
+
+/** Takes over what a change did. */
+function done(before: BrowseState, outcome: ChangeOutcome): Step {
+  if (outcome.question) return still({ ...before, prompt: outcome.question });
+  const state: BrowseState = { ...before, notice: outcome.notice, text: outcome.text ?? before.text };
+  const copying = outcome.text === undefined ? still(state) : withEffect(state, { do: "copy", text: outcome.text });
+  return after(copying, treeStep(listStep(copying.state, outcome), outcome));
+}
+
+function treeStep(step: Step, outcome: ChangeOutcome): Step {
+  const { state } = step;
+  const { tree } = state;
+  // What was taken back may be anything in the tree.
+  if (tree && outcome.undone)
+    return after(step, withEffect({ ...state, isBusy: true }, { do: "open", session: tree.session }));
+  return after(step, treeAfter(state, outcome));
+}
+
+function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
+  switch (change.change) {
+    case "rename":
+      return still(amended(state, change.session.sessionPath, { name: change.name }));
+    case "archive":
+    case "unarchive":
+    case "delete":
+    case "restore":
+      return without(state, change.session.sessionPath);
+    case "fork":
+      return reload(state, made);
+    case "undo":
+    case "redo":
+      return reload(state);
+    default:
+      return still(state);
+  }
+}
+
+// --- keys --------------------------------------------------------------------------------------------------------
+
+function press(before: BrowseState, key: Key): Step {
+  const state = before.notice === "" ? before : { ...before, notice: "" };
+  const { name, text } = key;
+  if (name === "ctrl+c") return end(state, null);
+  if (state.isBusy) return text === "q" ? end(state, null) : still(state);
+  if (state.prompt) return answer(state, state.prompt, key);
+  if (state.help !== undefined) return inHelp(state, state.help, key);
+  const isTyping = state.tree ? state.tree.isTyping : state.list.isTyping;
+  return (isTyping ? undefined : common(state, key)) ?? own(state, key) ?? still(state);
+}
+
+/** Keys that mean the same in the list and in the tree. */
+function common(state: BrowseState, { name, text }: Key): Step | undefined {
+  if (text === "q") return end(state, null);
+  if (text === "?") return still({ ...state, help: 0 });
+  if (text === "p") return flipPreview(state);
+  if (text === "J" || text === "K") return scrolledPreview(state, text === "J" ? 3 : -3);
+  if (text === "u") return change(state, { change: "undo" });
+  if (text === "U" || name === "ctrl+r") return change(state, { change: "redo" });
+  return undefined;
+}
+
+function own(state: BrowseState, key: Key): Step | undefined {
+  const { tree } = state;
+  if (!tree) return keyInList(state, key);
+  if (!tree.isTyping) {
+    if (key.name === "escape" || key.name === "tab") return leaveTree(state);
+    if (key.name === "enter") return askToMove(state, tree);
+    if (key.text === "l") return askForLabel(state, tree);
+  }
+  return keyInTree(state, tree, key);
+}
+
+function flipPreview(state: BrowseState): Step {
+  const { preview } = state;
+  const isShown = refreshed(state).state.preview.isWanted ?? preview.place !== undefined;
+  const next = { ...state, preview: { ...preview, isWanted: !isShown, place: undefined, shown: undefined } };
+  return refreshed(next);
+}
+
+function answer(state: BrowseState, prompt: Prompt, key: Key): Step {
+  const { name, text } = key;
+  if (name === "escape") return saying({ ...state, prompt: undefined }, "Nothing was changed.");
+  if (prompt.ask === "yes") {
+    if (text === "y" || text === "Y") return change(state, prompt.wanted);
+    return text === "n" || text === "N"
+      ? saying({ ...state, prompt: undefined }, "Nothing was changed.")
+      : still(state);
+  }
+  if (name === "enter") {
+    const wanted = changeOf(prompt.wanted, prompt.text);
+    return wanted ? change(state, wanted) : saying({ ...state, prompt: undefined }, "Nothing was changed.");
+  }
+  const line = edited(prompt.text, key);
+  return still(line === undefined ? state : { ...state, prompt: { ...prompt, text: line } });
+}
+
+function inHelp(state: BrowseState, top: number, { name, text }: Key): Step {
+  if (text === "q" || text === "?" || name === "escape" || name === "enter")
+    return still({ ...state, help: undefined });
+  const { rows, columns } = state;
+  const page = { width: columns, paint: plain, now: 0, home: "", isTerminal: true };
+  const last = Math.max(0, helpLines(page).length - (rows - 2));
+  const by =
+    name === "pageDown" || text === " "
+      ? rows - 3
+      : name === "pageUp"
+        ? 3 - rows
+        : name === "down" || text === "j"
+          ? 1
+          : name === "up" || text === "k"
+            ? -1
+            : 0;
+  return still({ ...state, help: Math.max(0, Math.min(last, top + by)) });
+}

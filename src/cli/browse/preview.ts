@@ -1,0 +1,140 @@
+/** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
+
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, cutTo, grouped, highlighted, inert, inertLines, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import type { Result } from "../verb.ts";
+import { isSetting } from "./branches.ts";
+import type { PreviewState } from "./state.ts";
+import { callsText, headOf } from "./tree-rows.ts";
+
+/** Lines of an entry that are shown: of one that was looked for, of what people and the model say, of anything else. */
+const NAMED_LINES = 60;
+const TALK_LINES = 24;
+const OTHER_LINES = 6;
+
+const COLOURS: Readonly<Record<string, "cyan" | "green" | "blue" | "red">> = {
+  user: "cyan",
+  assistant: "green",
+  result: "blue",
+  failed: "red",
+};
+
+/** Lines of a preview, and the one to have in view. */
+interface PreviewText {
+  readonly lines: readonly string[];
+  readonly focus: number;
+}
+
+/** Texts of previews, so that a key that only scrolls wraps nothing. */
+const written = new WeakMap<Result, { key: string; text: PreviewText }>();
+
+/** Returns the lines of the pane, `height` of them at most. */
+export function previewLines(
+  { shown, failed, place, scroll }: PreviewState,
+  session: Result | undefined,
+  words: string,
+  page: OutputStyle,
+  height: number,
+): string[] {
+  if (!session || !place) return [];
+  const head = factLines(session, shown, page);
+  const room = Math.max(0, height - head.length);
+  if (failed !== undefined)
+    return [...head, ...wrap(oneLine(failed), page.width).map((line) => page.paint("yellow", line))].slice(0, height);
+  if (!shown) return head.slice(0, height);
+  const { lines, focus } = textOf(shown, place.entryId, words, page);
+  const begin = place.entryId === undefined ? lines.length - room : focus - Math.floor(room / 3);
+  const last = Math.max(0, lines.length - room);
+  const from = Math.max(0, Math.min(last, Math.max(0, Math.min(last, begin)) + scroll));
+  return [...head, ...lines.slice(from, from + room)].slice(0, height);
+}
+
+function textOf(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
+  const key = JSON.stringify([entryId, words, page.width]);
+  const known = written.get(shown);
+  if (known?.key === key) return known.text;
+  const text = conversation(shown, entryId, words, page);
+  written.set(shown, { key, text });
+  return text;
+}
+
+/** Returns the lines above the conversation: the name, and what is worth knowing before it is opened. */
+function factLines(session: Result, shown: Result | undefined, page: OutputStyle): string[] {
+  const { paint, width } = page;
+  const { name, firstMessage, sessionId, cwd, messageCount, sizeBytes, cost, forkedFrom } = session;
+  const facts = [inert(String(sessionId).slice(0, 13))];
+  if (cwd) facts.push(shortPath(cwd, page.home));
+  if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
+  if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
+  if (typeof sizeBytes === "number") facts.push(sizeText(sizeBytes));
+  if (typeof cost === "number" && cost > 0) facts.push(`$${cost.toFixed(2)}`);
+  const lines = [
+    paint("bold", cutTo(oneLine(name ?? firstMessage ?? "(nothing said)"), width)),
+    paint("dim", cutTo(facts.join("  "), width)),
+  ];
+  if (forkedFrom) lines.push(paint("dim", cutTo(`fork of ${oneLine(forkedFrom.name ?? forkedFrom.sessionId)}`, width)));
+  for (const warning of warnings(shown)) lines.push(paint("yellow", cutTo(warning, width)));
+  return lines;
+}
+
+function warnings(shown: Result | undefined): string[] {
+  const { lockedBy, readOnly, damageCount } = shown ?? {};
+  const found: string[] = [];
+  if (lockedBy) found.push(`Open in ${inert(lockedBy.client)}${lockedBy.pid > 0 ? ` (process ${lockedBy.pid})` : ""}.`);
+  if (readOnly !== undefined) found.push("It can be read, and not be written.");
+  if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify tells more.`);
+  return found;
+}
+
+/** Returns a size in the unit in which it is a short number. */
+export function sizeText(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+}
+
+function conversation(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
+  const lines: string[] = [];
+  let focus = 0;
+  const { entriesBefore } = shown;
+  if (entriesBefore > 0)
+    lines.push(page.paint("dim", cutTo(`(${count(entriesBefore, "entry", "entries")} before)`, page.width)));
+  for (const entry of shown.entries) {
+    const isNamed = entry.id === entryId;
+    const own = [...entryLines(entry, isNamed, words, page)];
+    if (own.length === 0) continue;
+    if (lines.length > 0) lines.push("");
+    if (isNamed) focus = lines.length + hitLine(own, words);
+    lines.push(...own);
+  }
+  if (shown.entries.length === 0) lines.push(page.paint("dim", cutTo("Nothing was said yet.", page.width)));
+  return { lines, focus };
+}
+
+/** Returns the first line that has one of the words; the first of all when none has. */
+function hitLine(lines: readonly string[], words: string): number {
+  const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
+  // The head has the role, which may be one of the words.
+  const found = lines.findIndex((line, i) => i > 0 && sought.some((word) => line.toLowerCase().includes(word)));
+  return Math.max(0, found);
+}
+
+function* entryLines(entry: Result, isNamed: boolean, words: string, page: OutputStyle): Generator<string> {
+  const { paint, width } = page;
+  const [kind, detail] = headOf(entry);
+  const calls = callsText(entry.calls);
+  const label = entry.label === undefined ? "" : ` [${oneLine(entry.label)}]`;
+  const isTalk = kind === "user" || kind === "assistant";
+  const said = String(entry.text ?? "").trimEnd();
+  if (!isNamed && (isSetting(entry) || (said === "" && calls === "" && label === ""))) return;
+  const head = cutTo(`${isNamed ? "> " : ""}${[kind, detail].filter(Boolean).join(" ")}${label}`, width);
+  yield paint(COLOURS[kind] ?? "magenta", head);
+  const most = isNamed ? NAMED_LINES : isTalk ? TALK_LINES : OTHER_LINES;
+  const text = said === "" ? [] : inertLines(said).flatMap((line) => wrap(line, width));
+  const from = isNamed ? Math.max(0, hitLine(["", ...text], words) - 1 - Math.floor(most / 2)) : 0;
+  if (from > 0) yield paint("dim", cutTo(`(${grouped(from)} lines above)`, width));
+  for (const line of text.slice(from, from + most)) yield highlighted(cutTo(line, width), words, page);
+  const left = text.length - from - most;
+  if (left > 0 || entry.isCut) yield paint("dim", cutTo(left > 0 ? `(${grouped(left)} more lines)` : "(more)", width));
+  for (const call of entry.calls ?? []) yield paint("yellow", cutTo(callsText([call]), width));
+}

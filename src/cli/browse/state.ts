@@ -1,0 +1,274 @@
+/**
+ * The state of `browse`, the happenings that change it, and the effects that it asks for, whose outcome is a later
+ * happening. All of it is plain values, so that keys go in and screens come out without a terminal and a server.
+ */
+
+import type { Key } from "../terminal/keys.ts";
+import type { Result } from "../verb.ts";
+import type { Branches, Filter, FlatNode } from "./branches.ts";
+
+/** The kinds of sessions that the list shows. */
+export type Shelf = "sessions" | "archive" | "trash";
+
+export const SORTS = ["modified", "created", "size", "cost"] as const;
+export type Sort = (typeof SORTS)[number];
+
+/** A request for the list, without the place in it. */
+export interface ListQuery {
+  readonly shelf: Shelf;
+  /** Only sessions of this directory. */
+  readonly cwd: string | undefined;
+  readonly words: string;
+  readonly sort: Sort;
+  readonly isNamed: boolean;
+}
+
+/** A line of the list. */
+export interface ListRow {
+  readonly session: Result;
+  /** Sessions that it was forked from and that stand above it. */
+  readonly depth: number;
+  /** Places in it where something was said that fits the filter, the best first. */
+  readonly hits: readonly Result[];
+}
+
+export interface ListState {
+  readonly query: ListQuery;
+  readonly isTyping: boolean;
+  /** Sessions in the order of the list, as far as they have been loaded. */
+  readonly sessions: readonly Result[];
+  readonly total: number;
+  /** The cursor of the rest of the list; undefined when all of it has been loaded. */
+  readonly cursor: string | undefined;
+  /** The list request that is under way. */
+  readonly asked:
+    | {
+        readonly query: ListQuery;
+        readonly cursor: string | undefined;
+        readonly isQuick: boolean;
+        /** Whether the first part of it is on the screen already. */
+        readonly isBegun: boolean;
+      }
+    | undefined;
+  /** Whether the end of the list is wanted, and has not been loaded yet. */
+  readonly toEnd: boolean;
+  /** The last list without words, which knows sessions that only their content makes fit. */
+  readonly whole: readonly Result[];
+  /** Hits for some words; they count only while those are the filter. */
+  readonly found: { readonly words: string; readonly hits: readonly Result[] } | undefined;
+  readonly rows: readonly ListRow[];
+  readonly selected: number;
+  /** Index of the first row on the screen. */
+  readonly top: number;
+  /** Path of the session to select when the list comes. */
+  readonly wanted: string | undefined;
+}
+
+/** Facts that are learned of a session by looking at it. */
+export interface Facts {
+  readonly lockedBy?: { readonly client: string; readonly pid: number };
+  readonly readOnly?: string;
+  readonly damageCount: number;
+  readonly store?: string;
+}
+
+export interface PreviewState {
+  /** Whether it is shown; undefined: where there is room. */
+  readonly isWanted: boolean | undefined;
+  /** The place that it shows, or is going to. */
+  readonly place: PreviewPlace | undefined;
+  /** The number of the latest request; replies to earlier ones are outdated. */
+  readonly ticket: number;
+  readonly shown: Result | undefined;
+  /** A sentence in its place. */
+  readonly failed: string | undefined;
+  /** Lines that the reader has moved it by. */
+  readonly scroll: number;
+  /** Which of the hits in the session it shows. */
+  readonly hit: number;
+}
+
+export interface PreviewPlace {
+  readonly sessionPath: string;
+  readonly entryId: string | undefined;
+}
+
+export interface TreeState {
+  readonly session: Result;
+  readonly branches: Branches;
+  readonly leafId: string | null;
+  readonly filter: Filter;
+  readonly selected: number;
+  readonly top: number;
+  /** Words that are looked for in it. */
+  readonly words: string;
+  readonly isTyping: boolean;
+}
+
+/** A question on the last line, which only its answer ends. */
+export type Prompt =
+  | { readonly ask: "yes"; readonly question: string; readonly wanted: BrowseChange }
+  | {
+      readonly ask: "line";
+      readonly label: string;
+      readonly text: string;
+      /** Makes the change of the line that was typed. */
+      readonly wanted: LineChange;
+    };
+
+export type LineChange =
+  | { readonly change: "rename"; readonly session: Result }
+  | { readonly change: "label"; readonly session: Result; readonly entryId: string }
+  | { readonly change: "export"; readonly session: Result };
+
+/** Something that is done to a session, or to the last thing that was done. */
+export type BrowseChange =
+  | { readonly change: "rename"; readonly session: Result; readonly name: string }
+  | { readonly change: "label"; readonly session: Result; readonly entryId: string; readonly label: string }
+  | { readonly change: "export"; readonly session: Result; readonly file: string }
+  | { readonly change: "archive" | "unarchive" | "delete" | "restore" | "fork"; readonly session: Result }
+  | {
+      readonly change: "move";
+      readonly session: Result;
+      readonly entryId: string;
+      readonly position: "at" | "before";
+      readonly leafId: string | null;
+    }
+  | { readonly change: "undo"; readonly operationId?: string }
+  | { readonly change: "redo" };
+
+export interface BrowseState {
+  readonly rows: number;
+  readonly columns: number;
+  /** The working directory, which the list begins with. */
+  readonly cwd: string;
+  readonly list: ListState;
+  readonly preview: PreviewState;
+  readonly tree: TreeState | undefined;
+  readonly facts: ReadonlyMap<string, Facts>;
+  readonly prompt: Prompt | undefined;
+  /** Whether something other than the list is under way; until it is over, the only possible action is to leave. */
+  readonly isBusy: boolean;
+  /** The first line of the help on the screen; undefined while it is not shown. */
+  readonly help: number | undefined;
+  /** A sentence for the last line. */
+  readonly notice: string;
+  /** The text of a message that the conversation was taken back to before, for the one who asks it anew. */
+  readonly text: string | undefined;
+}
+
+export type Happening =
+  | { readonly what: "key"; readonly key: Key }
+  | { readonly what: "resized"; readonly rows: number; readonly columns: number }
+  | {
+      readonly what: "listed";
+      readonly sessions: readonly Result[];
+      readonly total: number;
+      readonly cursor: string | undefined;
+    }
+  | {
+      readonly what: "found";
+      readonly words: string;
+      readonly hits: readonly Result[];
+      /** Where these hits begin; undefined for the first. */
+      readonly from?: string;
+      /** Where more of them are. */
+      readonly cursor?: string;
+    }
+  | { readonly what: "previewed"; readonly ticket: number; readonly shown: Result }
+  | { readonly what: "unpreviewed"; readonly ticket: number; readonly message: string; readonly isDamaged: boolean }
+  | { readonly what: "looked"; readonly sessionPath: string; readonly facts: Facts }
+  | { readonly what: "opened"; readonly session: Result; readonly nodes: FlatNode[]; readonly leafId: string | null }
+  | { readonly what: "done"; readonly outcome: ChangeOutcome }
+  | { readonly what: "failed"; readonly isList: boolean; readonly message: string };
+
+/** The outcome of a change. */
+export interface ChangeOutcome {
+  readonly change: BrowseChange;
+  readonly notice: string;
+  /** The leaf, where it is known. */
+  readonly leafId?: string | null;
+  /** Text to hand back. */
+  readonly text?: string;
+  /** Path of a session that was made. */
+  readonly made?: string;
+  /** Asked before anything is done, because the change would be one that was not made here. */
+  readonly question?: Prompt;
+  /** The operation that was taken back or done again. */
+  readonly undone?: { readonly kind: string; readonly sessionPath: string };
+}
+
+export type BrowseEffect =
+  | {
+      readonly do: "list";
+      readonly query: ListQuery;
+      readonly cursor: string | undefined;
+      readonly limit: number;
+      /** Whether a part of it is enough, because it is wanted at once. */
+      readonly isQuick: boolean;
+    }
+  | { readonly do: "search"; readonly words: string; readonly cwd: string | undefined; readonly cursor?: string }
+  | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
+  | { readonly do: "look"; readonly sessionPath: string }
+  | { readonly do: "open"; readonly session: Result }
+  | { readonly do: "change"; readonly change: BrowseChange }
+  | { readonly do: "copy"; readonly text: string }
+  | { readonly do: "end"; readonly session: Result | null };
+
+export interface Step {
+  readonly state: BrowseState;
+  readonly effects: readonly BrowseEffect[];
+}
+
+export function still(state: BrowseState): Step {
+  return { state, effects: [] };
+}
+
+export function withEffect(state: BrowseState, ...effects: BrowseEffect[]): Step {
+  return { state, effects };
+}
+
+/** Returns a step with the effects of an earlier one before its own. */
+export function after({ effects }: Step, { state, effects: more }: Step): Step {
+  return { state, effects: [...effects, ...more] };
+}
+
+export function end(state: BrowseState, session: Result | null): Step {
+  return withEffect(state, { do: "end", session });
+}
+
+export function saying(state: BrowseState, notice: string): Step {
+  return still({ ...state, notice });
+}
+
+/** Begins a change; until it is done, other keys do nothing. */
+export function change(state: BrowseState, what: BrowseChange): Step {
+  return withEffect({ ...state, isBusy: true, prompt: undefined }, { do: "change", change: what });
+}
+
+/** Returns the new position of a selection; undefined for keys that do not move it. */
+export function moved(from: number, length: number, height: number, { name, text }: Key): number | undefined {
+  const within = (to: number): number => Math.max(0, Math.min(length - 1, to));
+  if (name === "up" || text === "k") return within(from - 1);
+  if (name === "down" || text === "j") return within(from + 1);
+  if (name === "pageUp") return within(from - height);
+  if (name === "pageDown") return within(from + height);
+  if (name === "home" || text === "g") return 0;
+  if (name === "end" || text === "G") return within(length - 1);
+  return undefined;
+}
+
+/** Returns the first line of a screen of `height` lines that shows `selected`, with as few empty lines as possible. */
+export function scrolled(top: number, selected: number, length: number, height: number): number {
+  const least = Math.max(0, Math.min(top, length - height));
+  return Math.max(selected - height + 1, Math.min(least, selected));
+}
+
+/** Returns a line that a key was typed into, without its end; undefined for keys that do not edit it. */
+export function edited(line: string, { name, text }: Key): string | undefined {
+  if (text !== undefined) return line + text;
+  if (name === "backspace") return Array.from(line).slice(0, -1).join("");
+  if (name === "ctrl+u") return "";
+  if (name === "ctrl+w") return line.replace(/\S+\s*$/u, "");
+  return undefined;
+}

@@ -1,0 +1,161 @@
+/** Writes the rows of a tree: rails, kind, text, calls and label, in as many columns as there are. */
+
+import type { OutputStyle } from "../terminal/page.ts";
+import { column, count, cutTo, grouped, highlighted, inert, oneLine, widthOf } from "../terminal/text.ts";
+import type { Branches, FlatNode } from "./branches.ts";
+
+/** Columns of one indent. */
+const LEVEL = 3;
+/** Columns that a row's text needs to be worth reading; on a narrower page ids are left out. */
+const READABLE = 40;
+
+const KINDS: Readonly<Record<string, string>> = {
+  toolResult: "result",
+  bashExecution: "bash",
+  model_change: "model",
+  thinking_level_change: "thinking",
+  branch_summary: "summary",
+  session_info: "name",
+  custom_message: "custom",
+  context_edit: "edit",
+};
+
+const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> = {
+  user: "cyan",
+  assistant: "green",
+  compaction: "magenta",
+  summary: "magenta",
+  custom: "blue",
+};
+
+/** Returns the name of an entry's kind: the role of a message, the type of anything else. */
+export function kindOf({ type, role }: FlatNode): string {
+  const name = type === "message" && typeof role === "string" ? role : type;
+  return KINDS[name] ?? inert(name);
+}
+
+/** Returns calls as they are shown, `[bash: npm test] [edit: src/store.ts]`. */
+export function callsText(calls: FlatNode["calls"]): string {
+  return (calls ?? [])
+    .map(({ name, argument }: FlatNode) => `[${oneLine(argument === "" ? name : `${name}: ${argument}`)}]`)
+    .join(" ");
+}
+
+/** Returns the words of an entry: its text, and the calls that it makes. */
+export function wordsOf({ preview, calls, role, type }: FlatNode): string {
+  const text = oneLine(preview ?? "");
+  const made = callsText(calls);
+  const said = made !== "" && text.startsWith("[") ? "" : text;
+  const words = [said, made].filter(Boolean).join(" ");
+  return type === "bashExecution" || role === "bashExecution" ? `$ ${words}` : words;
+}
+
+/** Characters of a word from which on it may be the beginning of an id. */
+const ID_WORD = 4;
+
+/** Whether an entry has all the words, which are in lower case, or begins with one as its id. */
+export function hasWords(node: FlatNode, words: readonly string[]): boolean {
+  const text = `${kindOf(node)} ${wordsOf(node)} ${node.label ?? ""}`.toLowerCase();
+  const id = String(node.id).toLowerCase();
+  return words.every((word) => text.includes(word) || (word.length >= ID_WORD && id.startsWith(word)));
+}
+
+/** Returns the lines that lead to a row, in at most `width` columns; of deep branches the last, after a count. */
+export function rails(level: number, isHead: boolean, width: number): string {
+  if (level === 0) return "";
+  const most = Math.max(1, Math.floor(width / LEVEL));
+  const end = isHead ? "├─ " : "│  ";
+  if (level <= most) return `${"│  ".repeat(level - 1)}${end}`;
+  const mark = `${grouped(level)}… `;
+  const room = Math.max(0, Math.floor((width - widthOf(mark)) / LEVEL) - 1);
+  return cutTo(`${mark}${"│  ".repeat(Math.min(room, level - 1))}${end}`, Math.max(LEVEL, width));
+}
+
+/** Options of a row besides the page. */
+export interface RowStyle {
+  /** Columns of ids that are alike; longer ones take more. 0: none are shown. */
+  readonly idWidth: number;
+  /** Words to highlight. */
+  readonly words?: string;
+}
+
+/** Returns a row as one line of a page. */
+export function treeRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
+  const { paint, width } = page;
+  const node = branches.node(row);
+  const isLeaf = branches.hasLeaf(row);
+  const own = inert(node.id);
+  const hasId = style.idWidth > 0 && width >= READABLE;
+  const id = hasId ? `${column(own, Math.min(Math.max(style.idWidth, widthOf(own)), Math.floor(width / 2)))}  ` : "";
+  const space = Math.max(0, width - 2 - widthOf(id));
+  const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
+  const left = space - widthOf(lines);
+  const text =
+    branches.lineLength(row) > 0 ? lineText(branches, row, page, left) : rowText(branches, row, page, left, style);
+  return `${paint("green", isLeaf ? "*" : " ")} ${paint("dim", id)}${paint("dim", lines)}${text}`;
+}
+
+/** Returns the text of a row that stands for a line of entries. */
+function lineText(branches: Branches, row: number, { paint }: OutputStyle, width: number): string {
+  return paint("dim", cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width)));
+}
+
+/** Returns what a folded line has: entries, calls, failures. */
+export function lineFacts(branches: Branches, row: number): string {
+  let calls = 0;
+  let failed = 0;
+  for (const entry of branches.entries(row)) {
+    calls += entry.calls?.length ?? 0;
+    if (entry.isError) failed++;
+  }
+  const facts = [count(branches.lineLength(row), "entry", "entries")];
+  if (calls > 0) facts.push(count(calls, "call", "calls"));
+  if (failed > 0) facts.push(`${grouped(failed)} failed`);
+  return facts.join(", ");
+}
+
+function rowText(branches: Branches, row: number, page: OutputStyle, width: number, { words = "" }: RowStyle): string {
+  const { paint } = page;
+  const node = branches.node(row);
+  const hidden = branches.hiddenBehind(row);
+  const more = hidden > 0 ? ` (+${grouped(hidden)})` : "";
+  const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
+  const [kind, detail] = headOf(node);
+  const said = wordsOf(node);
+  const room = Math.max(0, width - widthOf(label) - more.length);
+  const head = detail === "" ? kind : `${kind} ${detail}`;
+  const line = cutTo(said === "" ? head : `${head}: ${said}`, room);
+  const colour = node.isError ? "red" : (COLOURS[kind] ?? "dim");
+  const base = branches.isActive(row) ? "bold" : "plain";
+  const tail = `${paint("dim", more)}${paint("yellow", label)}`;
+  if (!line.startsWith(`${head}:`)) return `${paint(colour, line)}${tail}`;
+  const rest = line.slice(head.length + 1);
+  return `${paint(colour, `${head}:`)}${highlighted(rest, words, page, base)}${tail}`;
+}
+
+/** Returns the kind of an entry as its row begins, and the tool that a result is of. */
+export function headOf(node: FlatNode): [string, string] {
+  const kind = kindOf(node);
+  const tool = kind === "result" && typeof node.toolName === "string" ? oneLine(node.toolName) : "";
+  return [node.isError ? "failed" : kind, node.isError && tool === "" ? kind : tool];
+}
+
+function labelText({ label }: FlatNode, width: number): string {
+  const text = label === undefined ? "" : cutTo(oneLine(label), width - 3);
+  return text === "" ? "" : ` [${text}]`;
+}
+
+/** Returns a row in words alone, for readers of screens. */
+export function plainRow(branches: Branches, row: number, page: OutputStyle, style: RowStyle): string {
+  const node = branches.node(row);
+  const parts = [style.idWidth > 0 ? `${inert(node.id)} ` : ""];
+  if (branches.hasLeaf(row)) parts.push("(leaf) ");
+  if (branches.isHead(row)) parts.push(`branch of ${inert(node.parentId ?? "nothing")}: `);
+  if (branches.lineLength(row) > 0) parts.push(lineFacts(branches, row));
+  else {
+    const said = wordsOf(node);
+    parts.push(headOf(node).filter(Boolean).join(" "), said === "" ? "" : `: ${said}`);
+  }
+  if (node.label !== undefined) parts.push(`, label ${oneLine(node.label)}`);
+  return cutTo(parts.join(""), page.width);
+}

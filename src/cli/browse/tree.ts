@@ -1,0 +1,235 @@
+/** The tree of a session: what is selected, folded, filtered and looked for, and where the conversation shall go on. */
+
+import type { Key } from "../terminal/keys.ts";
+import { cutTo, oneLine } from "../terminal/text.ts";
+import type { Result } from "../verb.ts";
+import { Branches, FILTERS, type FlatNode, FOLDED, type Folds } from "./branches.ts";
+import { layoutOf } from "./layout.ts";
+import { previewOfSelected } from "./list.ts";
+import { previewed } from "./looks.ts";
+import {
+  after,
+  type BrowseState,
+  type ChangeOutcome,
+  edited,
+  type Happening,
+  moved,
+  type Step,
+  saying,
+  scrolled,
+  still,
+  type TreeState,
+} from "./state.ts";
+import { hasWords, wordsOf } from "./tree-rows.ts";
+
+/** Rows from which on lines of entries are folded when a tree is opened. */
+const FOLD_FROM = 60;
+
+export function opened(state: BrowseState, { session, nodes, leafId }: Happening & { what: "opened" }): Step {
+  const whole = new Branches(nodes, leafId);
+  const branches = whole.rows > FOLD_FROM ? whole.with({ folds: FOLDED }) : whole;
+  const selected = Math.max(0, branches.leafRow);
+  const top = selected - Math.floor(layoutOf(state).treeHeight / 2);
+  const tree: TreeState = {
+    session,
+    branches,
+    leafId,
+    filter: "default",
+    selected,
+    top,
+    words: "",
+    isTyping: false,
+  };
+  return followedTree(withTree({ ...state, isBusy: false }, tree));
+}
+
+/** Returns the state with a tree, its selection within it and on the screen. */
+function withTree(state: BrowseState, tree: TreeState): BrowseState {
+  const { rows } = tree.branches;
+  const selected = Math.max(0, Math.min(tree.selected, rows - 1));
+  const top = scrolled(tree.top, selected, rows, layoutOf(state).treeHeight);
+  return { ...state, tree: { ...tree, selected, top } };
+}
+
+export function shownTree(state: BrowseState): BrowseState {
+  return state.tree ? withTree(state, state.tree) : state;
+}
+
+function nodeAt({ branches, selected }: TreeState): FlatNode | undefined {
+  return branches.rows === 0 ? undefined : branches.node(selected);
+}
+
+/** Adds the request for the preview of the selected entry. */
+function followedTree(state: BrowseState): Step {
+  const { tree } = state;
+  const node = tree && nodeAt(tree);
+  return tree && node ? previewed(state, { sessionPath: pathOf(tree.session), entryId: node.id }) : still(state);
+}
+
+function pathOf({ itemPath, sessionPath }: Result): string {
+  return itemPath ?? sessionPath;
+}
+
+export function leaveTree(state: BrowseState): Step {
+  return previewOfSelected({ ...state, tree: undefined });
+}
+
+/** Returns the state with other rows of the same tree, and the same entry selected in the same line of the screen. */
+function regrown(state: BrowseState, tree: TreeState, branches: Branches): Step {
+  const id = nodeAt(tree)?.id;
+  const selected = id === undefined ? 0 : Math.max(0, branches.row(id));
+  const top = tree.top + selected - tree.selected;
+  return followedTree(withTree(state, { ...tree, branches, filter: branches.filter, selected, top }));
+}
+
+function selectRow(state: BrowseState, tree: TreeState, selected: number): Step {
+  return followedTree(withTree(state, { ...tree, selected }));
+}
+
+/** Keys that act on the selected row, which a tree without rows has not. */
+const FOLDING = new Set(["left", "right", "h", " ", "[", "]"]);
+
+export function keyInTree(state: BrowseState, tree: TreeState, key: Key): Step | undefined {
+  const { branches, selected } = tree;
+  const { name, text } = key;
+  if (tree.isTyping) return typeWords(state, tree, key);
+  if (branches.rows === 0 && (FOLDING.has(name ?? "") || FOLDING.has(text ?? ""))) return still(state);
+  if (text === "/") return still(withTree(state, { ...tree, isTyping: true, words: "" }));
+  if (text === "n" || text === "N") return lookFor(state, tree, text === "n" ? 1 : -1);
+  if (name === "left" || text === "h") return fold(state, tree);
+  if (name === "right") return unfold(state, tree);
+  if (text === " ")
+    return branches.lineLength(selected) + branches.hiddenBehind(selected) > 0
+      ? unfold(state, tree)
+      : fold(state, tree);
+  if (text === "z") return regrown(state, tree, branches.with({ folds: flipped(branches.folds) }));
+  if (text === "[" || text === "]") return jump(state, tree, text === "]" ? 1 : -1);
+  if (text === "=") return branches.leafRow < 0 ? still(state) : selectRow(state, tree, branches.leafRow);
+  const filter =
+    text === "f" ? FILTERS[(FILTERS.indexOf(tree.filter) + 1) % FILTERS.length] : FILTERS[Number(text) - 1];
+  if (filter !== undefined) return regrown(state, tree, branches.with({ filter }));
+  const to = moved(selected, branches.rows, layoutOf(state).treeHeight, key);
+  return to === undefined ? undefined : selectRow(state, tree, to);
+}
+
+function flipped({ isFolding }: Folds): Folds {
+  return { isFolding: !isFolding, opened: new Set(), closed: new Set() };
+}
+
+/** Folds the line or branch of the selected row; where there is nothing to fold, goes to where its branch begins. */
+function fold(state: BrowseState, tree: TreeState): Step {
+  const { branches, selected } = tree;
+  const { folds } = branches;
+  const line = lineAround(branches, selected);
+  if (line !== undefined) {
+    const opened = new Set(folds.opened);
+    opened.delete(line);
+    return regrown(state, tree, branches.with({ folds: { ...folds, opened } }));
+  }
+  const head = branches.headOf(selected);
+  if (head !== selected || !branches.isHead(head)) return selectRow(state, tree, head);
+  if (branches.hiddenBehind(head) > 0) return still(state);
+  const closed = new Set(folds.closed).add(branches.node(head).id);
+  return regrown(state, tree, branches.with({ folds: { ...folds, closed } }));
+}
+
+/** Returns the entry with which the opened line around a row begins. */
+function lineAround(branches: Branches, row: number): string | undefined {
+  for (let at = row; at >= 0; at--) {
+    const { id, role, label } = branches.node(at);
+    if (branches.folds.opened.has(id)) return id;
+    if (role === "user" || label !== undefined || branches.isHead(at) || branches.isPoint(at)) return undefined;
+  }
+  return undefined;
+}
+
+function unfold(state: BrowseState, tree: TreeState): Step {
+  const { branches, selected } = tree;
+  const { folds } = branches;
+  const id = nodeAt(tree)?.id;
+  if (id === undefined) return still(state);
+  if (branches.hiddenBehind(selected) > 0) {
+    const closed = new Set(folds.closed);
+    closed.delete(id);
+    return regrown(state, tree, branches.with({ folds: { ...folds, closed } }));
+  }
+  if (branches.lineLength(selected) === 0) return still(state);
+  return regrown(state, tree, branches.with({ folds: { ...folds, opened: new Set(folds.opened).add(id) } }));
+}
+
+/** Goes to the next row at which a branch begins or the conversation parts. */
+function jump(state: BrowseState, tree: TreeState, step: 1 | -1): Step {
+  const { branches, selected } = tree;
+  for (let row = selected + step; row >= 0 && row < branches.rows; row += step)
+    if (branches.isHead(row) || branches.isPoint(row)) return selectRow(state, tree, row);
+  return saying(state, step > 0 ? "There is no branch further down." : "There is no branch further up.");
+}
+
+function typeWords(state: BrowseState, tree: TreeState, key: Key): Step {
+  if (key.name === "escape") return still(withTree(state, { ...tree, isTyping: false, words: "" }));
+  if (key.name === "enter") return lookFor(state, { ...tree, isTyping: false }, 1, true);
+  const words = edited(tree.words, key);
+  return still(words === undefined ? state : withTree(state, { ...tree, words }));
+}
+
+/** Selects the next entry that has all the words, and opens what it is folded into. */
+function lookFor(state: BrowseState, tree: TreeState, step: 1 | -1, isFirst = false): Step {
+  const words = tree.words.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return saying(withTree(state, tree), isFirst ? "" : "Nothing is looked for: / begins.");
+  const { branches, selected } = tree;
+  const id = branches.find(selected, step, (node) => hasWords(node, words));
+  if (id === undefined) return saying(withTree(state, tree), `Nothing here has ${oneLine(tree.words)}.`);
+  const shown = branches.revealing(id);
+  return selectRow(state, { ...tree, branches: shown }, Math.max(0, shown.row(id)));
+}
+
+/** Asks whether the conversation shall go on from the selected entry. */
+export function askToMove(state: BrowseState, tree: TreeState): Step {
+  const { branches, selected, session, leafId } = tree;
+  const node = nodeAt(tree);
+  if (!node) return still(state);
+  if (session.itemPath) return saying(state, "It is in the trash: Esc, then r brings it back.");
+  if (branches.lineLength(selected) > 0) return unfold(state, tree);
+  const isAnew = node.type === "message" && node.role === "user";
+  if (!isAnew && node.id === leafId) return saying(state, "The conversation goes on from here already.");
+  const words = cutTo(wordsOf(node), 40);
+  const question = isAnew
+    ? `Go back to before "${words}", and take its text along?`
+    : `Continue after "${words === "" ? oneLine(node.type) : words}"?`;
+  return still({
+    ...state,
+    prompt: {
+      ask: "yes",
+      question,
+      wanted: { change: "move", session, entryId: node.id, position: isAnew ? "before" : "at", leafId },
+    },
+  });
+}
+
+export function askForLabel(state: BrowseState, tree: TreeState): Step {
+  const node = nodeAt(tree);
+  if (!node) return still(state);
+  const { session } = tree;
+  return still({
+    ...state,
+    prompt: {
+      ask: "line",
+      label: "Label (empty clears it): ",
+      text: node.label ?? "",
+      wanted: { change: "label", session, entryId: node.id },
+    },
+  });
+}
+
+/** Changes the tree as a change of its session did. */
+export function treeAfter(state: BrowseState, { change, leafId }: ChangeOutcome): Step {
+  const { tree } = state;
+  if (!tree) return still(state);
+  let { branches } = tree;
+  if (change.change === "label") branches = branches.labelled(change.entryId, change.label || undefined);
+  if (leafId === undefined) return regrown(state, tree, branches);
+  branches = branches.with({ leafId });
+  const step = regrown(state, { ...tree, leafId }, branches);
+  const { leafRow } = branches;
+  return leafRow < 0 || !step.state.tree ? step : after(step, selectRow(step.state, step.state.tree, leafRow));
+}

@@ -1,0 +1,296 @@
+/** Draws the screen of `browse`. Only the rows that are on it are laid out. */
+
+import { type OutputStyle, plain } from "../terminal/page.ts";
+import {
+  ageText,
+  column,
+  cutFront,
+  cutTo,
+  grouped,
+  highlighted,
+  inert,
+  oneLine,
+  shortPath,
+  widthOf,
+} from "../terminal/text.ts";
+import type { Result } from "../verb.ts";
+import { helpLines, keyLine } from "./help.ts";
+import { BETWEEN, layoutOf } from "./layout.ts";
+import { selectedRow } from "./list.ts";
+import { sortName } from "./list-keys.ts";
+import { previewLines, sizeText } from "./preview.ts";
+import type { BrowseState, ListRow, Sort, TreeState } from "./state.ts";
+import { treeRow } from "./tree-rows.ts";
+
+/** Returns the lines of the screen, none wider than it. */
+export function view(state: BrowseState, page: OutputStyle): string[] {
+  if (state.help !== undefined) return helpView(state, state.help, page);
+  const { listColumns } = layoutOf(state);
+  const inner = { ...page, width: listColumns };
+  const lines = state.tree ? treeView(state, state.tree, inner) : listView(state, inner);
+  return [...withPreview(state, lines, page), lastLine(state, page)];
+}
+
+function helpView({ rows, columns }: BrowseState, top: number, page: OutputStyle): string[] {
+  const all = helpLines(page);
+  const height = Math.max(1, rows - 2);
+  const shown = all.slice(top, top + height);
+  while (shown.length < height) shown.push("");
+  const left = all.length - top - height;
+  const more = left > 0 ? `  j, PgDn: ${grouped(left)} more lines` : "";
+  return [
+    page.paint("bold", cutTo("Keys", columns)),
+    ...shown,
+    page.paint("dim", cutTo(`Esc goes back${more}`, columns)),
+  ];
+}
+
+// --- the list ----------------------------------------------------------------------------------------------------
+
+/** Widths of the columns of the list; 0 leaves one out. */
+interface ListColumns {
+  readonly count: number;
+  readonly extra: number;
+  readonly title: number;
+  readonly cwd: number;
+  readonly id: number;
+}
+
+const GAP = 2;
+const CURSOR = 2;
+const MARKS = 2;
+const AGE = 4;
+const EXTRA = 8;
+const ID = 13;
+/** Columns of ids of entries. */
+const ENTRY_ID = 8;
+/** Columns that a title needs before others get any. */
+const TITLE = 24;
+
+function columnsOf(state: BrowseState, visible: readonly ListRow[], width: number): ListColumns {
+  const { query } = state.list;
+  const numbers = visible.map(({ session }) => grouped(session.messageCount ?? 0).length);
+  let left = width - CURSOR - MARKS - AGE - GAP;
+  const take = (wanted: number): number => {
+    if (left - wanted - GAP < TITLE) return 0;
+    left -= wanted + GAP;
+    return wanted;
+  };
+  const count = take(Math.max(4, ...numbers));
+  const extra = query.sort === "size" || query.sort === "cost" ? take(EXTRA) : 0;
+  const cwd = query.cwd === undefined ? take(Math.max(9, Math.min(30, Math.floor(width * 0.25)))) : 0;
+  const id = width >= 100 ? take(ID) : 0;
+  return { count, extra, title: Math.max(1, left), cwd, id };
+}
+
+function listView(state: BrowseState, page: OutputStyle): string[] {
+  const { list } = state;
+  const { rows, top, selected, query } = list;
+  const height = layoutOf(state).listHeight;
+  const visible = rows.slice(top, top + height);
+  const columns = columnsOf(state, visible, page.width);
+  const lines = visible.map((row, i) => {
+    const isSelected = top + i === selected;
+    return marked(isSelected, (paint) => sessionLine(state, row, columns, { ...page, paint }), page);
+  });
+  if (rows.length === 0 && !list.asked) lines.push(cutTo(`  ${emptySentence(state)}`, page.width));
+  while (lines.length < height) lines.push("");
+  const total =
+    query.words.trim() === "" ? Math.max(list.total, rows.length) : rows.length + list.total - list.sessions.length;
+  const place = rows.length === 0 ? "" : `${grouped(selected + 1)} of ${grouped(total)}`;
+  return [
+    titleLine(titleOf(state, page), place, page),
+    page.paint("dim", headLine(state, columns, page.width)),
+    ...lines,
+  ];
+}
+
+function titleOf({ list: { query, isTyping }, cwd }: BrowseState, { home }: OutputStyle): string {
+  const filter = isTyping || query.words !== "" ? `Filter: ${inert(query.words)}${isTyping ? "_" : ""}  ` : "";
+  const shelf = query.shelf === "archive" ? "Archive" : query.shelf === "trash" ? "Trash" : "Sessions";
+  const where =
+    query.shelf === "trash" ? "" : query.cwd === undefined ? " of all folders" : ` of ${shortPath(cwd, home)}`;
+  const sort = query.shelf === "trash" || query.sort === "modified" ? "" : `, ${sortName(query.sort)}`;
+  return `${filter}${shelf}${where}${query.isNamed ? ", named" : ""}${sort}`;
+}
+
+function emptySentence({ list: { query } }: BrowseState): string {
+  if (query.words !== "") return "No session matches.";
+  if (query.shelf === "trash") return "The trash is empty.";
+  const kind = query.shelf === "archive" ? "archived sessions" : query.isNamed ? "sessions with a name" : "sessions";
+  return query.cwd === undefined ? `There are no ${kind}.` : `There are no ${kind} of this folder. Tab shows all.`;
+}
+
+function headLine(
+  { list: { query } }: BrowseState,
+  { count, extra, title, cwd, id }: ListColumns,
+  width: number,
+): string {
+  const head = [
+    column(query.shelf === "trash" ? "GONE" : "AGE", AGE, "right"),
+    count === 0 ? "" : column("MSGS", count, "right"),
+    extra === 0 ? "" : column(query.sort.toUpperCase(), extra, "right"),
+    column("NAME OR FIRST MESSAGE", title),
+    cwd === 0 ? "" : column("DIRECTORY", cwd),
+    id === 0 ? "" : "ID",
+  ];
+  return cutTo(`${" ".repeat(CURSOR + MARKS)}${head.filter(Boolean).join("  ")}`.trimEnd(), width);
+}
+
+/** Returns the marks of a session: its state, and its store. */
+function marksOf(state: BrowseState, { sessionPath, store }: Result): string {
+  const facts = state.facts.get(sessionPath);
+  const mark = facts?.lockedBy ? "*" : facts && facts.damageCount > 0 ? "!" : facts?.readOnly !== undefined ? "#" : " ";
+  const isV2 = (store ?? facts?.store) === "v2" || String(sessionPath).endsWith(".v2");
+  return `${mark}${isV2 ? "2" : " "}`;
+}
+
+function sessionLine(state: BrowseState, row: ListRow, columns: ListColumns, page: OutputStyle): string {
+  const { session } = row;
+  const { paint, now, home } = page;
+  const { count, extra, title, cwd, id } = columns;
+  const { query } = state.list;
+  const time = query.sort === "created" ? session.created : session.modified;
+  const since = typeof time === "string" ? ageText(now - Date.parse(time)) : "";
+  const marks = marksOf(state, session);
+  const cells = [
+    paint("dim", column(since, AGE, "right")),
+    count === 0 ? "" : column(session.messageCount === undefined ? "" : grouped(session.messageCount), count, "right"),
+    extra === 0 ? "" : column(extraText(session, query.sort), extra, "right"),
+    titleCell(state, row, title, page),
+    cwd === 0 ? "" : paint("dim", column(cutFront(shortPath(session.cwd ?? "", home), cwd), cwd)),
+    id === 0 ? "" : paint("cyan", cutTo(inert(session.shortId ?? String(session.sessionId).slice(0, id)), id)),
+  ];
+  return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${cells.filter(Boolean).join("  ")}`;
+}
+
+function extraText({ sizeBytes, cost }: Result, sort: Sort): string {
+  if (sort === "size") return typeof sizeBytes === "number" ? sizeText(sizeBytes) : "";
+  return typeof cost === "number" ? `$${cost.toFixed(2)}` : "";
+}
+
+/** Returns the title in its column: rails of a fork, the name, and where the words of the filter were said. */
+function titleCell({ list }: BrowseState, { session, depth, hits }: ListRow, width: number, page: OutputStyle): string {
+  const { paint } = page;
+  const { words } = list.query;
+  const { name, firstMessage, forkedFrom } = session;
+  const rail = depth === 0 ? "" : cutTo(`${"  ".repeat(Math.min(depth - 1, 4))}└ `, width);
+  const own = oneLine(name ?? firstMessage ?? "");
+  const origin =
+    depth === 0 && forkedFrom
+      ? ` (fork of ${oneLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`
+      : "";
+  const room = Math.max(0, width - widthOf(rail));
+  const text = cutTo(
+    own === "" ? "(nothing said)" : own,
+    hits.length > 0 ? Math.max(8, Math.floor(room * 0.45)) : room,
+  );
+  const more = hits.length > 0 ? `  ${oneLine(hits[0].line ?? hits[0].snippet ?? "")}` : origin;
+  const rest = cutTo(more, Math.max(0, room - widthOf(text)));
+  const space = " ".repeat(Math.max(0, room - widthOf(text) - widthOf(rest)));
+  const base = own === "" ? "dim" : name ? "bold" : "plain";
+  const shown = highlighted(cutTo(text, room), words, page, base);
+  return `${paint("dim", rail)}${shown}${highlighted(rest, words, page, "dim")}${space}`;
+}
+
+// --- the tree ----------------------------------------------------------------------------------------------------
+
+function treeView(state: BrowseState, tree: TreeState, page: OutputStyle): string[] {
+  const { branches, selected, top, filter, words, isTyping, session } = tree;
+  const height = layoutOf(state).treeHeight;
+  const inner = { ...page, width: Math.max(1, page.width - CURSOR) };
+  const lines: string[] = [];
+  const style = { idWidth: page.width >= 100 ? ENTRY_ID : 0, words };
+  for (let row = top; row < Math.min(top + height, branches.rows); row++)
+    lines.push(marked(row === selected, (paint) => treeRow(branches, row, { ...inner, paint }, style), page));
+  if (branches.rows === 0)
+    lines.push(
+      cutTo(
+        branches.nodes.length === 0 ? "  There are no entries yet." : "  No entry passes the filter; 5 shows all.",
+        page.width,
+      ),
+    );
+  while (lines.length < height) lines.push("");
+  const search = isTyping || words !== "" ? `Search: ${inert(words)}${isTyping ? "_" : ""}  ` : "";
+  const title = `${search}${oneLine(session.name ?? session.firstMessage ?? session.sessionId)}`;
+  const place = branches.rows === 0 ? filter : `${filter}  ${grouped(selected + 1)} of ${grouped(branches.rows)}`;
+  return [titleLine(title, place, page), ...lines];
+}
+
+// --- lines -------------------------------------------------------------------------------------------------------
+
+function titleLine(title: string, place: string, { width, paint }: OutputStyle): string {
+  const room = width - widthOf(place) - GAP;
+  if (room < 8) return paint("bold", cutTo(title, width));
+  return `${paint("bold", column(title, room))}  ${paint("dim", place)}`;
+}
+
+/** Returns a line of the screen. The selected one is marked for people who see no colours, too. */
+function marked(
+  isSelected: boolean,
+  text: (paint: OutputStyle["paint"]) => string,
+  { paint, width }: OutputStyle,
+): string {
+  if (!isSelected) return cutWhole(`  ${text(paint)}`, text, width);
+  return paint("inverse", column(`> ${text(plain)}`, width));
+}
+
+/** Returns a painted line if it fits, else the same without paint, cut: only screens of a few columns need that. */
+function cutWhole(line: string, text: (paint: OutputStyle["paint"]) => string, width: number): string {
+  const bare = `  ${text(plain)}`;
+  return widthOf(bare) <= width ? line : cutTo(bare, width);
+}
+
+/** Puts the preview beside the lines, or below them. */
+function withPreview(state: BrowseState, lines: string[], page: OutputStyle): string[] {
+  const { hasPreview, isBeside, previewColumns, previewHeight, listColumns } = layoutOf(state);
+  if (!hasPreview) return lines;
+  const { tree, list, preview } = state;
+  const session = tree ? tree.session : selectedRow(state)?.session;
+  const words = tree ? tree.words : list.query.words;
+  const pane = previewLines(preview, session, words, { ...page, width: previewColumns }, previewHeight);
+  if (!isBeside) {
+    const rule = page.paint("dim", "─".repeat(page.width));
+    while (pane.length < previewHeight) pane.push("");
+    return [...lines, rule, ...pane];
+  }
+  const line = page.paint("dim", ` ${"│".padEnd(BETWEEN - 1)}`);
+  return lines.map((text, i) => {
+    const beside = pane[i] ?? "";
+    return `${padded(text, listColumns)}${line}${beside}`;
+  });
+}
+
+/** Pads a painted line. */
+function padded(line: string, width: number): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  const bare = line.replace(/\u001b\[\d+m/g, "");
+  return `${line}${" ".repeat(Math.max(0, width - widthOf(bare)))}`;
+}
+
+function lastLine(state: BrowseState, { paint }: OutputStyle): string {
+  const { prompt, notice, isBusy, columns, list } = state;
+  if (prompt?.ask === "yes") {
+    const ending = " y/n";
+    return paint(
+      "red",
+      `${cutTo(oneLine(prompt.question), Math.max(1, columns - ending.length))}${columns > 8 ? ending : ""}`,
+    );
+  }
+  if (prompt?.ask === "line") return cutTo(promptLine(prompt.label, prompt.text, columns), columns);
+  if (notice !== "") return paint("yellow", cutTo(oneLine(notice), columns));
+  if (isBusy) return cutTo("One moment…", columns);
+  return paint(
+    "dim",
+    cutTo(
+      list.asked && list.rows.length === 0 && !state.tree ? "Reading the sessions…" : keyLine(state, columns),
+      columns,
+    ),
+  );
+}
+
+/** Returns a line that is typed: its end stays in view. */
+function promptLine(label: string, text: string, columns: number): string {
+  const room = columns - widthOf(label) - 1;
+  return room < 8 ? `${cutFront(inert(text), Math.max(1, columns - 1))}_` : `${label}${cutFront(inert(text), room)}_`;
+}

@@ -1,0 +1,76 @@
+/** Entries in brief, for trees and previews: the beginning of their text, the calls, and whether they failed. */
+
+import * as z from "zod";
+import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
+import { parse, parseAbridged } from "../../core/json/json.ts";
+
+export const briefCalls = z
+  .array(z.object({ name: z.string(), argument: z.string() }))
+  .describe("the tools it calls, each with the argument that tells most, such as the command or the path");
+
+export const briefMembers = {
+  role: z.string().optional(),
+  calls: briefCalls.optional(),
+  toolName: z.string().optional().describe("of a tool's result"),
+  isError: z.literal(true).optional().describe("the tool, the command or the model failed"),
+};
+
+type BriefCall = z.output<typeof briefCalls>[number];
+
+export interface Brief {
+  readonly role?: string;
+  readonly calls?: BriefCall[];
+  readonly toolName?: string;
+  readonly isError?: true;
+}
+
+export type Body = Readonly<Record<string, unknown>>;
+
+/** Bytes of an entry beyond which its texts are cut before parsing. */
+const LONG = 1 << 14;
+
+/** Parses an entry for a brief; of a long one, only the first `seen` bytes of each text. */
+export function briefBody(line: Uint8Array, seen: number): Body {
+  return (line.length > Math.max(LONG, seen) ? parseAbridged(line, seen) : parse(line)) as Body;
+}
+
+function messageIn({ message }: Body): Body {
+  return typeof message === "object" && message !== null ? (message as Body) : {};
+}
+
+/** Returns the facts of an entry that its text does not tell. */
+export function briefOf(body: Body): Brief {
+  const message = messageIn(body);
+  const { role, content, toolName, isError, exitCode, cancelled, stopReason } = message;
+  const calls = toolCalls(content).map(({ name, arguments: args }) => ({
+    name,
+    argument: preview(mainArgument(args)),
+  }));
+  const hasFailed =
+    isError === true ||
+    (typeof exitCode === "number" && exitCode !== 0) ||
+    cancelled === true ||
+    stopReason === "error";
+  return {
+    role: typeof role === "string" ? role : undefined,
+    calls: calls.length === 0 ? undefined : calls,
+    toolName: typeof toolName === "string" ? toolName : undefined,
+    isError: hasFailed ? true : undefined,
+  };
+}
+
+/** Returns the first text that an entry has: that of its message, its summary, name, label or model. */
+export function briefText(body: Body): string {
+  const { content, command } = messageIn(body);
+  const { summary, name, label, modelId, thinkingLevel, customType } = body;
+  const texts = [command, summary, name, label, modelId, thinkingLevel, customType];
+  return (
+    contentText(content) || contentText(body.content) || String(texts.find((text) => typeof text === "string") ?? "")
+  );
+}
+
+/** Returns calls as one line, `[bash: npm test, read: a.ts]`; nothing for none. */
+export function callsText(calls: readonly BriefCall[] = []): string {
+  if (calls.length === 0) return "";
+  return `[${calls.map(({ name, argument }) => (argument === "" ? name : `${name}: ${argument}`)).join(", ")}]`;
+}

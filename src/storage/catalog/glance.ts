@@ -1,0 +1,75 @@
+/**
+ * A first look at the sessions of one directory, for a screen that shall not wait: only its own folder is read, and of
+ * that what changed last. Of 10,000 sessions that takes 20 ms, where the whole list takes 300 the first time.
+ */
+
+import { join } from "node:path";
+import type { Listed } from "../../core/ports/catalog.ts";
+import { comparing } from "../../core/search/listing.ts";
+import { pause } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { folderFor, isSessionName } from "../fs/paths.ts";
+import type { FoundStamp } from "../fs/stamps.ts";
+import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
+import { changeTime, scanContainer, stampOfContainer } from "./containers.ts";
+import { scanFile } from "./summary.ts";
+
+/** Sessions that are read without a pause. */
+const AT_ONCE = 10;
+
+interface Seen {
+  readonly path: string;
+  readonly stamp: FoundStamp;
+  readonly changed: number;
+}
+
+/** Returns the sessions of a directory whose files changed last, `limit` at most, in the order of lists. */
+export async function glance(options: CatalogOptions, kept: CachedRows, cwd: string, limit: number): Promise<Listed[]> {
+  const { disk, paths } = options;
+  const seen = sessionsIn(disk, folderFor(paths, cwd));
+  seen.sort((a, b) => b.changed - a.changed || (a.path < b.path ? 1 : -1));
+  const found: Listed[] = [];
+  let read = 0;
+  for (const one of seen) {
+    if (found.length === limit) break;
+    const listed =
+      (await kept.with(async (file) => kept.stored(file, one.path, one.stamp))) ?? listedOf(options, kept, one);
+    if (listed && listed.cwd === cwd && !listed.headerOnly) found.push(listed);
+    if (++read % AT_ONCE === 0) await pause();
+  }
+  return found.sort(comparing("modified"));
+}
+
+function sessionsIn(disk: Disk, folder: string): Seen[] {
+  let names: string[] = [];
+  try {
+    names = disk.names(folder);
+  } catch {
+    // No session was begun in that directory.
+  }
+  return names.flatMap((name) => seenAt(disk, join(folder, name), name) ?? []);
+}
+
+function seenAt(disk: Disk, path: string, name: string): Seen | undefined {
+  if (isContainerName(name)) {
+    const stamp = stampOfContainer(disk, path);
+    return stamp && { path, stamp, changed: changeTime(disk, path) ?? 0 };
+  }
+  const info = isSessionName(name) ? infoOrNull(disk, path) : null;
+  if (info?.kind !== "file") return undefined;
+  const { device, inode, size, modified, changed = 0 } = info;
+  return { path, stamp: { device, inode, size, modified, changed }, changed: modified };
+}
+
+/** Reads a session that the catalog does not know as it is now; undefined when it is none. */
+function listedOf({ disk, openLog }: CatalogOptions, kept: CachedRows, { path, stamp }: Seen): Listed | undefined {
+  try {
+    const scan = isContainerName(path) ? scanContainer(disk, path, openLog) : scanFile(disk, path);
+    return scan ? kept.rowOf(path, { ...scan, stamp, time: 0, life: "", sure: false }).listed : undefined;
+  } catch {
+    // It was removed, or may not be read.
+    return undefined;
+  }
+}

@@ -1,0 +1,253 @@
+/** Branches as rows: what is drawn, folded and found, and that size and depth do not matter. */
+
+import { describe, expect, test } from "vitest";
+import { Branches, FILTERS, FOLDED, type Folds } from "../../../src/cli/browse/branches.ts";
+import { plainRow, treeRow } from "../../../src/cli/browse/tree-rows.ts";
+import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
+import { widthOf } from "../../../src/cli/terminal/text.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
+import type { Json } from "../../support/server.ts";
+
+const PAGE: OutputStyle = { width: 80, paint: plain, now: 0, home: "", isTerminal: false };
+
+function node(id: string, parentId: string | null, more: object = {}): Json {
+  return { id, parentId, type: "message", role: "user", preview: `say ${id}`, childCount: 0, ...more };
+}
+
+const answer = (id: string, parentId: string, more: object = {}): Json =>
+  node(id, parentId, { role: "assistant", ...more });
+
+function drawn(branches: Branches, width = 80): string[] {
+  return Array.from({ length: branches.rows }, (_, row) =>
+    treeRow(branches, row, { ...PAGE, width }, { idWidth: 0 }).trimEnd(),
+  );
+}
+
+describe("rows", () => {
+  test("what leads to the leaf stays in the first column; other branches are indented, where they leave it", () => {
+    const nodes = [
+      node("r", null),
+      node("a", "r"),
+      node("b", "a"),
+      node("b2", "b"),
+      node("c", "a", { label: "tried" }),
+      node("d", "b2"),
+      node("e", "b2"),
+      node("f", "c", { type: "compaction", role: undefined }),
+    ];
+    expect(drawn(new Branches(nodes, "d"))).toEqual([
+      "  user: say r",
+      "  user: say a",
+      "  ├─ user: say c [tried]",
+      "  │  compaction: say f",
+      "  user: say b",
+      "  user: say b2",
+      "  ├─ user: say e",
+      "* user: say d",
+    ]);
+    expect(drawn(new Branches(nodes, "f")).slice(2)).toEqual([
+      "  ├─ user: say b",
+      "  │  user: say b2",
+      "  │  ├─ user: say d",
+      "  │  user: say e",
+      "  user: say c [tried]",
+      "* compaction: say f",
+    ]);
+  });
+
+  test("several roots begin in the first column; a lost parent makes a root, and a circle nothing", () => {
+    expect(drawn(new Branches([node("a", null), node("b", "a"), node("c", "nowhere")], null))).toEqual([
+      "  user: say a",
+      "  user: say b",
+      "  user: say c",
+    ]);
+    expect(drawn(new Branches([], null))).toEqual([]);
+    expect(drawn(new Branches([node("a", "b"), node("b", "a"), node("c", null)], "b"))).toEqual(["  user: say c"]);
+  });
+
+  test("calls are shown with their argument, and what failed says so", () => {
+    const call = (name: string, argument: string): object => ({ calls: [{ name, argument }] });
+    const nodes = [
+      node("a", null),
+      answer("b", "a", { preview: "[bash: npm test]", ...call("bash", "npm test") }),
+      node("c", "b", { role: "toolResult", toolName: "bash", preview: "no such test", isError: true }),
+      answer("d", "c", { preview: "I write it.", ...call("edit", "src/store.ts") }),
+      node("e", "d", { role: "toolResult", toolName: "edit", preview: "done" }),
+      node("f", "e", { role: "bashExecution", preview: "ls" }),
+      answer("g", "f", { preview: undefined, isError: true }),
+    ];
+    expect(drawn(new Branches(nodes, "g"))).toEqual([
+      "  user: say a",
+      "  assistant: [bash: npm test]",
+      "  failed bash: no such test",
+      "  assistant: I write it. [edit: src/store.ts]",
+      "  result edit: done",
+      "  bash: $ ls",
+      "* failed assistant",
+    ]);
+    const words = plainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 });
+    expect(words).toBe("g (leaf) failed assistant");
+  });
+
+  test("filters leave out, and what is below moves up to what is left", () => {
+    const nodes = [
+      node("a", null),
+      answer("b", "a", { preview: "[read: x]", calls: [{ name: "read", argument: "x" }] }),
+      node("c", "b", { role: "toolResult", toolName: "read", preview: "x" }),
+      answer("d", "c", { label: "good" }),
+      node("e", "d", { type: "model_change", role: undefined }),
+      node("f", "e"),
+      node("f2", "e"),
+    ];
+    const shown = (filter: (typeof FILTERS)[number]): string =>
+      drawn(new Branches(nodes, "f2", filter))
+        .map((row) => row.replace(/: .*/, "").trim())
+        .join(",");
+    expect(shown("all")).toBe("user,assistant,result read,assistant,model,├─ user,* user");
+    expect(shown("default")).toBe("user,assistant,result read,assistant,├─ user,* user");
+    expect(shown("no tools")).toBe("user,assistant,├─ user,* user");
+    expect(shown("user")).toBe("user,assistant,├─ user,* user");
+    expect(shown("labelled")).toBe("assistant");
+  });
+});
+
+describe("folding", () => {
+  const chain = (length: number): Json[] => [
+    node("q", null),
+    ...Array.from({ length }, (_, i) =>
+      answer(`n${i}`, i === 0 ? "q" : `n${i - 1}`, {
+        calls: [{ name: "bash", argument: "ls" }],
+        isError: i === 1 ? true : undefined,
+      }),
+    ),
+    node("z", `n${length - 1}`),
+  ];
+
+  test("makes one row of a line, which opens and closes", () => {
+    const folded = new Branches(chain(9), "z", "default", FOLDED);
+    expect(drawn(folded)).toEqual(["  user: say q", "  … 9 entries, 9 calls, 1 failed", "* user: say z"]);
+    const opened = folded.with({ folds: { ...FOLDED, opened: new Set(["n0"]) } });
+    expect(opened.rows).toBe(11);
+    expect([folded.row("n7"), opened.row("n7")]).toEqual([1, 8]);
+    expect(folded.revealing("n7").rows).toBe(11);
+  });
+
+  test("short lines, questions, labels, the leaf and branches stay", () => {
+    expect(new Branches(chain(3), "z", "default", FOLDED).rows).toBe(5);
+    const labelled = new Branches(chain(9), "z", "default", FOLDED).labelled("n4", "here");
+    expect(drawn(labelled)[2]).toMatch(/^ {2}assistant: say n4.*\[here\]$/);
+    expect(drawn(new Branches(chain(9), "n5", "default", FOLDED)).filter((row) => row.startsWith("*"))).toHaveLength(1);
+  });
+
+  test("a closed branch says how much it hides", () => {
+    const nodes = [...chain(2), node("s", "q"), answer("s1", "s"), answer("s2", "s1")];
+    const closed = new Branches(nodes, "z", "default", { ...FOLDED, closed: new Set(["s"]) });
+    expect(drawn(closed)[1]).toBe("  ├─ user: say s (+2)");
+    expect(closed.row("s2")).toBe(1);
+    expect(closed.revealing("s2").row("s2")).toBe(3);
+  });
+});
+
+function randomNodes(random: Random): Json[] {
+  const nodes: Json[] = [];
+  for (let i = 0; i < 1 + random.int(60); i++) {
+    const parent = random.chance(0.05) || i === 0 ? null : `n${random.chance(0.6) ? i - 1 : random.int(i)}`;
+    const preview = random.pick([undefined, "plain", "日本語".repeat(20), "x".repeat(200), "\u001b[2J\u202e\n"]);
+    nodes.push(
+      node(`n${i}`, parent, {
+        preview,
+        type: random.pick(["message", "message", "message", "label", "custom"]),
+        role: random.pick(["user", "assistant", "toolResult", undefined]),
+        calls: random.chance(0.2) ? [{ name: "\u001b[1m", argument: "y".repeat(80) }] : undefined,
+        label: random.chance(0.1) ? "l".repeat(50) : undefined,
+      }),
+    );
+  }
+  return nodes;
+}
+
+test("each entry stands once, below its parent, on one line of the page, whatever is filtered and folded", () => {
+  forSeeds(40, (random) => {
+    const nodes = randomNodes(random);
+    const width = 20 + random.int(100);
+    const ids = nodes.map(({ id }) => id);
+    const folds: Folds = {
+      isFolding: random.chance(0.5),
+      opened: new Set(ids.filter(() => random.chance(0.2))),
+      closed: new Set(ids.filter(() => random.chance(0.1))),
+    };
+    const branches = new Branches(
+      nodes,
+      random.pick(ids),
+      random.pick(FILTERS),
+      random.chance(0.3) ? undefined : folds,
+    );
+    const rows = new Map<string, number>();
+    let hidden = 0;
+    for (let row = 0; row < branches.rows; row++) {
+      const members = [...branches.entries(row)].map(({ id }) => id);
+      expect(members).toHaveLength(Math.max(1, branches.lineLength(row)));
+      for (const id of members) {
+        expect(rows.has(id)).toBe(false);
+        expect(branches.row(id)).toBe(row);
+        rows.set(id, row);
+      }
+      hidden += branches.hiddenBehind(row);
+      const text = treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) });
+      expect(widthOf(text)).toBeLessThanOrEqual(width);
+      expect(text).not.toMatch(/[\p{Cc}\u202e]/u);
+      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is looked for
+      expect(inColour.replace(/\u001b\[\d+m/g, "")).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
+    }
+    for (const { id, parentId } of nodes)
+      if (parentId !== null && rows.has(id) && rows.has(parentId))
+        expect(rows.get(parentId)).toBeLessThanOrEqual(rows.get(id) as number);
+    expect(rows.size + hidden).toBe(new Branches(nodes, branches.leafId, branches.filter).rows);
+    const whole = new Branches(nodes, branches.leafId, branches.filter);
+    for (const id of ids) {
+      if (whole.row(id) < 0 || whole.node(whole.row(id)).id !== id) continue;
+      const shown = branches.revealing(id);
+      expect(shown.node(shown.row(id)).id).toBe(id);
+    }
+  });
+});
+
+describe("20,000 entries", () => {
+  const SIZE = 20_000;
+
+  test("in a chain stay in one column", () => {
+    const branches = new Branches(
+      Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${i - 1}`)),
+      `${SIZE - 1}`,
+    );
+    expect([branches.rows, branches.level(SIZE - 1)]).toEqual([SIZE, 0]);
+  });
+
+  test("that branch at every step are indented once, wherever the leaf is", () => {
+    const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${i - 1 - ((i - 1) % 2)}`));
+    for (const leafId of [null, "0", `${SIZE - 1}`, `${SIZE / 2}`]) {
+      const branches = new Branches(nodes, leafId);
+      let deepest = 0;
+      for (let row = 0; row < branches.rows; row++) deepest = Math.max(deepest, branches.level(row));
+      expect(branches.rows).toBe(SIZE);
+      expect(deepest).toBeLessThanOrEqual(2);
+    }
+  });
+
+  test("in a whole binary tree are indented by its height, and the page keeps room for the text", () => {
+    const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${(i - 1) >> 1}`));
+    const branches = new Branches(nodes, null);
+    let deepest = 0;
+    for (let row = 0; row < branches.rows; row++) if (branches.level(row) > branches.level(deepest)) deepest = row;
+    expect(branches.level(deepest)).toBeLessThanOrEqual(15);
+    const text = treeRow(branches, deepest, { ...PAGE, width: 40 }, { idWidth: 0 });
+    expect(text).toMatch(/^ +\d+… .*├─ user: say \d+$/);
+  });
+
+  test("that are all roots", () => {
+    const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, null));
+    const branches = new Branches(nodes, "0");
+    expect([branches.rows, branches.leafRow, branches.row(`${SIZE - 1}`)]).toEqual([SIZE, 0, SIZE - 1]);
+  });
+});
