@@ -65,6 +65,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   restore_session: "restore",
   rollback_migration: "rollback",
   search_sessions: "search",
+  preview_session: "show",
   set_label: "browse",
   set_session_name: "rename",
   switch_session: "show",

@@ -150,6 +150,7 @@ function flatText(session: Session, position: number, line: Uint8Array): string 
     parentId: session.idOrNull(nodes.parent(position)),
     type: nodes.type(position),
     timestamp: typeof body.timestamp === "string" ? body.timestamp : undefined,
+    role: brief.role,
     preview: text === "" ? undefined : preview(text),
     ...brief,
   };

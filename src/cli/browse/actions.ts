@@ -17,6 +17,8 @@ const AROUND = { before: 30, after: 30, characters: 1500 };
 /** Milliseconds in which a further key makes a search or a preview needless. */
 const SEARCH_WAIT = 120;
 const PREVIEW_WAIT = 40;
+/** Milliseconds between the looks at the sessions of a screen, one of which follows the other: keys come in between. */
+const LOOK_WAIT = 5;
 
 /** JSON-RPC error codes of a server that does not know a command, or a param. */
 const UNKNOWN_COMMAND = -32601;
@@ -47,12 +49,16 @@ export function actions(asking: Asking): (effect: Action) => Promise<Told> {
   };
 }
 
+function wait(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
 /** Returns a function that resolves after a while, to whether it was not called again meanwhile. */
 function latest(milliseconds: number): () => Promise<boolean> {
   let calls = 0;
   return async () => {
     const own = ++calls;
-    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+    await wait(milliseconds);
     return own === calls;
   };
 }
@@ -152,6 +158,7 @@ async function look({ ask }: Asking, sessionPath: string, looking: Set<string>):
   looking.add(sessionPath);
   let facts: Facts = { damageCount: 0 };
   try {
+    await wait(LOOK_WAIT);
     facts = await ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error;

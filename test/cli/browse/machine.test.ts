@@ -427,6 +427,16 @@ describe("changes", () => {
     }
   });
 
+  test("what was done elsewhere is taken back only after a question", () => {
+    const browsing = ready().press("u");
+    browsing.take();
+    const wanted: BrowseChange = { change: "undo", operationId: "op" };
+    const question = { ask: "yes", question: "Take back what was done elsewhere?", wanted } as const;
+    browsing.done({ change: { change: "undo" }, notice: "", question });
+    expect([browsing.bottom, browsing.take()]).toEqual(["Take back what was done elsewhere? y/n", []]);
+    expect(changes(browsing.press("y"))).toEqual([wanted]);
+  });
+
   test("in the trash r restores, and what is there cannot be opened or changed", () => {
     const browsing = ready().press("D");
     browsing.listed([session(3, { itemPath: "/t/3.jsonl" })]);
