@@ -3,9 +3,10 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, concat } from "../../core/json/json.ts";
+import { bytesOf, concat, sameBytes } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
-import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
+import type { Step } from "../../core/ports/operations.ts";
+import { copyBytes, piecesOf, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
@@ -15,14 +16,13 @@ import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { about, factsOf, recorded } from "./recorded.ts";
 
 /** Bytes beyond which a header is not rewritten. */
 const MAX_HEADER = 64 << 20;
 
 /**
- * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request continues after an interruption. Throws BadParams without such
- * a directory, already_exists, corrupt when the header is damaged, content_modified when another program keeps writing.
+ * Gives a session another working directory. Throws BadParams without such a directory, and what `rehouse` throws.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -30,13 +30,140 @@ export async function relocateSession(
   wanted: string,
   allowMissing: boolean,
 ): Promise<Relocated> {
-  const { disk, paths } = deps;
-  const { sessionId, log, leafId } = locked;
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
+  const facts = factsOf(locked.log);
+  const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
+  const step = {
+    do: "relocate" as const,
+    from: locked.file,
+    to: house.place,
+    cwd,
+    header: headerBefore(deps, locked, cwd),
+  };
+  return recorded(
+    deps,
+    { kind: "relocate", ...about(locked, facts), text: `Relocated ${facts.title} to ${cwd}.`, step },
+    () => rehouse(deps, locked, house),
+    ({ movedTo, keptAt }) => ({ step: { ...step, to: movedTo, keptAt } }),
+  );
+}
+
+/** Relocates a session that was relocated before, as part of another operation. */
+export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, cwd: string): Promise<Step> {
+  const header = headerBefore(deps, locked, cwd);
+  const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
+  const { sessionPath: from, movedTo: to, keptAt } = await rehouse(deps, locked, house);
+  return { do: "relocate", from, to, cwd, header, keptAt };
+}
+
+/**
+ * Takes a relocation back: the header gets the bytes that it had, as far as nothing else in it changed since, and the
+ * file its former path. Originals that are kept go where all their bytes are in the file again.
+ */
+export async function returnSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  { from, cwd, header, keptAt }: Extract<Step, { do: "relocate" }>,
+): Promise<Step> {
+  const { disk } = deps;
+  const before = Buffer.from(header, "latin1");
+  const old = cwdBefore({ header });
+  const rewrite = (line: Uint8Array): Uint8Array => {
+    if (sameBytes(rewriterTo(cwd)(before), line)) return before;
+    return old === undefined ? line : rewriterTo(old)(line);
+  };
+  const place = deps.allowed(from);
+  // An attempt that was cut off has rewritten the header already, and made no second backup.
+  const isRewritten = locked.log.header.cwd === old;
+  const moved = await rehouse(deps, locked, { cwd: old, place, rewrite });
+  const file = isContainerName(place) ? headerFile(place) : place;
+  // The one that was made just now has the directory of the record, and else nothing that the file lacks.
+  await dropRedundant(disk, moved.keptAt, file, isRewritten);
+  const suffix = keptAt?.slice(keptAt.lastIndexOf(".relocated.bak"));
+  const earlier = suffix === undefined ? lastName(disk, (n) => backupOf(file, n)) : file + suffix;
+  if (earlier !== undefined) await dropRedundant(disk, earlier, file, true);
+  return { do: "return", from: moved.sessionPath, to: moved.movedTo, cwd };
+}
+
+/** Returns the working directory in the header before a relocation; undefined when it named none. */
+export function cwdBefore({ header }: { readonly header: string }): string | undefined {
+  const cwd = headerOfLine(Buffer.from(header, "latin1"))?.cwd;
+  return typeof cwd === "string" ? cwd : undefined;
+}
+
+/** Removes a backup whose entries, and with `isWhole` whose header, are the beginning of a file. Best effort. */
+async function dropRedundant(disk: Disk, kept: string, file: string, isWhole: boolean): Promise<void> {
+  try {
+    const isRedundant = await withFile(disk, disk.openRead(kept), (old) =>
+      withFile(disk, disk.openRead(file), async (now) => {
+        const [oldSize, nowSize] = [disk.infoOf(old).size, disk.infoOf(now).size];
+        const bodyOf = ({ start, line }: HeaderPlace): number => (isWhole ? 0 : start + line.length);
+        const [oldBody, nowBody] = [
+          bodyOf(headerIn(disk, old, oldSize, kept)),
+          bodyOf(headerIn(disk, now, nowSize, file)),
+        ];
+        const length = oldSize - oldBody;
+        return length <= nowSize - nowBody && (await sameStretch(disk, [old, oldBody], [now, nowBody], length));
+      }),
+    );
+    if (isRedundant) disk.remove(kept);
+  } catch {
+    // It stays beside the session, as after a relocation.
+  }
+}
+
+function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
+  return (line) => withMember(line, "cwd", bytesOf(JSON.stringify(cwd)));
+}
+
+/** Returns the header line that a session had before a relocation that may have been cut off, a character for a byte. */
+function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
+  const rewritten = isContainerName(file) ? headerFile(file) : file;
+  const kept = log.header.cwd === cwd ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
+  return textOfHeader(disk, kept ?? file);
+}
+
+/** Returns the header line of a session, a character for a byte; an empty one when it cannot be read. */
+export function headerText({ disk }: LifecycleDeps, session: string): string {
+  try {
+    return textOfHeader(disk, session);
+  } catch {
+    return "";
+  }
+}
+
+function textOfHeader(disk: Disk, session: string): string {
+  return Buffer.from(headerAt(disk, session)).toString("latin1");
+}
+
+/** Returns the line of a session's header, as it is stored. Throws corrupt. */
+function headerAt(disk: Disk, session: string): Uint8Array {
+  const file = isContainerName(session) ? headerFile(session) : session;
+  return withFile(disk, disk.openRead(file), (fd) => headerIn(disk, fd, disk.infoOf(fd).size, file).line);
+}
+
+function placeFor({ paths }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
+  const called = basename(file);
+  return join(folderFor(paths, cwd), isContainerName(file) || isSessionName(called) ? called : fileName(log.header));
+}
+
+/** A working directory, the path that belongs to it, and the header line that names it. */
+interface House {
+  readonly cwd: string | undefined;
+  readonly place: string;
+  readonly rewrite: (line: Uint8Array) => Uint8Array;
+}
+
+/**
+ * Gives a session another header and path: first rewrites its header in place, then moves it. So at any time there is
+ * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
+ * when the header is damaged, content_modified when another program keeps writing.
+ */
+async function rehouse(deps: LifecycleDeps, locked: LockedSession, { cwd, place, rewrite }: House): Promise<Relocated> {
+  const { disk } = deps;
+  const { sessionId, log, leafId } = locked;
   const isContainer = isContainerName(locked.file);
-  const called = basename(locked.file);
-  const place = join(folderFor(paths, cwd), isContainer || isSessionName(called) ? called : fileName(log.header));
   const isRewritten = log.header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
   const isThere = isSameName(disk, locked.file, place);
@@ -65,7 +192,7 @@ export async function relocateSession(
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
   const earlier = isRewritten ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
-  const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
+  const size = earlier === undefined ? await replace(disk, rewritten, backup, rewrite) : undefined;
   if (to !== file)
     try {
       disk.makeFolder(dirname(to));
@@ -123,14 +250,14 @@ function putBack(disk: Disk, backup: string, file: string, size: number): void {
 }
 
 /** Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. */
-async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
+async function replace(disk: Disk, file: string, keptAt: string, rewrite: House["rewrite"]): Promise<number> {
   try {
     let size = 0;
     const fill = (copy: number): Promise<void> =>
       withFile(disk, disk.openRead(file), async (source) => {
         ({ size } = disk.infoOf(source));
         const header = headerIn(disk, source, size, file);
-        const line = withMember(header.line, "cwd", bytesOf(JSON.stringify(cwd)));
+        const line = rewrite(header.line);
         disk.copyMode(file, copy);
         await copySession(disk, [source, copy], size, header, line);
         await disk.sync(copy);

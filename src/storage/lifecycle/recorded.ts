@@ -1,0 +1,154 @@
+/** Changes of whole sessions as operations: recorded before they begin, and judged where nobody said how they ended. */
+
+import { contentText } from "../../core/format/message.ts";
+import { parse } from "../../core/json/json.ts";
+import type { NewOperation, Operation, Outcome, Step } from "../../core/ports/operations.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { quoted } from "../../core/session/history.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
+import { exists } from "../fs/disk.ts";
+import { infoOrNull, nth } from "../fs/files.ts";
+import { readHeader } from "../fs/header.ts";
+import { status } from "../v2/pointer.ts";
+import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { findItemFrom, findOwnItem, isInTrash } from "./trash-items.ts";
+
+const NAME = KNOWN_TYPES.indexOf("session_info");
+const MESSAGE = KNOWN_TYPES.indexOf("message");
+
+/** What a person knows a session by. */
+export interface SessionFacts {
+  readonly name: string | null;
+  /** Its name or first words, as a quotation, else its id. */
+  readonly title: string;
+  readonly messageCount: number;
+}
+
+/** Returns what a person knows a session by. What cannot be read is left out. */
+export function factsOf(log: Log): SessionFacts {
+  const { nodes } = log;
+  const { types } = nodes.columns();
+  const named = types.lastIndexOf(NAME, nodes.count - 1);
+  let messageCount = 0;
+  for (let p = 0; p < nodes.count; p++) if (types[p] === MESSAGE) messageCount++;
+  const name = named < 0 ? null : textOf(log, named, (entry) => entry.name);
+  let first = 0;
+  while (first < nodes.count && nodes.role(first) !== "user") first++;
+  const said = first < nodes.count ? textOf(log, first, (entry) => contentText(entry.message?.content)) : null;
+  return { name, title: titleOf(name ?? said, log.header.id), messageCount };
+}
+
+interface SomeEntry {
+  readonly name?: unknown;
+  readonly message?: { readonly content?: unknown };
+}
+
+function textOf(log: Log, position: number, pick: (entry: SomeEntry) => unknown): string | null {
+  try {
+    const text = pick(parse(log.read(position)) as SomeEntry);
+    return typeof text === "string" && text.trim() !== "" ? text.trim() : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns a text as a quotation; without one, the beginning of an id. */
+export function titleOf(text: string | null, id: string): string {
+  return text === null ? id.slice(0, 8) : quoted(text);
+}
+
+/** The members of an operation that its session gives. */
+export function about({ file, sessionId }: LockedSession, { name }: SessionFacts) {
+  return { sessionId, sessionPath: file, name };
+}
+
+/**
+ * Runs a change between the two lines of its record. One that failed is said to have failed only where its beginning is
+ * still in place: what an interrupted change left is found, and taken back, like a finished one.
+ */
+export async function recorded<T>(
+  deps: LifecycleDeps,
+  operation: NewOperation,
+  run: (begun: Pick<Operation, "id" | "at">) => Promise<T>,
+  outcome: (result: T) => Outcome | null,
+): Promise<T> {
+  const { operations } = deps;
+  const begun = await operations.begin(operation);
+  let result: T;
+  try {
+    result = await run(begun);
+  } catch (error) {
+    if (hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false) operations.failed([begun.id]);
+    throw error;
+  }
+  const end = outcome(result);
+  if (end === null) operations.failed([begun.id]);
+  else operations.done(begun.id, end);
+  return result;
+}
+
+/** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+export function hasHappened(deps: LifecycleDeps, operation: Operation): Step | false | undefined {
+  const { step } = operation;
+  if (step === undefined) return undefined;
+  try {
+    return judged(deps, operation, step);
+  } catch {
+    // The disk does not tell, or a path may not be looked at.
+    return undefined;
+  }
+}
+
+function judged(deps: LifecycleDeps, operation: Operation, step: Step): Step | false | undefined {
+  const { disk } = deps;
+  const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
+  if (step.do === "move") return isThere(step.to) ? step : isThere(step.from) ? false : undefined;
+  if (step.do === "appear") return isThere(step.to) ? step : false;
+  if (step.do === "trash") {
+    const own = findOwnItem(deps, operation.id) ?? step.item;
+    if (own !== undefined && isInTrash(disk, own)) return { ...step, item: own };
+    if (isThere(step.from)) return false;
+    const item = findItemFrom(deps, step.from, operation.sessionId);
+    return item !== undefined && isInTrash(disk, item) ? { ...step, item } : undefined;
+  }
+  if (step.do === "relocate" || step.do === "return") {
+    if (isThere(step.to) && step.to !== step.from) return step;
+    if (!isThere(step.from)) return undefined;
+    // The header is rewritten first, and then the file is moved. A return that was cut off between is done once more.
+    const isGiven = readHeader(disk, step.from)?.cwd === step.cwd;
+    return step.do === "relocate" ? isGiven && step : step.from === step.to && !isGiven && step;
+  }
+  if (step.do === "convert") {
+    const { active } = status(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
+    return (active === "native_v2") === (step.into === "v2") ? step : false;
+  }
+  if (step.do === "swap") {
+    if (inodeAt(deps, step.path) === step.inode) return false;
+    const other = step.other ?? backupWith(deps, step.path, step.inode);
+    return other === undefined ? undefined : { ...step, other };
+  }
+  if (step.do === "prune") {
+    const item = findOwnItem(deps, operation.id) ?? step.item;
+    return item !== undefined && isInTrash(disk, item) ? { ...step, item } : false;
+  }
+  if (step.do === "unprune") return step.files.every(isThere) ? step : false;
+  return undefined;
+}
+
+/** Returns the inode of a session file, or of the header of a container; undefined when there is none. */
+export function inodeAt({ disk }: LifecycleDeps, path: string): number | undefined {
+  return infoOrNull(disk, isContainerName(path) ? headerFile(path) : path)?.inode;
+}
+
+/** Returns the backup of a session that a repair made of the file with an inode. */
+function backupWith(deps: LifecycleDeps, path: string, inode: number): string | undefined {
+  for (const kind of ["damaged", "repaired"])
+    for (let n = 1; ; n++) {
+      const backup = nth(`${path}.${kind}.bak`, n);
+      const found = inodeAt(deps, isContainerName(path) ? headerFile(backup) : backup);
+      if (found === inode) return backup;
+      if (found === undefined) break;
+    }
+  return undefined;
+}
