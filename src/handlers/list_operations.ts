@@ -32,13 +32,16 @@ export default command({
   repeatable: true,
   params: {
     sessionPath: anySessionPath.describe("only those of this session, by the path that it has or had"),
-    sessionId: z.string().optional().describe("only those of the session with this id"),
+    sessionId: z
+      .string()
+      .optional()
+      .describe("only those of the session with this id, or with the only one that begins so"),
     since: z.string().optional().describe("only those of this time or later, ISO 8601"),
     cursor,
     limit,
   },
   result: z.object({ operations: z.array(row), nextCursor }),
-  failures: ["cursor_expired", "path_outside_root", "storage_failed"],
+  failures: ["cursor_expired", "ambiguous_id", "path_outside_root", "storage_failed"],
   example: {
     params: { limit: 1 },
     result: {
@@ -50,7 +53,7 @@ export default command({
           sessionId: exampleId,
           sessionPath: "/home/me/sessions/current.jsonl",
           name: null,
-          text: "Moved the leaf from d4e5f6a7 to b2c3d4e5.",
+          text: "Moved the leaf from b2c3d4e5 to d4e5f6a7.",
           canUndo: true,
         },
       ],

@@ -17,10 +17,10 @@ export default command({
     result: {
       operationId: "c4d07b52e118",
       newOperationId: "0a6be4f3917d",
-      kind: "label",
+      kind: "branch",
       sessionId: exampleId,
       sessionPath: "/home/me/sessions/current.jsonl",
-      text: 'Did again: Labelled b2c3d4e5 "greeting".',
+      text: "Did again: Moved the leaf from d4e5f6a7 to b2c3d4e5.",
     },
   },
   about: (workspace, params) => subjectOf(workspace, params, "redo"),

@@ -21,7 +21,7 @@ export default command({
       kind: "branch",
       sessionId: exampleId,
       sessionPath: "/home/me/sessions/current.jsonl",
-      text: "Took back: Moved the leaf from d4e5f6a7 to b2c3d4e5.",
+      text: "Took back: Moved the leaf from b2c3d4e5 to d4e5f6a7.",
     },
   },
   about: (workspace, params) => subjectOf(workspace, params, "undo"),

@@ -38,7 +38,7 @@ export interface SessionChange {
 }
 
 /** A change of the world, as far as it must be known to take it back. */
-export type Step =
+export type OperationStep =
   | SessionChange
   | { readonly do: "move"; readonly from: string; readonly to: string }
   /** `item`: the folder in the trash, as soon as it is known. */
@@ -82,7 +82,7 @@ export interface Operation {
   readonly name: string | null;
   /** The event as one sentence. */
   readonly text: string;
-  readonly step?: Step;
+  readonly step?: OperationStep;
   /** The reason why it cannot be taken back. */
   readonly final?: string;
   /** `begun`: whether it happened is not known, because the process that began it did not say so. */
@@ -92,8 +92,11 @@ export interface Operation {
 /** An operation that is about to get its id and time. */
 export type NewOperation = Omit<Operation, "id" | "at" | "stage">;
 
+/** The id and time of an operation. */
+export type BegunOperation = Pick<Operation, "id" | "at">;
+
 /** The part of an operation that is known only when it is done. */
-export type Outcome = Partial<Pick<Operation, "step" | "final" | "text" | "name" | "sessionPath" | "sessionId">>;
+export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "name" | "sessionPath" | "sessionId">>;
 
 /**
  * The record of operations, which several processes share. It is never in the way of a change: where the disk refuses to
@@ -106,10 +109,10 @@ export interface OperationLog {
   /** Writes what was noted, in one write; whoever commits calls it just before. */
   flush(): void;
   /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
-  begin(operation: NewOperation): Promise<Pick<Operation, "id" | "at">>;
+  begin(operation: NewOperation): Promise<BegunOperation>;
   /** Does the same, and blocks everything else meanwhile. */
-  beginNow(operation: NewOperation): Pick<Operation, "id" | "at">;
-  done(id: string, outcome?: Outcome): void;
+  beginNow(operation: NewOperation): BegunOperation;
+  done(id: string, outcome?: OperationEnd): void;
   /** Records that changes did not happen, or were undone with the commit that failed. */
   failed(ids: readonly string[]): void;
   /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */

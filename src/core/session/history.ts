@@ -5,10 +5,10 @@ import {
   type IdChange,
   OPERATION_KINDS,
   type Operation,
+  type OperationEnd,
   type OperationKind,
   type OperationLog,
-  type Outcome,
-  type Step,
+  type OperationStep,
 } from "../ports/operations.ts";
 
 /** Characters of an id that must be given at least. */
@@ -16,8 +16,8 @@ export const SHORTEST_ID = 4;
 /** Operations that a failure lists at most. */
 const MOST_LISTED = 3;
 
-/** Members of each step that must be strings. */
-const NEEDED: Readonly<Record<Step["do"], readonly string[]>> = {
+/** StoredMembers of each step that must be strings. */
+const NEEDED: Readonly<Record<OperationStep["do"], readonly string[]>> = {
   change: ["path"],
   move: ["from", "to"],
   trash: ["from"],
@@ -30,10 +30,10 @@ const NEEDED: Readonly<Record<Step["do"], readonly string[]>> = {
   unprune: [],
 };
 
-type Members = Readonly<Record<string, unknown>>;
+type StoredMembers = Readonly<Record<string, unknown>>;
 
 /** An operation while its lines are put together. */
-interface Gathered {
+interface GatheredOperation {
   operation: Operation;
   isFailed: boolean;
 }
@@ -75,6 +75,21 @@ export class History {
     const more = found.length > MOST_LISTED ? ` and ${found.length - MOST_LISTED} more` : "";
     const sentence = `Several operation ids begin with this: ${named.join(", ")}${more}. Give more of it.`;
     throw new Failure("ambiguous_id", sentence, { operationId: beginning, matches: found.length });
+  }
+
+  /** Returns the only session id of an operation that begins so, else what was given. Throws ambiguous_id. */
+  sessionId(beginning: string): string {
+    const ids = new Set(this.operations.map(({ sessionId }) => sessionId));
+    if (ids.has(beginning) || beginning.length < SHORTEST_ID) return beginning;
+    const found = [...ids].filter((id) => id.startsWith(beginning));
+    if (found.length < 2) return found[0] ?? beginning;
+    const named = found.slice(0, MOST_LISTED).map((id) => {
+      const name = this.operations.findLast(({ sessionId }) => sessionId === id)?.name ?? null;
+      return name === null ? id : `${id} (${quoted(name)})`;
+    });
+    const more = found.length > MOST_LISTED ? ` and ${found.length - MOST_LISTED} more` : "";
+    const sentence = `Several session ids begin with this: ${named.join(", ")}${more}. Give more of it.`;
+    throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: found.length });
   }
 
   /** Returns the latest of those that took an operation back or brought it back, else the operation itself. */
@@ -147,36 +162,36 @@ export class History {
 }
 
 /** Returns the path that a session had before a step; undefined when it had none. */
-export function pathBefore(step: Step): string | undefined {
+export function pathBefore(step: OperationStep): string | undefined {
   if ("path" in step) return step.path;
   return "from" in step ? step.from : undefined;
 }
 
 /** Returns the path that a session has after a step; undefined when it is in the trash. */
-export function pathAfter(step: Step): string | undefined {
+export function pathAfter(step: OperationStep): string | undefined {
   if ("path" in step) return step.path;
   return "to" in step ? step.to : undefined;
 }
 
 /** Puts the lines of each operation together. The last that says whether it happened counts. */
 function gathered(lines: Iterable<unknown>): Operation[] {
-  const all = new Map<string, Gathered>();
+  const all = new Map<string, GatheredOperation>();
   for (const line of lines) {
     const { done, failed } = line as { done?: unknown; failed?: unknown };
     if (Array.isArray(failed)) for (const id of failed) setFailed(all.get(id));
-    else if (typeof done === "string") setDone(all.get(done), line as Members);
+    else if (typeof done === "string") setDone(all.get(done), line as StoredMembers);
     else if (isOperation(line) && !all.has(line.id)) all.set(line.id, { operation: line, isFailed: false });
   }
   return [...all.values()].filter(({ isFailed }) => !isFailed).map(({ operation }) => operation);
 }
 
-function setFailed(known: Gathered | undefined): void {
+function setFailed(known: GatheredOperation | undefined): void {
   if (known) known.isFailed = true;
 }
 
-function setDone(known: Gathered | undefined, { done: _id, ...outcome }: Members): void {
+function setDone(known: GatheredOperation | undefined, { done: _id, ...outcome }: StoredMembers): void {
   if (!known) return;
-  const whole = { ...known.operation, ...(outcome as Outcome), stage: "done" as const };
+  const whole = { ...known.operation, ...(outcome as OperationEnd), stage: "done" as const };
   if (!isOperation(whole)) return;
   known.operation = whole;
   known.isFailed = false;
@@ -184,7 +199,7 @@ function setDone(known: Gathered | undefined, { done: _id, ...outcome }: Members
 
 function isOperation(value: unknown): value is Operation {
   if (typeof value !== "object" || value === null) return false;
-  const found = value as Members;
+  const found = value as StoredMembers;
   const { kind, name, step, stage, of, final } = found;
   const texts = ["id", "at", "sessionId", "sessionPath", "text"];
   if (!texts.every((key) => typeof found[key] === "string")) return false;
@@ -195,11 +210,11 @@ function isOperation(value: unknown): value is Operation {
   return isNamed && (stage === "begun" || stage === "done") && (step === undefined || isStep(step));
 }
 
-function isStep(value: unknown): value is Step {
+function isStep(value: unknown): value is OperationStep {
   if (typeof value !== "object" || value === null) return false;
-  const step = value as Members;
+  const step = value as StoredMembers;
   if (!Object.hasOwn(NEEDED, step.do as string)) return false;
-  if (!NEEDED[step.do as Step["do"]].every((key) => typeof step[key] === "string")) return false;
+  if (!NEEDED[step.do as OperationStep["do"]].every((key) => typeof step[key] === "string")) return false;
   if (![step.item, step.keptAt, step.other].every((path) => path === undefined || typeof path === "string"))
     return false;
   if (step.do === "change") return isChange(step);
@@ -208,7 +223,7 @@ function isStep(value: unknown): value is Step {
   return Array.isArray(step.files) && step.files.every((file) => typeof file === "string");
 }
 
-function isChange({ leaf, name, labels = [] }: Members): boolean {
+function isChange({ leaf, name, labels = [] }: StoredMembers): boolean {
   if (!isIdChange(leaf) || !(name === undefined || isIdChange(name)) || !Array.isArray(labels)) return false;
   return labels.every((label) => typeof label?.target === "string" && isIdChange(label.set));
 }

@@ -21,7 +21,7 @@ export const which = {
     .optional()
     .describe("or an unambiguous beginning of one; by default the newest, see the command"),
   sessionPath: anySessionPath.describe("the newest of this session, by the path that it has or had"),
-  sessionId: z.string().min(1).optional().describe("or by its full id"),
+  sessionId: z.string().min(1).optional().describe("or by its id, or an unambiguous beginning of 4 characters or more"),
 };
 
 export const outcome = z.object({
@@ -46,7 +46,7 @@ export const FAILURES_OF_TAKING_BACK = [
   "entry_not_found",
 ] as const;
 
-export interface Wanted {
+export interface WantedOperation {
   readonly operationId?: string;
   readonly sessionPath?: string;
   readonly sessionId?: string;
@@ -62,7 +62,7 @@ interface Chosen {
 }
 
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
-export function subjectOf(workspace: Workspace, wanted: Wanted, direction: Direction): string | undefined {
+export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
   const history = History.of(workspace.stores.operations);
   return history.pathNow(chosen(workspace, history, wanted, direction).latest);
 }
@@ -70,7 +70,7 @@ export function subjectOf(workspace: Workspace, wanted: Wanted, direction: Direc
 /** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */
 export function takeBack(
   context: CommandContext,
-  wanted: Wanted,
+  wanted: WantedOperation,
   direction: Direction,
 ): Promise<z.input<typeof outcome>> {
   const { workspace } = context;
@@ -89,7 +89,7 @@ export function takeBack(
 }
 
 /** Returns the operation that a request means. Throws operation_not_found, ambiguous_id, cannot_undo. */
-function chosen(workspace: Workspace, history: History, wanted: Wanted, direction: Direction): Chosen {
+function chosen(workspace: Workspace, history: History, wanted: WantedOperation, direction: Direction): Chosen {
   const counts = filterOf(workspace, history, wanted);
   const named = wanted.operationId === undefined ? undefined : history.find(wanted.operationId);
   if (named && !counts(named)) throw new Failure("operation_not_found", undefined, { operationId: wanted.operationId });
@@ -125,12 +125,13 @@ function isSo({ id }: Operation, latest: Operation, direction: Direction): Failu
 export function filterOf(
   { stores }: Workspace,
   history: History,
-  { sessionPath, sessionId }: Wanted,
+  { sessionPath, sessionId }: WantedOperation,
 ): (operation: Operation) => boolean {
   const ofPath = sessionPath === undefined ? undefined : history.ofPath(stores.absolute(sessionPath));
+  const id = sessionId === undefined ? undefined : history.sessionId(sessionId);
   return (operation) => {
     if (ofPath && !ofPath(operation)) return false;
-    if (sessionId !== undefined && operation.sessionId !== sessionId) return false;
+    if (id !== undefined && operation.sessionId !== id) return false;
     return stores.lifeCycle.isAllowed(operation.sessionPath);
   };
 }

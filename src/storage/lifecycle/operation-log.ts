@@ -31,8 +31,6 @@ export interface OperationLogOptions {
   readonly maxBytes?: number;
 }
 
-type Begun = Pick<Operation, "id" | "at">;
-
 export function operationLog(options: OperationLogOptions): OperationLog {
   const { disk, env, locks, isDurable } = options;
   const folder = join(options.stateFolder, "operations");
@@ -116,7 +114,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
 }
 
 /** Returns an id that no other process makes. Ids of entries are another sequence, which hosts may foresee in tests. */
-function newId(at: string): Begun["id"] {
+function newId(at: string): string {
   return createHash("sha256").update(`${uniqueSuffix()} ${at}`).digest("hex").slice(0, 12);
 }
 
@@ -211,8 +209,13 @@ class NumberedFiles {
     if (this.number === 0) this.number = this.numbers().at(-1) ?? 1;
     for (;;) {
       const fd = this.openNumber();
-      if (disk.infoOf(fd).size < this.maxBytes) return fd;
-      closeQuietly(disk, fd);
+      let isFull = true;
+      try {
+        isFull = disk.infoOf(fd).size >= this.maxBytes;
+        if (!isFull) return fd;
+      } finally {
+        if (isFull) closeQuietly(disk, fd);
+      }
       this.number++;
     }
   }

@@ -2,7 +2,13 @@
 
 import { contentText } from "../../core/format/message.ts";
 import { parse } from "../../core/json/json.ts";
-import type { NewOperation, Operation, Outcome, Step } from "../../core/ports/operations.ts";
+import type {
+  BegunOperation,
+  NewOperation,
+  Operation,
+  OperationEnd,
+  OperationStep,
+} from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { quoted } from "../../core/session/history.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
@@ -17,16 +23,16 @@ import { findItemFrom, findOwnItem, isInTrash } from "./trash-items.ts";
 const NAME = KNOWN_TYPES.indexOf("session_info");
 const MESSAGE = KNOWN_TYPES.indexOf("message");
 
-/** What a person knows a session by. */
-export interface SessionFacts {
+/** Facts by which a person knows a session. */
+export interface TitleFacts {
   readonly name: string | null;
   /** Its name or first words, as a quotation, else its id. */
   readonly title: string;
   readonly messageCount: number;
 }
 
-/** Returns what a person knows a session by. What cannot be read is left out. */
-export function factsOf(log: Log): SessionFacts {
+/** Returns the facts by which a person knows a session. What cannot be read is left out. */
+export function factsOf(log: Log): TitleFacts {
   const { nodes } = log;
   const { types } = nodes.columns();
   const named = types.lastIndexOf(NAME, nodes.count - 1);
@@ -59,7 +65,7 @@ export function titleOf(text: string | null, id: string): string {
 }
 
 /** The members of an operation that its session gives. */
-export function about({ file, sessionId }: LockedSession, { name }: SessionFacts) {
+export function about({ file, sessionId }: LockedSession, { name }: TitleFacts) {
   return { sessionId, sessionPath: file, name };
 }
 
@@ -70,8 +76,8 @@ export function about({ file, sessionId }: LockedSession, { name }: SessionFacts
 export async function recorded<T>(
   deps: LifecycleDeps,
   operation: NewOperation,
-  run: (begun: Pick<Operation, "id" | "at">) => Promise<T>,
-  outcome: (result: T) => Outcome | null,
+  run: (begun: BegunOperation) => Promise<T>,
+  outcome: (result: T) => OperationEnd | null,
 ): Promise<T> {
   const { operations } = deps;
   const begun = await operations.begin(operation);
@@ -89,7 +95,7 @@ export async function recorded<T>(
 }
 
 /** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
-export function hasHappened(deps: LifecycleDeps, operation: Operation): Step | false | undefined {
+export function hasHappened(deps: LifecycleDeps, operation: Operation): OperationStep | false | undefined {
   const { step } = operation;
   if (step === undefined) return undefined;
   try {
@@ -100,7 +106,7 @@ export function hasHappened(deps: LifecycleDeps, operation: Operation): Step | f
   }
 }
 
-function judged(deps: LifecycleDeps, operation: Operation, step: Step): Step | false | undefined {
+function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep): OperationStep | false | undefined {
   const { disk } = deps;
   const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
   if (step.do === "move") return isThere(step.to) ? step : isThere(step.from) ? false : undefined;

@@ -5,7 +5,7 @@ import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
 import { bytesOf, concat, sameBytes } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
-import type { Step } from "../../core/ports/operations.ts";
+import type { OperationStep } from "../../core/ports/operations.ts";
 import { copyBytes, piecesOf, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
@@ -50,7 +50,7 @@ export async function relocateSession(
 }
 
 /** Relocates a session that was relocated before, as part of another operation. */
-export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, cwd: string): Promise<Step> {
+export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, cwd: string): Promise<OperationStep> {
   const header = headerBefore(deps, locked, cwd);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
   const { sessionPath: from, movedTo: to, keptAt } = await rehouse(deps, locked, house);
@@ -64,8 +64,8 @@ export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, 
 export async function returnSession(
   deps: LifecycleDeps,
   locked: LockedSession,
-  { from, cwd, header, keptAt }: Extract<Step, { do: "relocate" }>,
-): Promise<Step> {
+  { from, cwd, header, keptAt }: Extract<OperationStep, { do: "relocate" }>,
+): Promise<OperationStep> {
   const { disk } = deps;
   const before = Buffer.from(header, "latin1");
   const old = cwdBefore({ header });

@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
-import type { NewOperation, Operation, Step } from "../../core/ports/operations.ts";
+import type { BegunOperation, NewOperation, Operation, OperationStep } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { groundMoved, pathAfter } from "../../core/session/history.ts";
 import { keepAs } from "../fs/chunked-io.ts";
@@ -21,9 +21,7 @@ import { entryCount, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from 
 import { isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
 
 /** A step of one kind. */
-type StepOf<K extends Step["do"]> = Extract<Step, { do: K }>;
-type Begun = Pick<Operation, "id" | "at">;
-
+type StepOf<K extends OperationStep["do"]> = Extract<OperationStep, { do: K }>;
 /** See LifeCycle.takeBack. */
 export async function takeBack(
   deps: LifecycleDeps,
@@ -36,7 +34,7 @@ export async function takeBack(
   if (!step || !planned) throw new Failure("cannot_undo", undefined, { operationId: operation.id });
   const taking: NewOperation = { ...as, sessionId, sessionPath: operation.sessionPath, name, step: planned };
   let operationId = "";
-  const run = async (begun: Begun): Promise<Step> => {
+  const run = async (begun: BegunOperation): Promise<OperationStep> => {
     operationId = begun.id;
     return guarded("taking the operation back", () => taken(deps, operation, step, begun));
   };
@@ -49,7 +47,7 @@ export async function takeBack(
 }
 
 /** Returns the step that is about to be taken, as far as it is known before; undefined for one that is taken elsewhere. */
-function inverseOf(deps: LifecycleDeps, step: Step): Step | undefined {
+function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | undefined {
   if (step.do === "move") return { do: "move", from: step.to, to: step.from };
   if (step.do === "trash") return { do: "appear", to: step.from };
   if (step.do === "appear") return { do: "trash", from: step.to };
@@ -71,7 +69,12 @@ function asMoved(error: unknown): unknown {
   return groundMoved(error.message, { ...error.details, found: error.name });
 }
 
-async function taken(deps: LifecycleDeps, operation: Operation, step: Step, begun: Begun): Promise<Step> {
+async function taken(
+  deps: LifecycleDeps,
+  operation: Operation,
+  step: OperationStep,
+  begun: BegunOperation,
+): Promise<OperationStep> {
   if (step.do === "trash") return fromTrash(deps, operation, step);
   if (step.do === "prune") return unprune(deps, step);
   if (step.do === "unprune") {
@@ -86,7 +89,7 @@ async function taken(deps: LifecycleDeps, operation: Operation, step: Step, begu
 }
 
 /** Returns where the session of a step must be. Throws session_not_found when nothing is there. */
-function placeOf(deps: LifecycleDeps, step: Step): string {
+function placeOf(deps: LifecycleDeps, step: OperationStep): string {
   const { disk } = deps;
   const path = deps.allowed(pathAfter(step) as string);
   if (exists(disk, path)) return path;
@@ -101,7 +104,12 @@ function requireSame({ sessionId }: Operation, locked: LockedSession, path: stri
   if (locked.file !== path) throw groundMoved(`The session is ${locked.file} now.`, { path: locked.file });
 }
 
-async function onSession(deps: LifecycleDeps, locked: LockedSession, step: Step, begun: Begun): Promise<Step> {
+async function onSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  step: OperationStep,
+  begun: BegunOperation,
+): Promise<OperationStep> {
   if (step.do === "move") {
     const { movedTo } = await moveTo(deps, locked, deps.allowed(step.from));
     return { do: "move", from: locked.file, to: movedTo };
@@ -158,7 +166,7 @@ function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
   return found;
 }
 
-async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf<"trash">): Promise<Step> {
+async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf<"trash">): Promise<OperationStep> {
   const item = itemOf(deps, step.item);
   const { sessionId, path } = item.record;
   if (sessionId !== operation.sessionId || path !== step.from)
@@ -167,13 +175,13 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
   return { do: "appear", to: movedTo, count: entryCount(deps, movedTo) };
 }
 
-async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<Step> {
+async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<OperationStep> {
   await restoreLeftovers(deps, itemOf(deps, step.item));
   return { do: "unprune", files: step.files };
 }
 
 /** Puts what a repair, or its undo, replaced in the place of the session, and keeps what is there under another name. */
-async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<Step> {
+async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
   const { disk } = deps;
   const { file, log } = locked;
   const other = step.other && deps.allowed(step.other);

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Deleted, MovedSession, Pruned, Trashed, Where } from "../../core/ports/lifecycle.ts";
-import type { Operation } from "../../core/ports/operations.ts";
+import type { BegunOperation } from "../../core/ports/operations.ts";
 import { SHORTEST_ID } from "../../core/session/history.ts";
 import { pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
@@ -15,7 +15,7 @@ import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
 import { belongings, isLeftover, moveWith, type PathChange, requireWayFree } from "./move.ts";
-import { about, factsOf, recorded, type SessionFacts, titleOf } from "./recorded.ts";
+import { about, factsOf, recorded, type TitleFacts, titleOf } from "./recorded.ts";
 import {
   contentOf,
   discardEmpty,
@@ -31,9 +31,6 @@ import {
 
 /** Sessions that a failure lists at most. */
 const MOST_LISTED = 3;
-
-/** The id and time of the operation that deletes. */
-type Begun = Pick<Operation, "id" | "at">;
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
 export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
@@ -59,8 +56,8 @@ export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, 
 async function remove(
   deps: LifecycleDeps,
   locked: LockedSession,
-  facts: SessionFacts,
-  begun: Begun,
+  facts: TitleFacts,
+  begun: BegunOperation,
   permanent: boolean,
 ): Promise<Deleted> {
   const { disk } = deps;
@@ -90,8 +87,8 @@ async function remove(
 export async function toOwnTrash(
   deps: LifecycleDeps,
   locked: LockedSession,
-  facts: SessionFacts,
-  begun: Begun,
+  facts: TitleFacts,
+  begun: BegunOperation,
 ): Promise<string> {
   const { file, sessionId } = locked;
   const item = await toItem(deps, locked, facts, begun, [file, ...belongings(deps.disk, file, sessionId)]);
@@ -131,8 +128,8 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
 async function toItem(
   deps: LifecycleDeps,
   locked: LockedSession,
-  { name, messageCount }: SessionFacts,
-  { id, at }: Begun,
+  { name, messageCount }: TitleFacts,
+  { id, at }: BegunOperation,
   paths: readonly string[],
 ): Promise<string> {
   const { disk } = deps;
@@ -294,7 +291,7 @@ function factsIn(deps: LifecycleDeps, { file, record }: Pick<TrashItem, "file" |
 
 // --- leftovers -------------------------------------------------------------------------------------------------------
 
-/** Moves leftovers to one item of the trash. Throws BadParams-like failures for anything else, and moves nothing then. */
+/** Moves leftovers to one item of the trash. Throws not_a_session for anything else, and moves nothing then. */
 export async function pruneFiles(deps: LifecycleDeps, paths: readonly string[]): Promise<Pruned> {
   requireWritable(deps);
   const files = [...new Set(paths)].map((path) => deps.allowed(path));
@@ -320,7 +317,11 @@ export async function pruneFiles(deps: LifecycleDeps, paths: readonly string[]):
 }
 
 /** Moves files of any folders to a new item, all or none. */
-export async function toPruned(deps: LifecycleDeps, files: readonly string[], { id, at }: Begun): Promise<string> {
+export async function toPruned(
+  deps: LifecycleDeps,
+  files: readonly string[],
+  { id, at }: BegunOperation,
+): Promise<string> {
   const { disk } = deps;
   const record: TrashRecord = { sessionId: "", path: files[0], deletedAt: at, operationId: id, files };
   const item = await makeItem(disk, deps.paths, "leftovers", record);
