@@ -4,7 +4,17 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
-import { CWD, contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import {
+  CWD,
+  contentsOf,
+  listed,
+  put,
+  putSession,
+  read,
+  rootOf,
+  serveLibrary,
+  sessionId,
+} from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 

@@ -5,6 +5,7 @@ import type { Result, Verb } from "../verb.ts";
 const AGE = 4;
 const COUNT = 6;
 const SIZE = 8;
+/** Characters of an id that are shown at least. */
 const ID = 8;
 const GAP = "  ";
 /** Columns of a page from which on messages and sizes have columns of their own. */
@@ -27,14 +28,16 @@ export function* trashLines({ items, total, totalBytes }: Result, page: OutputSt
     yield "There is nothing in the trash.";
     return;
   }
-  yield page.paint("dim", cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID", "NAME OR PATH"]), page.width));
-  for (const item of items) yield row(item, page);
+  const id = idWidth(items);
+  yield page.paint("dim", cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR PATH"]), page.width));
+  for (const item of items) yield row(item, id, page);
   const sum = `${count(total, "item", "items")}, ${sizeText(totalBytes)}. restore <id> brings a session back.`;
   yield page.paint("dim", cutTo(sum, page.width));
 }
 
 function row(
   { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: Result,
+  id: number,
   page: OutputStyle,
 ) {
   const title = fileCount === undefined ? name : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
@@ -43,7 +46,7 @@ function row(
       ageText(page.now - Date.parse(deletedAt)),
       messageCount === null ? "" : grouped(messageCount),
       sizeText(sizeBytes),
-      sessionId === null ? "" : inert(sessionId.slice(0, ID)),
+      inert((sessionId ?? "").slice(0, id)).padEnd(id),
       title === null ? shortPath(sessionPath, page.home) : oneLine(title),
     ]),
     page.width,
@@ -52,7 +55,15 @@ function row(
 
 function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonly string[]): string {
   const numbers = width < WIDE ? [] : [column(messages, COUNT, "right"), column(size, SIZE, "right")];
-  return [column(age, AGE, "right"), ...numbers, column(id, ID), title].join(GAP);
+  return [column(age, AGE, "right"), ...numbers, id, title].join(GAP);
+}
+
+/** Returns how many characters tell the ids apart, so that restore takes what is shown. */
+function idWidth(items: readonly Result[]): number {
+  const ids = [...new Set(items.map(({ sessionId }) => String(sessionId)))];
+  let width = ID;
+  while (new Set(ids.map((id) => id.slice(0, width))).size < ids.length) width++;
+  return width;
 }
 
 /** Returns bytes in the largest unit that fits. */

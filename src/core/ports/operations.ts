@@ -43,8 +43,8 @@ export type OperationStep =
   | { readonly do: "move"; readonly from: string; readonly to: string }
   /** `item`: the folder in the trash, as soon as it is known. */
   | { readonly do: "trash"; readonly from: string; readonly item?: string }
-  /** A session was restored or imported; `count`: how many entries it had then. */
-  | { readonly do: "appear"; readonly to: string; readonly count?: number }
+  /** A session was imported, or restored from an item of the trash; `count`: how many entries it had then. */
+  | { readonly do: "appear"; readonly to: string; readonly item?: string; readonly count?: number }
   /** `header`: its line before, a character for each byte. */
   | {
       readonly do: "relocate";
@@ -66,7 +66,10 @@ export type OperationStep =
       readonly count?: number;
     }
   | { readonly do: "prune"; readonly files: readonly string[]; readonly item?: string }
-  | { readonly do: "unprune"; readonly files: readonly string[] };
+  | { readonly do: "unprune"; readonly files: readonly string[]; readonly item?: string };
+
+/** A step of one kind. */
+export type StepOf<K extends OperationStep["do"]> = Extract<OperationStep, { readonly do: K }>;
 
 export interface Operation {
   /** Twelve hex digits. */

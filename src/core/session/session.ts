@@ -18,7 +18,7 @@ import type { Damage } from "../format/damage.ts";
 import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { type Env, timestamp } from "../ports/env.ts";
-import type { NewOperation, OperationLog, OperationStep } from "../ports/operations.ts";
+import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
@@ -35,7 +35,7 @@ export type { Foreign } from "./refresh.ts";
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
 
 /** The step of a repair; its backup and its entries are known when it is done. */
-type RepairStep = Extract<OperationStep, { do: "swap" }>;
+type RepairStep = StepOf<"swap">;
 
 export interface Appended {
   readonly ids: string[];

@@ -16,9 +16,10 @@ import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
+import { type HeaderPlace, headerIn } from "./header-lines.ts";
 import { belongings } from "./move.ts";
 import { factsOf, recorded } from "./recorded.ts";
-import { copySession, type HeaderPlace, headerIn } from "./relocate.ts";
+import { copySession } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;

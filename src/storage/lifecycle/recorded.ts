@@ -8,17 +8,20 @@ import type {
   Operation,
   OperationEnd,
   OperationStep,
+  StepOf,
 } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { quoted } from "../../core/session/history.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { exists } from "../fs/disk.ts";
-import { infoOrNull, nth } from "../fs/files.ts";
+import { infoOrNull, isNameTaken, nth } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
+import { isOneFile } from "../fs/stamps.ts";
 import { status } from "../v2/pointer.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
-import { findItemFrom, findOwnItem, isInTrash } from "./trash-items.ts";
+import { headerText } from "./header-lines.ts";
+import { findItemFrom, findOwnItem, isInTrash, itemAt } from "./trash-items.ts";
 
 const NAME = KNOWN_TYPES.indexOf("session_info");
 const MESSAGE = KNOWN_TYPES.indexOf("message");
@@ -85,7 +88,9 @@ export async function recorded<T>(
   try {
     result = await run(begun);
   } catch (error) {
-    if (hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false) operations.failed([begun.id]);
+    // Where the name was taken, another process has made the file.
+    if (isNameTaken(error) || hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false)
+      operations.failed([begun.id]);
     throw error;
   }
   const end = outcome(result);
@@ -109,37 +114,51 @@ export function hasHappened(deps: LifecycleDeps, operation: Operation): Operatio
 function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep): OperationStep | false | undefined {
   const { disk } = deps;
   const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
-  if (step.do === "move") return isThere(step.to) ? step : isThere(step.from) ? false : undefined;
-  if (step.do === "appear") return isThere(step.to) ? step : false;
-  if (step.do === "trash") {
-    const own = findOwnItem(deps, operation.id) ?? step.item;
-    if (own !== undefined && isInTrash(disk, own)) return { ...step, item: own };
-    if (isThere(step.from)) return false;
-    const item = findItemFrom(deps, step.from, operation.sessionId);
-    return item !== undefined && isInTrash(disk, item) ? { ...step, item } : undefined;
+  if (step.do === "move" || step.do === "return") return hasMoved(deps, step.from, step.to) && step;
+  if (step.do === "relocate") return hasRelocated(deps, step) && step;
+  if (step.do === "appear") {
+    const item = step.item === undefined ? undefined : itemAt(disk, step.item);
+    if (item && exists(disk, item.file)) return isThere(step.to) && isOneFile(disk, item.file, step.to) && step;
+    return isThere(step.to) ? step : step.item === undefined && false;
   }
-  if (step.do === "relocate" || step.do === "return") {
-    if (isThere(step.to) && step.to !== step.from) return step;
-    if (!isThere(step.from)) return undefined;
-    // The header is rewritten first, and then the file is moved. A return that was cut off between is done once more.
-    const isGiven = readHeader(disk, step.from)?.cwd === step.cwd;
-    return step.do === "relocate" ? isGiven && step : step.from === step.to && !isGiven && step;
-  }
+  if (step.do === "trash") return trashedAs(deps, operation, step);
   if (step.do === "convert") {
     const { active } = status(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
-    return (active === "native_v2") === (step.into === "v2") ? step : false;
+    return (active === "native_v2") === (step.into === "v2") && step;
   }
   if (step.do === "swap") {
     if (inodeAt(deps, step.path) === step.inode) return false;
     const other = step.other ?? backupWith(deps, step.path, step.inode);
     return other === undefined ? undefined : { ...step, other };
   }
-  if (step.do === "prune") {
-    const item = findOwnItem(deps, operation.id) ?? step.item;
-    return item !== undefined && isInTrash(disk, item) ? { ...step, item } : false;
-  }
-  if (step.do === "unprune") return step.files.every(isThere) ? step : false;
-  return undefined;
+  const item = findOwnItem(deps, operation.id) ?? ("item" in step ? step.item : undefined);
+  const isInItem = item !== undefined && isInTrash(disk, item);
+  if (step.do === "prune") return isInItem && { ...step, item };
+  return step.do === "unprune" ? !isInItem && step.files.every(isThere) && step : undefined;
+}
+
+/** Whether a file has moved; undefined when it has neither path. One that has both is under way if they are names of it. */
+function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | undefined {
+  const { disk } = deps;
+  const [isHere, isThere] = [from, to].map((path) => exists(disk, deps.allowed(path)));
+  if (isHere && isThere) return from !== to && isOneFile(disk, from, to);
+  return isHere || isThere ? isThere : undefined;
+}
+
+/** Whether a relocation has begun to change the world: the header is rewritten first, and then the file is moved. */
+function hasRelocated(deps: LifecycleDeps, { from, to, cwd, header }: StepOf<"relocate">): boolean | undefined {
+  const moved = hasMoved(deps, from, to);
+  if (moved !== false) return moved;
+  return readHeader(deps.disk, from)?.cwd === cwd && headerText(deps, from) !== header;
+}
+
+/** Returns the step of a deletion to our own trash with its item. */
+function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: StepOf<"trash">) {
+  const own = findOwnItem(deps, id) ?? step.item;
+  if (own !== undefined && isInTrash(deps.disk, own)) return { ...step, item: own };
+  if (exists(deps.disk, deps.allowed(step.from))) return false;
+  const item = findItemFrom(deps, step.from, sessionId);
+  return item === undefined ? undefined : { ...step, item };
 }
 
 /** Returns the inode of a session file, or of the header of a container; undefined when there is none. */

@@ -3,23 +3,20 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, concat, sameBytes } from "../../core/json/json.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
-import type { OperationStep } from "../../core/ports/operations.ts";
-import { copyBytes, piecesOf, sameStretch } from "../fs/chunked-io.ts";
+import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
+import { copyBytes, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
-import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { cwdBefore, type HeaderPlace, headerIn, textOfHeader } from "./header-lines.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded } from "./recorded.ts";
-
-/** Bytes beyond which a header is not rewritten. */
-const MAX_HEADER = 64 << 20;
 
 /**
  * Gives a session another working directory. Throws BadParams without such a directory, and what `rehouse` throws.
@@ -34,10 +31,11 @@ export async function relocateSession(
   if (!allowMissing) requireFolder(deps, cwd);
   const facts = factsOf(locked.log);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
+  const { file: from, to } = endsOf(deps, locked, house);
   const step = {
     do: "relocate" as const,
-    from: locked.file,
-    to: house.place,
+    from,
+    to,
     cwd,
     header: headerBefore(deps, locked, cwd),
   };
@@ -64,7 +62,7 @@ export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, 
 export async function returnSession(
   deps: LifecycleDeps,
   locked: LockedSession,
-  { from, cwd, header, keptAt }: Extract<OperationStep, { do: "relocate" }>,
+  { from, cwd, header, keptAt }: StepOf<"relocate">,
 ): Promise<OperationStep> {
   const { disk } = deps;
   const before = Buffer.from(header, "latin1");
@@ -84,12 +82,6 @@ export async function returnSession(
   const earlier = suffix === undefined ? lastName(disk, (n) => backupOf(file, n)) : file + suffix;
   if (earlier !== undefined) await dropRedundant(disk, earlier, file, true);
   return { do: "return", from: moved.sessionPath, to: moved.movedTo, cwd };
-}
-
-/** Returns the working directory in the header before a relocation; undefined when it named none. */
-export function cwdBefore({ header }: { readonly header: string }): string | undefined {
-  const cwd = headerOfLine(Buffer.from(header, "latin1"))?.cwd;
-  return typeof cwd === "string" ? cwd : undefined;
 }
 
 /** Removes a backup whose entries, and with `isWhole` whose header, are the beginning of a file. Best effort. */
@@ -124,25 +116,6 @@ function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd
   return textOfHeader(disk, kept ?? file);
 }
 
-/** Returns the header line of a session, a character for a byte; an empty one when it cannot be read. */
-export function headerText({ disk }: LifecycleDeps, session: string): string {
-  try {
-    return textOfHeader(disk, session);
-  } catch {
-    return "";
-  }
-}
-
-function textOfHeader(disk: Disk, session: string): string {
-  return Buffer.from(headerAt(disk, session)).toString("latin1");
-}
-
-/** Returns the line of a session's header, as it is stored. Throws corrupt. */
-function headerAt(disk: Disk, session: string): Uint8Array {
-  const file = isContainerName(session) ? headerFile(session) : session;
-  return withFile(disk, disk.openRead(file), (fd) => headerIn(disk, fd, disk.infoOf(fd).size, file).line);
-}
-
 function placeFor({ paths }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
   const called = basename(file);
   return join(folderFor(paths, cwd), isContainerName(file) || isSessionName(called) ? called : fileName(log.header));
@@ -155,23 +128,21 @@ interface House {
   readonly rewrite: (line: Uint8Array) => Uint8Array;
 }
 
-/**
- * Gives a session another header and path: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
- * when the header is damaged, content_modified when another program keeps writing.
- */
-async function rehouse(deps: LifecycleDeps, locked: LockedSession, { cwd, place, rewrite }: House): Promise<Relocated> {
-  const { disk } = deps;
-  const { sessionId, log, leafId } = locked;
-  const isContainer = isContainerName(locked.file);
-  const isRewritten = log.header.cwd === cwd;
+/** Returns the path that a session has and the one that it gets. Throws already_exists when there is nothing to do. */
+function endsOf(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  { cwd, place }: House,
+): { readonly file: string; readonly to: string; readonly isRewritten: boolean } {
+  const { header } = locked.log;
+  const isRewritten = header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
-  const isThere = isSameName(disk, locked.file, place);
+  const isThere = isSameName(deps.disk, locked.file, place);
   const other = otherName(deps, locked);
   if (other !== undefined && !isRewritten)
     throw new Failure(
       "already_exists",
-      `The session also has the name ${other}, left by an interrupted move. Relocate it to ${log.header.cwd} once more, ` +
+      `The session also has the name ${other}, left by an interrupted move. Relocate it to ${header.cwd} once more, ` +
         "or remove that name, first.",
       { path: other },
     );
@@ -179,6 +150,20 @@ async function rehouse(deps: LifecycleDeps, locked: LockedSession, { cwd, place,
   const to = isThere && other === undefined ? locked.file : place;
   if (isRewritten && to === file)
     throw new Failure("already_exists", "The session has this working directory already.", { path: file });
+  return { file, to, isRewritten };
+}
+
+/**
+ * Gives a session another header and path: first rewrites its header in place, then moves it. So at any time there is
+ * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
+ * when the header is damaged, content_modified when another program keeps writing.
+ */
+async function rehouse(deps: LifecycleDeps, locked: LockedSession, house: House): Promise<Relocated> {
+  const { disk } = deps;
+  const { sessionId, leafId } = locked;
+  const { rewrite } = house;
+  const isContainer = isContainerName(locked.file);
+  const { file, to, isRewritten } = endsOf(deps, locked, house);
   const [oldName, newName] = [basename(file), basename(to)];
   const newPath = (path: string): string => {
     const name = basename(path);
@@ -283,12 +268,6 @@ async function replace(disk: Disk, file: string, keptAt: string, rewrite: House[
   }
 }
 
-/** The line of a header, and its offset in the file. */
-export interface HeaderPlace {
-  readonly start: number;
-  readonly line: Uint8Array;
-}
-
 /** Copies an open session file of this size to another, with another line in the place of its header. */
 export async function copySession(
   disk: Disk,
@@ -301,20 +280,6 @@ export async function copySession(
   await copyBytes(disk, source, copy, 0, start);
   writeAll(disk, copy, header);
   await copyBytes(disk, source, copy, start + line.length, size, done);
-}
-
-/** Returns the header's line in an open session file. Throws corrupt. */
-export function headerIn(disk: Disk, fd: number, size: number, file: string): HeaderPlace {
-  const pieces: Uint8Array[] = [];
-  let read = 0;
-  for (const piece of piecesOf(disk, fd, 0, Math.min(size, MAX_HEADER))) {
-    pieces.push(Uint8Array.from(piece));
-    read += piece.length;
-    const found = firstLineIn(concat(pieces), read === size);
-    if (found && headerOfLine(found.line)) return found;
-    if (found) break;
-  }
-  throw new Failure("corrupt", "The session's header is damaged. repair_session repairs it.", { sessionPath: file });
 }
 
 /** Appends what programs that do not use our locks wrote to the old file until it lost its name. */

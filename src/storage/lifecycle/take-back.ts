@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
-import type { BegunOperation, NewOperation, Operation, OperationStep } from "../../core/ports/operations.ts";
+import type { BegunOperation, NewOperation, Operation, OperationStep, StepOf } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { groundMoved, pathAfter } from "../../core/session/history.ts";
 import { keepAs } from "../fs/chunked-io.ts";
@@ -14,14 +14,13 @@ import { trashFolder } from "../fs/paths.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { cwdBefore, headerText } from "./header-lines.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { factsOf, inodeAt, recorded } from "./recorded.ts";
-import { cwdBefore, headerText, relocateAgain, returnSession } from "./relocate.ts";
+import { relocateAgain, returnSession } from "./relocate.ts";
 import { entryCount, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
-import { isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
+import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
 
-/** A step of one kind. */
-type StepOf<K extends OperationStep["do"]> = Extract<OperationStep, { do: K }>;
 /** See LifeCycle.takeBack. */
 export async function takeBack(
   deps: LifecycleDeps,
@@ -49,7 +48,7 @@ export async function takeBack(
 /** Returns the step that is about to be taken, as far as it is known before; undefined for one that is taken elsewhere. */
 function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | undefined {
   if (step.do === "move") return { do: "move", from: step.to, to: step.from };
-  if (step.do === "trash") return { do: "appear", to: step.from };
+  if (step.do === "trash") return { do: "appear", to: step.from, item: step.item };
   if (step.do === "appear") return { do: "trash", from: step.to };
   if (step.do === "relocate") return { do: "return", from: step.to, to: step.from, cwd: step.cwd };
   if (step.do === "return") {
@@ -57,7 +56,7 @@ function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | un
     return { do: "relocate", from, to, cwd: step.cwd, header: headerText(deps, from) };
   }
   if (step.do === "swap") return { do: "swap", path: step.path, inode: inodeAt(deps, step.path) ?? 0 };
-  if (step.do === "prune") return { do: "unprune", files: step.files };
+  if (step.do === "prune") return { do: "unprune", files: step.files, item: step.item };
   return step.do === "unprune" ? { do: "prune", files: step.files } : undefined;
 }
 
@@ -167,7 +166,9 @@ function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
 }
 
 async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf<"trash">): Promise<OperationStep> {
-  const item = itemOf(deps, step.item);
+  // A restoration that was undone has put it into another item.
+  const isThere = step.item !== undefined && isInTrash(deps.disk, step.item);
+  const item = itemOf(deps, isThere ? step.item : findItemFrom(deps, step.from, operation.sessionId));
   const { sessionId, path } = item.record;
   if (sessionId !== operation.sessionId || path !== step.from)
     throw groundMoved("The trash has another session in its place.", { itemPath: item.item });

@@ -60,9 +60,10 @@ export function findOwnItem(trash: Trash, operationId: string): string | undefin
   return undefined;
 }
 
-/** Returns the last item of a session that was deleted at a path: an interrupted deletion goes on in the item that it made. */
+/** Returns the last item with a session that was deleted at a path: an interrupted deletion goes on in the item it made. */
 export function findItemFrom(trash: Trash, path: string, sessionId: string): string | undefined {
-  const fits = ({ record }: TrashItem): boolean => record.path === path && record.sessionId === sessionId;
+  const fits = ({ record, item }: TrashItem): boolean =>
+    record.path === path && record.sessionId === sessionId && isInTrash(trash.disk, item);
   return [...itemsIn(trash)].filter(fits).at(-1)?.item;
 }
 

@@ -176,7 +176,7 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
     sessionPath: path,
     name,
     text: `Restored ${titleOf(name, sessionId)}.`,
-    step: { do: "appear" as const, to: path },
+    step: { do: "appear" as const, to: path, item: found.item },
   };
   return recorded(
     deps,
