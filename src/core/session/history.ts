@@ -135,14 +135,18 @@ export class History {
     return undefined;
   }
 
-  /** Returns the path that the session of an operation has since, as far as operations moved it; undefined in the trash. */
+  /** Returns the path that the session of an operation has now, as far as operations moved it; undefined in the trash. */
   pathNow(operation: Operation): string | undefined {
-    let path = operation.step && pathAfter(operation.step);
+    const { step } = operation;
+    let path = step && (pathAfter(step) ?? pathBefore(step));
+    let isInTrash = step?.do === "trash";
     for (let i = this.operations.indexOf(operation) + 1; i < this.operations.length; i++) {
-      const { step } = this.operations[i];
-      if (step && path !== undefined && pathBefore(step) === path) path = pathAfter(step);
+      const { step: later } = this.operations[i];
+      if (later?.do === "appear" && later.to === path) isInTrash = false;
+      else if (later?.do === "trash" && later.from === path) isInTrash = true;
+      else if (later && pathBefore(later) === path) path = pathAfter(later);
     }
-    return path;
+    return isInTrash ? undefined : path;
   }
 
   /** Returns a test for the operations of the session that is, or was, at a path, wherever it was before. */

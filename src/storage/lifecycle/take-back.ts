@@ -129,11 +129,14 @@ async function onSession(
   return swapBack(deps, locked, step as StepOf<"swap">);
 }
 
-/** Throws ground_moved when a session was continued since it had `count` entries. Names and labels are no conversation. */
+/** Entries that name, label and mark places: what is left in the file of operations that were taken back. */
+const NO_CONVERSATION: ReadonlySet<string> = new Set(["label", "session_info", "branch_summary"]);
+
+/** Throws ground_moved when a session was continued since it had `count` entries. */
 function requireNotContinued({ nodes }: Log, count: number | undefined): void {
   let added = 0;
   for (let p = count ?? nodes.count; p < nodes.count; p++)
-    if (!nodes.isMarker(p) && !nodes.isType(p, "label") && !nodes.isType(p, "session_info")) added++;
+    if (!nodes.isMarker(p) && !NO_CONVERSATION.has(nodes.type(p))) added++;
   if (added === 0) return;
   const entries = added === 1 ? "1 entry was" : `${added} entries were`;
   throw groundMoved(`${entries} added to the session since.`, { added });
