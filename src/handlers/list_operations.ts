@@ -89,8 +89,7 @@ function rowOf({ stores }: Workspace, history: History, operation: Operation): z
   if (history.latest(operation) !== operation)
     return { ...told, canUndo: false, reason: "A later operation goes on from it." };
   if (step === undefined) return { ...told, canUndo: false, reason: "It has no way back." };
-  const happened = stage === "done" ? true : stores.lifeCycle.hasHappened(operation, false);
-  if (happened === false)
+  if (stage === "begun" && stores.lifeCycle.stepOf(operation) === false)
     return { ...told, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };
   return { ...told, canUndo: true };
 }

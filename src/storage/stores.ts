@@ -119,7 +119,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const isDurable = durability === "sync";
   const leaves = leafMemory(disk, paths.state, isDurable);
-  const operations = operationLog({ disk, env, locks: options.locks, stateFolder: paths.state, isDurable });
+  const operations = operationLog({ ...options, stateFolder: paths.state, isDurable });
   const lifeCycleDeps: LifecycleDeps = {
     ...options,
     leaves,

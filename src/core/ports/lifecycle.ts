@@ -2,7 +2,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
-import type { Operation } from "./operations.ts";
+import type { Operation, OperationStep } from "./operations.ts";
 
 /** A session, named by its path or by its full id. */
 export interface Where {
@@ -113,8 +113,8 @@ export interface LifeCycle {
   readonly usesDesktopTrash: boolean;
   /** Whether a path may be used, so that an operation on it may be shown. */
   isAllowed(path: string): boolean;
-  /** Whether a begun operation happened; undefined where that cannot be told. Records what it finds with `keep`. */
-  hasHappened(operation: Operation, keep: boolean): boolean | undefined;
+  /** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+  stepOf(operation: Operation): OperationStep | false | undefined;
   /**
    * Takes back an operation on a whole session, other than a migration, and returns where the session is then; undefined
    * in the trash. Throws ground_moved, having changed nothing, when what it changed has changed since.

@@ -63,7 +63,7 @@ interface Chosen {
 
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
 export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
-  const history = History.of(workspace.stores.operations);
+  const history = settled(workspace, []);
   return history.pathNow(chosen(workspace, history, wanted, direction).latest);
 }
 
@@ -76,16 +76,39 @@ export function takeBack(
   const { workspace } = context;
   const { operations } = workspace.stores;
   return operations.alone(async () => {
+    // Those that did not happen are passed over, also where the disk refuses to record that.
+    const never: string[] = [];
     for (;;) {
-      const history = History.of(operations);
+      const history = settled(workspace, never);
       const choice = chosen(workspace, history, wanted, direction);
-      // One that did not happen is passed over, once and for all.
-      if (choice.latest.stage === "begun" && workspace.stores.lifeCycle.hasHappened(choice.latest, true) === false)
-        continue;
-      const done = await reversed(context, history, choice);
+      const done = await reversed(context, history, choice).catch((error) => {
+        if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
+        throw error;
+      });
       if (done) return done;
+      operations.failed([choice.latest.id]);
+      never.push(choice.latest.id);
     }
   });
+}
+
+/** Whether an operation has no effect any more: somebody took it back by other means, or that could not be recorded. */
+function isBackAlready({ stores }: Workspace, { latest }: Chosen, error: unknown): boolean {
+  return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.stepOf(latest) === false;
+}
+
+/** Returns the operations, after finding out of those that were begun whether they happened. */
+function settled({ stores: { lifeCycle, operations } }: Workspace, never: readonly string[]): History {
+  const lines = operations.lines();
+  const found: object[] = [{ failed: never }];
+  for (const operation of new History(lines).operations)
+    if (operation.stage === "begun" && operation.final === undefined) {
+      const step = lifeCycle.stepOf(operation);
+      if (step) operations.done(operation.id, { step });
+      else if (step === false) operations.failed([operation.id]);
+      if (step !== undefined) found.push(step ? { done: operation.id, step } : { failed: [operation.id] });
+    }
+  return new History([...lines, ...found]);
 }
 
 /** Returns the operation that a request means. Throws operation_not_found, ambiguous_id, cannot_undo. */
@@ -266,15 +289,12 @@ async function onSession(
 function changeBack(
   context: CommandContext | null,
   session: Session,
-  { id: operationId, sessionId, step }: Operation,
+  { sessionId, step }: Operation,
   as: TakingBack,
 ): string | undefined {
   if (session.id !== sessionId) throw groundMoved(`${session.file} is another session now.`, { path: session.file });
   const change = step as SessionChange;
-  if (isUnknownTo(session, change)) {
-    session.operations?.failed([operationId]);
-    return undefined;
-  }
+  if (isUnknownTo(session, change)) return undefined;
   const oldLeafId = session.leafId;
   const oldName = session.name;
   const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);

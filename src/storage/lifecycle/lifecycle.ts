@@ -7,7 +7,6 @@
 import { join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LifeCycle, MovedSession } from "../../core/ports/lifecycle.ts";
-import type { OperationStep } from "../../core/ports/operations.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
@@ -42,12 +41,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     trash: () => guarded("looking into the trash", () => trashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),
-    hasHappened(operation, keep) {
-      const found = hasHappened(deps, operation);
-      if (keep && found === false) deps.operations.failed([operation.id]);
-      else if (keep && found !== undefined) deps.operations.done(operation.id, { step: found as OperationStep });
-      return found === undefined ? undefined : found !== false;
-    },
+    stepOf: (operation) => hasHappened(deps, operation),
     takeBack: (operation, as) => takeBack(deps, operation, as),
   };
 }

@@ -19,6 +19,7 @@ import { isLock, type Locks } from "../locks/locks.ts";
 const MAX_BYTES = 4 << 20;
 /** Files that are kept. People take back what happened lately, and session files and the trash are the lasting record. */
 const KEPT = 2;
+const READ_ONLY = "This server was started with --read-only. Start one without it to take operations back.";
 const NAME = /^(\d{1,9})\.jsonl$/;
 
 export interface OperationLogOptions {
@@ -28,6 +29,8 @@ export interface OperationLogOptions {
   readonly stateFolder: string;
   /** Whether what must be durable waits for the medium. */
   readonly isDurable: boolean;
+  /** Whether nothing may be written: then nothing happens that would have to be. */
+  readonly readOnly?: boolean;
   readonly maxBytes?: number;
 }
 
@@ -49,6 +52,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
     quietly(() => closeQuietly(disk, file.append(lines)));
   };
   const write = (line: object): void => {
+    if (options.readOnly) return;
     flush();
     quietly(() => closeQuietly(disk, file.append([line])));
   };
@@ -95,6 +99,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
   };
 
   async function locked<T>(run: () => Promise<T>): Promise<T> {
+    if (options.readOnly) throw new Failure("read_only", READ_ONLY);
     const lock = guarded("taking the lock of the operations", () => {
       disk.makeFolder(folder);
       return locks.acquire(disk.info(folder));

@@ -72,37 +72,39 @@ export async function returnSession(
     return old === undefined ? line : rewriterTo(old)(line);
   };
   const place = deps.allowed(from);
-  // An attempt that was cut off has rewritten the header already, and made no second backup.
-  const isRewritten = locked.log.header.cwd === old;
-  const moved = await rehouse(deps, locked, { cwd: old, place, rewrite });
+  const { sessionPath, movedTo } = await rehouse(deps, locked, { cwd: old, place, rewrite });
   const file = isContainerName(place) ? headerFile(place) : place;
-  // The one that was made just now has the directory of the record, and else nothing that the file lacks.
-  await dropRedundant(disk, moved.keptAt, file, isRewritten);
-  const suffix = keptAt?.slice(keptAt.lastIndexOf(".relocated.bak"));
-  const earlier = suffix === undefined ? lastName(disk, (n) => backupOf(file, n)) : file + suffix;
-  if (earlier !== undefined) await dropRedundant(disk, earlier, file, true);
-  return { do: "return", from: moved.sessionPath, to: moved.movedTo, cwd };
+  const first = Number(/\.relocated\.bak(?:\.(\d+))?$/.exec(keptAt ?? "")?.[1] ?? 1);
+  await dropRedundant(disk, file, first, [before, rewriterTo(cwd)(before)]);
+  return { do: "return", from: sessionPath, to: movedTo, cwd };
 }
 
-/** Removes a backup whose entries, and with `isWhole` whose header, are the beginning of a file. Best effort. */
-async function dropRedundant(disk: Disk, kept: string, file: string, isWhole: boolean): Promise<void> {
+/**
+ * Removes the originals of a relocation and of its return, from that number on: those with one of these headers whose
+ * entries are the beginning of the file's. Best effort.
+ */
+async function dropRedundant(disk: Disk, file: string, first: number, headers: readonly Uint8Array[]): Promise<void> {
+  const kept: string[] = [];
+  for (let n = first; exists(disk, backupOf(file, n)); n++) kept.push(backupOf(file, n));
   try {
-    const isRedundant = await withFile(disk, disk.openRead(kept), (old) =>
-      withFile(disk, disk.openRead(file), async (now) => {
-        const [oldSize, nowSize] = [disk.infoOf(old).size, disk.infoOf(now).size];
-        const bodyOf = ({ start, line }: HeaderPlace): number => (isWhole ? 0 : start + line.length);
-        const [oldBody, nowBody] = [
-          bodyOf(headerIn(disk, old, oldSize, kept)),
-          bodyOf(headerIn(disk, now, nowSize, file)),
-        ];
-        const length = oldSize - oldBody;
-        return length <= nowSize - nowBody && (await sameStretch(disk, [old, oldBody], [now, nowBody], length));
-      }),
-    );
-    if (isRedundant) disk.remove(kept);
+    for (const path of kept) if (await isRedundant(disk, path, file, headers)) disk.remove(path);
+    await disk.syncFolder(dirname(file));
   } catch {
-    // It stays beside the session, as after a relocation.
+    // They stay beside the session, as after a relocation.
   }
+}
+
+function isRedundant(disk: Disk, kept: string, file: string, headers: readonly Uint8Array[]): Promise<boolean> {
+  return withFile(disk, disk.openRead(kept), (old) =>
+    withFile(disk, disk.openRead(file), async (now) => {
+      const [oldSize, nowSize] = [disk.infoOf(old).size, disk.infoOf(now).size];
+      const [oldHeader, nowHeader] = [headerIn(disk, old, oldSize, kept), headerIn(disk, now, nowSize, file)];
+      if (!headers.some((header) => sameBytes(header, oldHeader.line))) return false;
+      const [oldBody, nowBody] = [oldHeader, nowHeader].map(({ start, line }) => start + line.length);
+      const length = oldSize - oldBody;
+      return length <= nowSize - nowBody && sameStretch(disk, [old, oldBody], [now, nowBody], length);
+    }),
+  );
 }
 
 function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
