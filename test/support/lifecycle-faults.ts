@@ -80,7 +80,7 @@ async function undoLast(life: LifeCycle): Promise<void> {
     await life.takeBack(latest, { kind: "undo", of: root.id, text: "" });
   } catch (error) {
     // It was taken back, and that could not be recorded.
-    throw life.stepOf(latest) === false ? new Failure("operation_not_found") : error;
+    throw life.isBack(latest) ? new Failure("operation_not_found") : error;
   }
 }
 

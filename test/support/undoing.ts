@@ -9,7 +9,7 @@ import { expect } from "vitest";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "./lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
-import { type HereServer, type Json, type Place, temporaryPlace } from "./server.ts";
+import { type HereServer, type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
 const OUTSIDE = sessionId(9);
 const LINES = [...chain(5), userText("b0000000", id(1), "another branch")];
@@ -261,4 +261,54 @@ export class UndoModel {
     expect(await this.picture(), this.story()).toEqual(this.first);
     expect(readFileSync(join(this.place.cwd, "outside.jsonl"), "utf8")).toContain(OUTSIDE);
   }
+}
+
+/** Processes that undo at the same time: each operation is taken back once, by one of them, and all is as at the start. */
+export async function undoTogether(processes: number, rounds: number, store: "jsonl" | "v2"): Promise<number> {
+  const place = temporaryPlace();
+  for (const n of [1, 2, 3]) putSession(place, n, { lines: LINES });
+  const args = ["--no-session", "--events", "none"];
+  const first = spawnServer(args, "lines", place);
+  const paths = async (server: SpawnedServer): Promise<string[]> =>
+    (await server.result("list_sessions")).sessions.map(({ sessionPath }: Json) => sessionPath).sort();
+  if (store === "v2")
+    for (const sessionPath of await paths(first)) await first.result("migrate_session", { sessionPath });
+  const start = await paths(first);
+  // What was done until now is not to be undone.
+  rmSync(join(place.state, "operations"), { recursive: true, force: true });
+  const before = contentsOf(rootOf(place));
+  for (let round = 0; round < rounds; round++) {
+    const [a, b, c] = start;
+    await first.result("set_session_name", { sessionPath: a, name: `round ${round}` });
+    const { movedTo } = await first.result("archive_session", { sessionPath: b });
+    await first.result("unarchive_session", { sessionPath: movedTo });
+    await first.result("delete_session", { sessionPath: c });
+    await first.result("restore_session", { sessionPath: c });
+  }
+  await first.result("delete_session", { sessionPath: start[2] });
+  const { operations } = await first.result("list_operations");
+  await first.finish();
+  const wanted = operations.map(({ operationId }: Json) => operationId);
+  const servers = Array.from({ length: processes }, () => spawnServer(args, "lines", place));
+  const left = { count: wanted.length };
+  const taken = await Promise.all(servers.map((server) => undoAll(server, left)));
+  expect(taken.flat().sort()).toEqual([...wanted].sort());
+  expect(await paths(servers[0])).toEqual(start);
+  for (const server of servers) expect(await server.finish()).toMatchObject({ status: 0 });
+  for (const [path, bytes] of Object.entries(contentsOf(rootOf(place))))
+    if (path.endsWith(".jsonl") && !path.includes(".v2/")) expect(bytes.startsWith(before[path]), path).toBe(true);
+  return wanted.length;
+}
+
+/** Undoes what is left, and returns what this server undid. */
+async function undoAll(server: SpawnedServer, left: { count: number }): Promise<string[]> {
+  const taken: string[] = [];
+  while (left.count > 0) {
+    const { result, error } = await server.request("undo");
+    if (result) {
+      taken.push(result.operationId);
+      left.count--;
+    } else expect(["session_locked", "content_modified", "operation_not_found"]).toContain(error.data.name);
+  }
+  return taken;
 }

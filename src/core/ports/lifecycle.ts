@@ -115,6 +115,8 @@ export interface LifeCycle {
   isAllowed(path: string): boolean;
   /** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
   stepOf(operation: Operation): OperationStep | false | undefined;
+  /** Whether the world is as before an operation on a whole session, so that nothing is left to take back. */
+  isBack(operation: Operation): boolean;
   /**
    * Takes back an operation on a whole session, other than a migration, and returns where the session is then; undefined
    * in the trash. Throws ground_moved, having changed nothing, when what it changed has changed since.

@@ -94,7 +94,7 @@ export function takeBack(
 
 /** Whether an operation has no effect any more: somebody took it back by other means, or that could not be recorded. */
 function isBackAlready({ stores }: Workspace, { latest }: Chosen, error: unknown): boolean {
-  return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.stepOf(latest) === false;
+  return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.isBack(latest);
 }
 
 /** Returns the operations, after finding out of those that were begun whether they happened. */
@@ -247,7 +247,8 @@ async function whileClosed<T>(
 /** Throws content_modified unless the request runs in the lane of this session. */
 function requireLane({ target }: CommandContext, session: Session): void {
   if (session === target) return;
-  throw new Failure("content_modified", "Another operation became the newest one meanwhile. Try again.");
+  const sentence = "Another operation became the newest one meanwhile. Try again.";
+  throw new Failure("content_modified", sentence, {}, { retryable: true });
 }
 
 /** Takes a change of a session back, in its lane if it is open here. Returns the new operation's id. */
@@ -261,6 +262,7 @@ async function onSession(
   const open = workspace.openAt(path);
   if (open) {
     requireLane(context, open);
+    open.guard(undefined);
     return changeBack(context, open, operation, as);
   }
   let session: Session;

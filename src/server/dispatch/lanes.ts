@@ -81,8 +81,8 @@ export class Lanes {
       const path = about?.(this.workspace, params as never);
       return path === undefined ? null : (this.workspace.openAt(path) ?? null);
     } catch {
-      // The command reports it.
-      return null;
+      // The command reports it, in the order of the current session: what comes before it may be what it is about.
+      return this.workspace.current;
     }
   }
 

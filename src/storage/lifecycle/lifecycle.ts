@@ -12,7 +12,7 @@ import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, locate } from "./exclusive.ts";
 import { importSession } from "./import.ts";
-import { about, factsOf, hasHappened, recorded } from "./recorded.ts";
+import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
 import { moveTo, takeBack } from "./take-back.ts";
 import { deleteSession, isAllowed, pruneFiles, restoreSession, trashed } from "./trash.ts";
@@ -42,6 +42,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),
     stepOf: (operation) => hasHappened(deps, operation),
+    isBack: (operation) => isBack(deps, operation),
     takeBack: (operation, as) => takeBack(deps, operation, as),
   };
 }

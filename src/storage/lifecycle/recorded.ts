@@ -137,6 +137,23 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
   return step.do === "unprune" ? !isInItem && step.files.every(isThere) && step : undefined;
 }
 
+/** Whether the world is as before an operation on a whole session. */
+export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
+  const { disk } = deps;
+  try {
+    const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
+    const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
+    if (step?.do === "appear") return !isThere(step.to);
+    if (step?.do === "swap") return inodeAt(deps, step.path) === step.inode;
+    if (step?.do === "prune") return step.files.every(isThere);
+    if (step?.do === "trash") return hasSession(step.from);
+    if (step?.do !== "move" && step?.do !== "relocate" && step?.do !== "return") return false;
+    return step.from !== step.to && hasSession(step.from) && !isThere(step.to);
+  } catch {
+    return false;
+  }
+}
+
 /** Whether a file has moved; undefined when it has neither path. One that has both is under way if they are names of it. */
 function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | undefined {
   const { disk } = deps;
