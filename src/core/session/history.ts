@@ -152,16 +152,17 @@ export class History {
   /** Returns a test for the operations of the session that is, or was, at a path, wherever it was before. */
   ofPath(path: string): (operation: Operation) => boolean {
     const paths = new Set([path]);
-    const found = new Set<Operation>();
-    for (let i = this.operations.length - 1; i >= 0; i--) {
-      const operation = this.operations[i];
-      const { step, sessionPath } = operation;
-      const ends = step ? [pathBefore(step), pathAfter(step), sessionPath] : [sessionPath];
-      if (!ends.some((end) => end !== undefined && paths.has(end))) continue;
-      found.add(operation);
-      for (const end of ends) if (end !== undefined) paths.add(end);
+    const endsOf = ({ step, sessionPath }: Operation): (string | undefined)[] =>
+      step ? [pathBefore(step), pathAfter(step), sessionPath] : [sessionPath];
+    const isOf = (operation: Operation): boolean =>
+      endsOf(operation).some((end) => end !== undefined && paths.has(end));
+    // A session may have been at a path before, and at another since.
+    for (let known = 0; known < paths.size; ) {
+      known = paths.size;
+      for (const operation of this.operations)
+        if (isOf(operation)) for (const end of endsOf(operation)) if (end !== undefined) paths.add(end);
     }
-    return (operation) => found.has(operation);
+    return isOf;
   }
 }
 
