@@ -142,6 +142,7 @@ function runQuietly(steps: readonly (() => void)[]): void {
 async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
   const { undo, end } = steps;
   if (kind === "folder") {
+    requireFolderOrNothing(disk, to);
     for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
     for (const { name, kind } of entriesIn(disk, from))
       if (staysHere(from, name)) end.push(() => disk.remove(join(from, name)));
@@ -185,6 +186,7 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 }
 
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
+  requireFolderOrNothing(disk, to);
   if (kindAt(disk, to) === undefined && rename(disk, from, to)) return;
   disk.makeFolder(to);
   // We hold the lock of a container that we move, and only its holder may remove the lock file.
@@ -220,6 +222,12 @@ async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean
     if (!isOther && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
   }
   return false;
+}
+
+/** Throws EEXIST when something has a path that is no folder, such as a link that leads nowhere. */
+function requireFolderOrNothing(disk: Disk, path: string): void {
+  const there = kindAt(disk, path);
+  if (there !== undefined && there !== "folder") throw taken();
 }
 
 /** Returns the kind of a path itself without listing its folder, which may hold thousands. Throws errno errors. */

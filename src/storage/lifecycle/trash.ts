@@ -300,6 +300,13 @@ export async function pruneFiles(deps: LifecycleDeps, paths: readonly string[]):
       throw new Failure("not_a_session", `${file} is nothing that is left over; only backups and old containers are.`, {
         path: file,
       });
+  const missing = files.find((file) => kindOf(deps.disk, file) === undefined);
+  if (files.length === 0 || missing !== undefined)
+    throw new Failure(
+      "session_not_found",
+      missing === undefined ? "No file is named." : `There is nothing at ${missing}.`,
+      { path: missing },
+    );
   const operation = {
     kind: "prune" as const,
     sessionId: "",
