@@ -319,6 +319,23 @@ describe("whole sessions", () => {
   });
 });
 
+test("a session that was migrated, then relocated, goes back to a file of its new directory, and again", async () => {
+  const { place, server } = library();
+  const file = putSession(place, 1);
+  await server.result("migrate_session", { sessionPath: file });
+  const { movedTo } = await server.result("relocate_session", { ...one, cwd: "/new/place", allowMissing: true });
+  const header = read(join(movedTo, "header.jsonl"));
+  const { sessionPath } = await server.result("rollback_migration", { sessionPath: movedTo });
+  expect(read(sessionPath)).toBe(fileText(headerText({ id: sessionId(1), cwd: "/new/place" }), ...chain(3)));
+  expect((await server.result("list_sessions", { cwd: "/new/place" })).sessions[0].sessionPath).toBe(sessionPath);
+  await server.result("undo");
+  expect(read(join(movedTo, "header.jsonl"))).toBe(header);
+  await server.result("undo");
+  await server.result("undo");
+  expect(read(file)).toBe(fileText(headerText({ id: sessionId(1), cwd: CWD }), ...chain(3)));
+  expect(await listed(server)).toEqual([sessionId(1)]);
+});
+
 describe("who may", () => {
   test("with --read-only the list is read, nothing is taken back, and nothing is written", async () => {
     const { place, server } = library();
