@@ -269,6 +269,21 @@ describe("whole sessions", () => {
     expect((await server.result("undo")).kind).toBe("archive");
   });
 
+  test("a restoration of what was there already is not taken back, nor a deletion of it", async () => {
+    const { place, server } = library();
+    const file = putSession(place, 1);
+    const bytes = read(file);
+    await server.result("delete_session", one);
+    put(file, bytes);
+    const [{ operationId }] = await operations(server);
+    expect((await server.failure("undo", { operationId })).data).toMatchObject({ name: "ground_moved", path: file });
+    await server.result("restore_session", one);
+    const [restored] = await operations(server);
+    expect([restored.kind, restored.canUndo]).toEqual(["restore", false]);
+    expect((await server.failure("undo")).data.name).toBe("operation_not_found");
+    expect(read(file)).toBe(bytes);
+  });
+
   test("an import goes to the trash; one that continued a session stays, and says so", async () => {
     const { place, server } = library();
     const outside = put(join(place.cwd, "in.jsonl"), fileText(headerText({ id: sessionId(5) }), ...chain(2)));

@@ -18,7 +18,7 @@ import { cwdBefore, headerText } from "./header-lines.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { factsOf, inodeAt, recorded } from "./recorded.ts";
 import { relocateAgain, returnSession } from "./relocate.ts";
-import { entryCount, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
+import { entryCount, isThereAlready, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
 import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
 
 /** See LifeCycle.takeBack. */
@@ -175,6 +175,7 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
   const { sessionId, path } = item.record;
   if (sessionId !== operation.sessionId || path !== step.from)
     throw groundMoved("The trash has another session in its place.", { itemPath: item.item });
+  if (isThereAlready(deps, item)) throw groundMoved(`Something exists at ${path} already.`, { path });
   const { movedTo } = await restoreItem(deps, item);
   return { do: "appear", to: movedTo, count: entryCount(deps, movedTo) };
 }

@@ -177,6 +177,8 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
     name,
     text: `Restored ${titleOf(name, sessionId)}.`,
     step: { do: "appear" as const, to: path, item: found.item },
+    // To take that back would take away what was there before.
+    ...(isThereAlready(deps, found) ? { final: "The session was in its place already, with the same content." } : {}),
   };
   return recorded(
     deps,
@@ -184,6 +186,12 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
     () => restoreItem(deps, found),
     ({ movedTo }) => ({ step: { ...operation.step, count: entryCount(deps, movedTo) } }),
   );
+}
+
+/** Whether the former path of a session has another file, and not the second name that an interrupted move left. */
+export function isThereAlready(deps: LifecycleDeps, { file, record }: TrashItem): boolean {
+  const to = deps.allowed(record.path);
+  return exists(deps.disk, to) && !isOneFile(deps.disk, file, to);
 }
 
 /** Brings the session of an item back to where it was. */
