@@ -90,6 +90,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "export_session",
     "export_html",
   ],
+  "Operations and undo": ["list_operations", "undo", "redo", "list_trash"],
   "Soundness and stores": [
     "verify_session",
     "repair_session",

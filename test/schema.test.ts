@@ -89,7 +89,14 @@ test("what a repeat of a command does follows from what it writes", () => {
   const named = (wanted: string): string[] =>
     declarations.commands.filter((command) => repetitionOf(command) === wanted).map(({ name }) => name);
   expect(named("session")).toEqual(["new_session", "fork", "clone"]);
-  expect(named("process")).toEqual(["repair_session", "migrate_session", "rollback_migration", "create_checkpoint"]);
+  expect(named("process")).toEqual([
+    "repair_session",
+    "migrate_session",
+    "rollback_migration",
+    "create_checkpoint",
+    "undo",
+    "redo",
+  ]);
   expect(named("entries").sort()).toEqual(
     declarations.commands
       .filter(({ effect }) => effect === "write")

@@ -19,6 +19,7 @@ import list from "./verbs/list.ts";
 import merge from "./verbs/merge.ts";
 import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
+import { operations, redo, undo } from "./verbs/operations.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
 import resume from "./verbs/resume.ts";
@@ -26,6 +27,7 @@ import schema from "./verbs/schema.ts";
 import search from "./verbs/search.ts";
 import show from "./verbs/show.ts";
 import stats from "./verbs/stats.ts";
+import trash from "./verbs/trash.ts";
 import tree from "./verbs/tree.ts";
 import { repair, verify } from "./verbs/verify.ts";
 import version from "./verbs/version.ts";
@@ -35,7 +37,7 @@ export const groups: readonly VerbGroup[] = [
   { title: "Find and read", verbs: [list, search, show, tree, browse, compare, stats] },
   { title: "Go on with a session", verbs: [resume, follow] },
   { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
-  { title: "Delete and take back", verbs: [remove, restore] },
+  { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
   { title: "Check and mend", verbs: [verify, repair] },
   { title: "Move between stores", verbs: [migrate, rollback, status] },

@@ -19,6 +19,10 @@ export const FAILURES = {
     ...NOT_FOUND,
     meaning: "No such entry in this session. get_entries and get_tree show the ids that exist.",
   },
+  operation_not_found: {
+    ...NOT_FOUND,
+    meaning: "No such operation, or none that is left to take back. list_operations shows those that are recorded.",
+  },
   cursor_expired: {
     ...NOT_FOUND,
     meaning: "The cursor does not belong to this session's current state. Try again without a cursor.",
@@ -74,6 +78,11 @@ export const FAILURES = {
     ...REFUSED,
     meaning: "Something with that name exists already. Choose another name, or set overwrite where it is offered.",
   },
+  ground_moved: {
+    ...REFUSED,
+    meaning: "What the operation changed has changed since, so that it cannot be taken back. Nothing was changed.",
+  },
+  cannot_undo: { ...REFUSED, meaning: "The operation cannot be taken back. list_operations says why." },
   storage_full: { ...REFUSED_FOR_NOW, meaning: "The disk is full. Nothing was changed; try again when there is room." },
   storage_failed: { ...REFUSED_FOR_NOW, meaning: "The disk refused. Nothing was changed." },
   outcome_unknown: {

@@ -3,7 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { type Draft, draftOf } from "../core/format/entry.ts";
 import { contentText } from "../core/format/message.ts";
 import { Raw } from "../core/json/raw.ts";
-import type { Session } from "../core/session/session.ts";
+import { beforeLabel, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
@@ -107,7 +107,7 @@ async function consult(context: CommandContext, wanted: Move): Promise<z.input<t
     label,
   };
   const { cancelled, reason, message, answer } = await context.ask("session_before_tree", { preparation });
-  if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: isKept(session) };
+  if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: session.isKept };
   const checked = checkedAnswer("session_before_tree", answer);
   const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });
   return move(context, { ...wanted, summary, label: label ?? checked.label });
@@ -129,19 +129,17 @@ function move(context: CommandContext, { target, text, summary, label }: Move): 
     const rest = { targetId: summaryEntryId ?? parentId, label };
     drafts.push({ ...draftOf("label", rest), ...(summaryEntryId === undefined ? { parentId } : {}) });
   }
+  const labelled = drafts.at(-1)?.type === "label" ? (summaryEntryId ?? parentId) : null;
+  const before = labelled === null ? undefined : beforeLabel(session, labelled);
   let lines: readonly Uint8Array[] = [];
-  if (drafts.length > 0) lines = appendEntries(context, drafts).lines;
+  let ids: readonly string[] = [];
+  if (drafts.length > 0) ({ lines, ids } = appendEntries(context, drafts));
   else session.moveLeaf(target);
+  noteMove(session, "branch", oldLeafId, before && { before, entryId: ids[ids.length - 1] });
   const { leafId } = session;
   const summarised = summary && { summaryEntry: Raw.of(lines[0]), fromExtension: summary.fromHook ?? false };
   if (leafId !== oldLeafId) context.notify("session_tree", { newLeafId: leafId, oldLeafId, ...summarised });
-  return { cancelled: false, leafId, text, summaryEntryId, durable: isKept(session) };
-}
-
-/** Returns whether a move of the leaf outlasts this process. */
-function isKept(session: Session): boolean {
-  const { readOnly, lockedBy, persisted } = session.log;
-  return readOnly === null && lockedBy === null && persisted;
+  return { cancelled: false, leafId, text, summaryEntryId, durable: session.isKept };
 }
 
 /** Returns the text of a user or custom message, which the host puts back into its editor. */

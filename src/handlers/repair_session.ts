@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { lostResult } from "../core/context/pairing.ts";
 import { draftOf } from "../core/format/entry.ts";
+import { noteMove } from "../core/session/changes.ts";
 import { incompleteMessages } from "../core/session/check.ts";
 import { appendEntries, notifyForeign } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
@@ -36,7 +37,7 @@ export default command({
   example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
-    const { repaired, backupPath } = session.repair(dryRun, incompleteMessages);
+    const { repaired, backupPath, operationId, step } = session.repair(dryRun, incompleteMessages);
     notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
@@ -47,7 +48,11 @@ export default command({
     const results = dryRun
       ? []
       : calls.map((call) => draftOf("message", { message: lostResult(call, context.workspace.env.now()) }));
+    const { leafId } = session;
     const ids = results.length === 0 ? [] : appendEntries(context, results).ids;
+    if (operationId === undefined) noteMove(session, "repair", leafId);
+    else if (step && backupPath !== null)
+      session.operations?.done(operationId, { step: { ...step, other: backupPath, count: session.log.nodes.count } });
     return {
       repaired: repaired.map((found) => ({ ...found })),
       backupPath,

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { draftOf } from "../core/format/entry.ts";
+import { beforeLabel, noteSetting } from "../core/session/changes.ts";
 import { appendEntries, entryOf } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 
@@ -14,7 +15,10 @@ export default command({
   run(context, params) {
     context.session.position(params.entryId);
     const draft = draftOf("label", { targetId: params.entryId, label: params.label || undefined });
-    return { entryId: appendEntries(context, [draft]).ids[0] };
+    const before = beforeLabel(context.session, params.entryId);
+    const [entryId] = appendEntries(context, [draft]).ids;
+    noteSetting(context.session, before, entryId);
+    return { entryId };
   },
   repeat: entryOf("label"),
 });

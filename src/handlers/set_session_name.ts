@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { type Draft, draftOf } from "../core/format/entry.ts";
+import { beforeRename, noteSetting } from "../core/session/changes.ts";
 import { sessionName } from "../core/session/workspace.ts";
 import { appendEntries, entryOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
@@ -24,7 +25,9 @@ export default command({
     const draft = draftOf("session_info", { name: sessionName(name) });
     const { expectedLeafId } = params as { expectedLeafId?: string | null };
     if (!context.target) return rename(context, sessionPath as string, draft, expectedLeafId);
+    const before = beforeRename(context.session);
     const [entryId] = appendEntries(context, [draft]).ids;
+    noteSetting(context.session, before, entryId);
     context.notify("session_info_changed", { name: context.session.name });
     return { entryId };
   },
@@ -49,7 +52,9 @@ async function rename(
     session.log.acquireLock();
     session.refresh();
     session.guard(expectedLeafId);
+    const state = beforeRename(session);
     const [entryId] = session.append([draft], key, false).ids;
+    noteSetting(session, state, entryId);
     await session.commit();
     await session.leave();
     return { entryId };

@@ -34,7 +34,9 @@ import { jsonlStore } from "./jsonl/store.ts";
 import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
+import { operationLog } from "./lifecycle/operation-log.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
+import { recordedMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
 import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
@@ -117,6 +119,22 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const isDurable = durability === "sync";
   const leaves = leafMemory(disk, paths.state, isDurable);
+  const operations = operationLog({ ...options, stateFolder: paths.state, isDurable });
+  const lifeCycleDeps: LifecycleDeps = {
+    ...options,
+    leaves,
+    operations,
+    readOnly,
+    open: (file) => openLog(allowed(file)),
+    openTrashed: (file) => at(file).open(file, true),
+    absolute: (path) => absolute(path, cwd),
+    allowed,
+    find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+    withId(id) {
+      const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
+      return exact.filter((file) => (readId(disk, file) ?? id) === id);
+    },
+  };
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -158,29 +176,21 @@ export function makeStores(options: StoresOptions): Stores {
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     pause,
-    lifeCycle: makeLifeCycle({
-      ...options,
-      leaves,
-      readOnly,
-      open: (file) => openLog(allowed(file)),
-      absolute: (path) => absolute(path, cwd),
-      allowed,
-      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
-      withId(id) {
-        const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
-        return exact.filter((file) => (readId(disk, file) ?? id) === id);
-      },
-    }),
-    migrations: makeMigrations(
-      {
-        ...options,
-        openFile: openSource,
-        openContainer: v2.open,
-        fileFor: (header, folder) => join(folder, fileName(header)),
-        leaves,
-      },
-      allowed,
-      readOnly,
+    operations,
+    lifeCycle: makeLifeCycle(lifeCycleDeps),
+    migrations: recordedMigrations(
+      lifeCycleDeps,
+      makeMigrations(
+        {
+          ...options,
+          openFile: openSource,
+          openContainer: v2.open,
+          fileFor: (header, folder) => join(folder, fileName(header)),
+          leaves,
+        },
+        allowed,
+        readOnly,
+      ),
     ),
     catalog: makeCatalog({
       ...options,

@@ -79,6 +79,7 @@ function timeless(text: string, { home }: Place): string {
     .replaceAll(encodeURIComponent(home), "<home>")
     .replace(/\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d[-.]\d{3}Z/g, "<time>")
     .replace(/01991f6e-0000-7000-8000-\d{12}/g, "<session>")
+    .replace(/"[0-9a-f]{12}"/g, '"<operation>"')
     .replace(/"e[0-9a-f]{7}"/g, '"<entry>"');
 }
 
@@ -111,6 +112,9 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
   restore: { args: [SESSION], asks: [["restore_session", () => ID]], before: ["delete_session", () => ID] },
   archive: { args: [SESSION], asks: [["archive_session", () => ID]] },
   unarchive: { args: [SESSION], asks: [["unarchive_session", () => ID]], before: ["archive_session", () => ID] },
+  operations: { args: [], asks: [["list_operations", () => ({})]], before: ["archive_session", () => ID] },
+  undo: { args: [], asks: [["undo", () => ({})]], before: ["archive_session", () => ID] },
+  trash: { args: [], asks: [["list_trash", () => ({})]], before: ["delete_session", () => ID] },
   relocate: {
     args: [SESSION, "/home/me/new", "--allow-missing"],
     asks: [["relocate_session", () => ({ ...ID, cwd: "/home/me/new", allowMissing: true })]],
@@ -146,7 +150,7 @@ describe("--json prints the result of the command as it came", () => {
   });
 
   test("every verb is looked at", () => {
-    const known = new Set([...Object.keys(ASKED), ...UNASKED, "migrate", "rollback", "status"]);
+    const known = new Set([...Object.keys(ASKED), ...UNASKED, "redo", "migrate", "rollback", "status"]);
     expect(verbs.map(({ name }) => name).filter((name) => !known.has(name))).toEqual([]);
   });
 

@@ -34,6 +34,29 @@ export function sessionText(header: object, entries: readonly Json[]): string {
   return lines.map((line) => `${JSON.stringify(line)}\n`).join("");
 }
 
+/** One move of the leaf that can be undone, and one that was undone just now. */
+function recordOperations({ state }: Place, path: string): void {
+  const operation = (id: string, kind: string, leaf: readonly string[], more: object = {}): object => ({
+    id,
+    at: "2026-01-24T16:22:26.831Z",
+    kind,
+    sessionId: ID_OF_CURRENT,
+    sessionPath: path,
+    name: null,
+    text: `Moved the leaf from ${leaf.join(" to ")}.`,
+    step: { do: "change", path, leaf },
+    stage: "done",
+    ...more,
+  });
+  const lines = [
+    operation("3f2a9c1077de", "branch", ["b2c3d4e5", "d4e5f6a7"]),
+    operation("c4d07b52e118", "branch", ["d4e5f6a7", "b2c3d4e5"]),
+    operation("92aa1c60d3b4", "undo", ["b2c3d4e5", "d4e5f6a7"], { of: "c4d07b52e118" }),
+  ];
+  mkdirSync(join(state, "operations"), { recursive: true });
+  writeFileSync(join(state, "operations", "1.jsonl"), lines.map((line) => `\n${JSON.stringify(line)}\n`).join(""));
+}
+
 /** `/home/me` of the examples is the place's home. */
 export function examplePlace(): {
   place: Place;
@@ -59,6 +82,7 @@ export function examplePlace(): {
   const path = join(folder, "deleted.jsonl");
   const record = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z" };
   writeFileSync(join(item, "record.json"), JSON.stringify(record));
+  recordOperations(place, join(folder, "current.jsonl"));
   const root = join(place.home, ".pi", "agent", "sessions");
   write(join(root, folderName(place.cwd), `listed_${idOf(5)}.jsonl`), idOf(5));
   const archive = archiveFolder({ root, state: place.state });

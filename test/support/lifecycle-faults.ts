@@ -7,6 +7,8 @@ import { basename } from "node:path";
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
+import type { Stores } from "../../src/core/ports/stores.ts";
+import { History } from "../../src/core/session/history.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -46,7 +48,7 @@ function apart(disk: FaultDisk): Disk {
 }
 
 function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCycle {
-  return makeStores({
+  const stores = makeStores({
     disk: isApart ? apart(disk) : disk,
     env: testEnv(7),
     paths: places,
@@ -54,7 +56,32 @@ function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCyc
     durability: "sync",
     cwd: "/",
     kind: "jsonl",
-  }).lifeCycle;
+  });
+  storesOf.set(stores.lifeCycle, stores);
+  return stores.lifeCycle;
+}
+
+const storesOf = new WeakMap<LifeCycle, Stores>();
+
+/** Takes the last operation back, as the command does: what was begun counts as the disk shows it. */
+async function undoLast(life: LifeCycle): Promise<void> {
+  const { operations } = storesOf.get(life) as Stores;
+  for (const operation of History.of(operations).operations)
+    if (operation.stage === "begun") {
+      const step = life.stepOf(operation);
+      if (step) operations.done(operation.id, { step });
+      else if (step === false) operations.failed([operation.id]);
+    }
+  const history = History.of(operations);
+  const root = history.nextToUndo(() => true);
+  if (!root) throw new Failure("operation_not_found");
+  const latest = history.latest(root);
+  try {
+    await life.takeBack(latest, { kind: "undo", of: root.id, text: "" });
+  } catch (error) {
+    // It was taken back, and that could not be recorded.
+    throw life.isBack(latest) ? new Failure("operation_not_found") : error;
+  }
 }
 
 /** The session, all that belongs to it, and a neighbour. */
@@ -242,9 +269,53 @@ const MOVES: readonly Scenario[] = [
   },
 ];
 
+/** The operations to take back, each alone in the record. */
+const UNDONE: readonly [string, (life: LifeCycle, disk: FaultDisk) => Promise<unknown>][] = [
+  ["delete", (life) => life.delete(FILE, false)],
+  ["archive", (life) => life.archive(FILE)],
+  ["relocate", (life) => life.relocate(FILE, "/home/me/new", true)],
+  [
+    "relocate of a container",
+    async (life, disk) => {
+      await putContainer(disk);
+      await life.relocate(CONTAINER, "/home/me/new", true);
+    },
+  ],
+  [
+    "restore",
+    async (life, disk) => {
+      await life.delete(FILE, false);
+      forgetOperations(disk);
+      await life.restore(one);
+    },
+  ],
+  [
+    "import",
+    async (life, disk) => {
+      disk.put(ELSEWHERE, fileBytes(headerText({ id: sessionId(2) }), ...chain(9)));
+      await life.import(ELSEWHERE);
+    },
+  ],
+  ["prune", (life) => life.prune([`${FILE}.v1.bak`])],
+];
+
+function forgetOperations(disk: FaultDisk): void {
+  for (const path of disk.paths()) if (path.startsWith("/state/operations/")) disk.remove(path);
+}
+
 export const SCENARIOS: readonly Scenario[] = [
   ...MOVES,
   ...CONTAINERS,
+  ...UNDONE.map(
+    ([name, prepare]): Scenario => ({
+      name: `undo of ${name}`,
+      prepare,
+      run: undoLast,
+      done: "operation_not_found",
+      // Taken back, a relocation leaves one file with the header that it had: the other one goes.
+      loses: name.startsWith("relocate"),
+    }),
+  ),
   ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "archive by id", "unarchive"].includes(name)).map(
     (scenario) => ({
       ...scenario,
@@ -262,7 +333,9 @@ async function prepared({ places = ROOT, prepare, isApart }: Scenario): Promise<
 }
 
 function contents(disk: FaultDisk): Map<string, string> {
-  return new Map(disk.paths().map((path) => [path, Buffer.from(disk.content(path) as Uint8Array).toString("latin1")]));
+  // The record of operations grows with each attempt.
+  const paths = disk.paths().filter((path) => !path.startsWith("/state/operations/"));
+  return new Map(paths.map((path) => [path, Buffer.from(disk.content(path) as Uint8Array).toString("latin1")]));
 }
 
 /** Paths and contents, each once: folders of the trash are named by the clock, and may be two where one could not end. */

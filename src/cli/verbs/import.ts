@@ -14,7 +14,7 @@ export default {
     const outcomes: Readonly<Record<string, string>> = {
       new: `It is now at ${path}.`,
       known: `All of it is in ${path} already.`,
-      continued: `${path} had its beginning and now has the rest.`,
+      continued: `${path} had its beginning and now has the rest, which cannot be undone.`,
       conflict: `Another session with this id continues differently: ${inert(conflictsWith)}.\nThis one has a new id: ${path}.`,
     };
     return [

@@ -18,6 +18,7 @@ import {
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
 import type { Result, Verb } from "../verb.ts";
+import { trashLines } from "./trash.ts";
 
 /** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
@@ -44,6 +45,7 @@ export default {
       oneOf: ["modified", "created", "name", "size", "cost"],
       meaning: "by which to sort: modified (by default), created, name, size or cost",
     },
+    "--trash": { meaning: "what was deleted, and restore brings back; the same as trash" },
     "--all": { meaning: "all of them, also those in which nothing was said" },
     "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given` },
     "--paths": { meaning: "print only the paths, one per line" },
@@ -54,6 +56,7 @@ export default {
     "as they differ from all others, and every verb accepts them so.",
   run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
+    if (flags.has("--trash")) return ask("list_trash");
     const all = flags.has("--all");
     const plain = flags.has("--json") || flags.has("--paths") || all || !isTerminal;
     const of = flags.get("--cwd");
@@ -68,7 +71,8 @@ export default {
       limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
   },
-  print({ sessions, total }, { flags }, page) {
+  print({ sessions, total, ...result }, { flags }, page) {
+    if (flags.has("--trash")) return trashLines({ total, ...result }, page);
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
     if (sessions.length === 0) return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`];
     return table(sessions, total, page, flags.get("--sort"));

@@ -38,7 +38,7 @@ export const restore = {
   name: "restore",
   meaning: "bring back a deleted session",
   operands: ["<session>"],
-  more: "Name it by its full id, by the path it had, or by its path in the trash. Nothing is overwritten.",
+  more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
   print: movedLines,
 } satisfies Verb;

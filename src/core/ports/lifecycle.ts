@@ -2,6 +2,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
+import type { Operation, OperationStep } from "./operations.ts";
 
 /** A session, named by its path or by its full id. */
 export interface Where {
@@ -50,6 +51,35 @@ export interface Imported {
   readonly damage: readonly Damage[];
 }
 
+export interface Trashed {
+  /** The folder in the trash. */
+  readonly itemPath: string;
+  /** Path of the session, or of the first of the leftovers, before. */
+  readonly sessionPath: string;
+  /** Null for leftovers, which belong to no session in the trash. */
+  readonly sessionId: string | null;
+  /** ISO 8601. */
+  readonly deletedAt: string;
+  readonly sizeBytes: number;
+  /** Paths of leftovers before; null for a session. */
+  readonly files: readonly string[] | null;
+  /** Returns what may have to be read from the session. */
+  facts(): { readonly name: string | null; readonly messageCount: number | null };
+}
+
+export interface Pruned {
+  /** The folder in the trash. */
+  readonly itemPath: string;
+  readonly files: readonly string[];
+}
+
+/** The record of an undo or a redo, as far as its caller decides. */
+export interface TakingBack extends Pick<Operation, "text"> {
+  readonly kind: "undo" | "redo";
+  /** The operation that is neither undo nor redo. */
+  readonly of: string;
+}
+
 /**
  * Operations on whole sessions. Each refuses a session that another process writes to (session_locked), overwrites
  * nothing (already_exists), accepts an id only in full (ambiguous_id), and keeps every byte under one name or another
@@ -60,7 +90,10 @@ export interface LifeCycle {
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
   delete(file: string, permanent: boolean): Promise<Deleted>;
-  /** Restores from our own trash: the newest session of that id or original path, or the one at a path in the trash. */
+  /**
+   * Restores from our own trash: the newest session of that id, of the only one that begins so, or of that original
+   * path, or the one at a path in the trash.
+   */
   restore(where: Where): Promise<MovedSession>;
   /** Moves a session to where agents do not list it; our own lists show it as archived. */
   archive(file: string): Promise<MovedSession>;
@@ -69,4 +102,24 @@ export interface LifeCycle {
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
+  /**
+   * Moves backups, files of migrated sessions and old containers to one item of our own trash, all or none; undo brings
+   * them back. Throws not_a_session for a path that is not named as one of these.
+   */
+  prune(files: readonly string[]): Promise<Pruned>;
+  /** Returns what our own trash has, the newest first. */
+  trash(): readonly Trashed[];
+  /** Whether what is deleted goes to the desktop's trash, from which nothing here brings it back. */
+  readonly usesDesktopTrash: boolean;
+  /** Whether a path may be used, so that an operation on it may be shown. */
+  isAllowed(path: string): boolean;
+  /** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+  stepOf(operation: Operation): OperationStep | false | undefined;
+  /** Whether the world is as before an operation on a whole session, so that nothing is left to take back. */
+  isBack(operation: Operation): boolean;
+  /**
+   * Takes back an operation on a whole session, other than a migration, and returns where the session is then; undefined
+   * in the trash. Throws ground_moved, having changed nothing, when what it changed has changed since.
+   */
+  takeBack(operation: Operation, as: TakingBack): Promise<{ operationId: string; sessionPath: string | undefined }>;
 }

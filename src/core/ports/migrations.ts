@@ -1,6 +1,7 @@
 /** The contract of migrations between a JSONL file and Session Store V2 (seed 003). */
 
 import type { Progress } from "./catalog.ts";
+import type { TakingBack } from "./lifecycle.ts";
 
 /** Paths of the parts of one session, which share a folder. */
 export interface SessionLocation {
@@ -100,6 +101,8 @@ export interface Wishes {
   readonly correlationId?: string;
   readonly reason?: string;
   readonly progress?: Progress;
+  /** The undo or redo that this is; by default it is an operation of its own. */
+  readonly as?: TakingBack;
 }
 
 /** Something wrong in a container. */

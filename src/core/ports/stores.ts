@@ -4,6 +4,7 @@ import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog } from "./catalog.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
+import type { OperationLog } from "./operations.ts";
 import type { Log, Store } from "./store.ts";
 
 /** Leaf positions that cannot be derived from the session file itself (session-format reference, section 5). */
@@ -83,4 +84,5 @@ export interface Stores {
   readonly catalog: Catalog;
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;
+  readonly operations: OperationLog;
 }

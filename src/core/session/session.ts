@@ -18,11 +18,13 @@ import type { Damage } from "../format/damage.ts";
 import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { type Env, timestamp } from "../ports/env.ts";
+import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
+import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
 
@@ -31,6 +33,9 @@ export type { Foreign } from "./refresh.ts";
 
 /** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
+
+/** The step of a repair; its backup and its entries are known when it is done. */
+type RepairStep = StepOf<"swap">;
 
 export interface Appended {
   readonly ids: string[];
@@ -53,6 +58,10 @@ export class Session implements Bodies {
   private readonly leaf: LeafTracker;
   /** Changes by other programs, and damage, that are not reported yet. */
   readonly foreign: ForeignChanges;
+  /** The record of what people may want to take back; without it, nothing is recorded. */
+  operations: OperationLog | undefined;
+  /** Ids of recorded operations that are not durable yet. */
+  private noted: string[] = [];
 
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
@@ -280,11 +289,31 @@ export class Session implements Bodies {
     this.leaf.moveTo(position);
   }
 
+  /** Whether changes outlast this process. */
+  get isKept(): boolean {
+    const { readOnly, lockedBy, persisted } = this.log;
+    return readOnly === null && lockedBy === null && persisted && this.file !== null;
+  }
+
+  /** Records a change of this session with the next commit, if it outlasts this process. */
+  note(operation: Omit<NewOperation, "sessionId" | "sessionPath" | "name">): string | undefined {
+    if (!this.operations || !this.isKept) return undefined;
+    const { id: sessionId, name } = this;
+    const id = this.operations.note({ ...operation, sessionId, sessionPath: this.file as string, name });
+    this.noted.push(id);
+    return id;
+  }
+
   /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
+    const noted = this.noted.length;
     try {
+      // Written before, so that a crash leaves no change without its record; a record without its change is recognised.
+      this.operations?.flush();
       await this.leaf.commit();
+      this.noted.splice(0, noted);
     } catch (error) {
+      this.operations?.failed(this.noted.splice(0));
       this.undo();
       throw error;
     }
@@ -380,15 +409,37 @@ export class Session implements Bodies {
   repair(
     dryRun: boolean,
     lackingIn: (session: Session) => readonly Incomplete[] = () => [],
-  ): { repaired: readonly Damage[]; backupPath: string | null } {
+  ): { repaired: readonly Damage[]; backupPath: string | null; operationId?: string; step?: RepairStep } {
     for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
     if (this.log.mayHideEntries) this.foreign.rebase();
     const lacking = this.log.persisted ? lackingIn(this) : [];
     const repaired = [...this.log.repairable, ...lacking.map(({ damage }) => damage)];
     if (dryRun) return { repaired, backupPath: null };
-    const backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
-    if (backupPath !== null) this.foreign.rebase(undefined, true);
-    return { repaired, backupPath };
+    const begun = repaired.length === 0 ? undefined : this.beginRepair();
+    let backupPath: string | null = null;
+    try {
+      backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
+    } finally {
+      if (backupPath === null && begun) this.operations?.failed([begun.operationId]);
+    }
+    if (backupPath === null) return { repaired, backupPath };
+    this.foreign.rebase(undefined, true);
+    return { repaired, backupPath, ...begun };
+  }
+
+  private beginRepair(): { operationId: string; step: RepairStep } | undefined {
+    const { operations, file } = this;
+    const { stamp } = this.log;
+    if (!operations || !stamp || file === null) return undefined;
+    const step = { do: "swap" as const, path: file, inode: stamp.inode };
+    const text = `Repaired ${this.title}.`;
+    const operation = { kind: "repair" as const, text, step, sessionId: this.id, sessionPath: file, name: this.name };
+    return { operationId: operations.beginNow(operation).id, step };
+  }
+
+  /** The name, as a quotation, or the beginning of the id. */
+  get title(): string {
+    return this.name === null ? this.id.slice(0, 8) : quoted(this.name);
   }
 
   // --- small parts of writing ----------------------------------------------------------------------------------

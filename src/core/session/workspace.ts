@@ -189,6 +189,7 @@ export class Workspace {
   private sessionOn(log: Log, unannounced = false): Session {
     try {
       const session = new Session(log, this.env, this.stores.leaves);
+      session.operations = this.stores.operations;
       if (unannounced) this.unannounced.add(session);
       return session;
     } catch (error) {

@@ -94,6 +94,8 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
    * other, it runs like `server`, and makes what it writes durable itself.
    */
   readonly ofAny?: boolean;
+  /** Returns the path of the session that it is about, where its params do not name that themselves. */
+  about?(workspace: Workspace, params: z.output<z.ZodObject<S>>): string | undefined;
   /** Whether a repeat does what the first one did, or would have done; by default for `read`, `control`, `close`. */
   readonly repeatable?: boolean;
   /** None by default. */
@@ -129,6 +131,7 @@ export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Des
   readonly params: z.ZodObject;
   /** The schema for Pi's dialect, in which unknown members are ignored. */
   readonly looseParams: z.ZodObject;
+  about?(workspace: Workspace, params: never): string | undefined;
   run(context: CommandContext, params: never): unknown;
   pi?(context: CommandContext, result: never): unknown;
   repeat?(context: CommandContext, entryIds: string[], params: never): unknown;
@@ -197,5 +200,6 @@ export function command<const N extends string, R extends z.ZodType, const S ext
     failures: [...new Set<FailureName>([...failures, ...common])],
     run: declaration.run as Command["run"],
     pi: declaration.pi as Command["pi"],
+    about: declaration.about as Command["about"],
   };
 }

@@ -41,7 +41,9 @@ import get_usage from "../get_usage.ts";
 import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
 import list_open_sessions from "../list_open_sessions.ts";
+import list_operations from "../list_operations.ts";
 import list_sessions from "../list_sessions.ts";
+import list_trash from "../list_trash.ts";
 import merge_branch from "../merge_branch.ts";
 import migrate_session from "../migrate_session.ts";
 import migration_status from "../migration_status.ts";
@@ -51,6 +53,7 @@ import prepare_branch_summary from "../prepare_branch_summary.ts";
 import prepare_compaction from "../prepare_compaction.ts";
 import preview_session from "../preview_session.ts";
 import prompt from "../prompt.ts";
+import redo from "../redo.ts";
 import relocate_session from "../relocate_session.ts";
 import repair_session from "../repair_session.ts";
 import restore_session from "../restore_session.ts";
@@ -69,6 +72,7 @@ import shutdown from "../shutdown.ts";
 import steer from "../steer.ts";
 import switch_session from "../switch_session.ts";
 import unarchive_session from "../unarchive_session.ts";
+import undo from "../undo.ts";
 import verify_session from "../verify_session.ts";
 import type { Command } from "./command.ts";
 
@@ -123,6 +127,10 @@ const commands = [
   unarchive_session,
   relocate_session,
   import_session,
+  list_operations,
+  undo,
+  redo,
+  list_trash,
   export_session,
   export_html,
   get_commands,

@@ -23,8 +23,10 @@ import type { Sink } from "./sink.ts";
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "branch",
   "migrate_session",
+  "redo",
   "repair_session",
   "rollback_migration",
+  "undo",
 ]);
 
 /** Sessions that may be open at a time, including the current one; the others open again when they are named. */

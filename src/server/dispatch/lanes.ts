@@ -60,7 +60,8 @@ export class Lanes {
     return call.command.ofAny ? { ...call, target: this.targetOf(call) } : call;
   }
 
-  private targetOf({ command, params }: Call): Session | null | undefined {
+  private targetOf({ command, params, fault }: Call): Session | null | undefined {
+    if (command.about) return fault === undefined ? this.subjectOf(command, params) : null;
     const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
     if (typeof sessionPath !== "string") {
       if (command.effect !== "server" || typeof sessionId !== "string") return undefined;
@@ -71,6 +72,17 @@ export class Lanes {
     } catch {
       // The path may not be accessed, which the command reports itself.
       return null;
+    }
+  }
+
+  /** Returns the open session that a command is about, though its params do not name it. */
+  private subjectOf({ about }: Call["command"], params: unknown): Session | null {
+    try {
+      const path = about?.(this.workspace, params as never);
+      return path === undefined ? null : (this.workspace.openAt(path) ?? null);
+    } catch {
+      // The command reports it, in the order of the current session: what comes before it may be what it is about.
+      return this.workspace.current;
     }
   }
 

@@ -4,6 +4,7 @@ import { dirname, resolve } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
+import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
@@ -18,10 +19,13 @@ export interface LifecycleDeps {
   readonly env: Env;
   readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
+  readonly operations: OperationLog;
   /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
   open(file: string): Log;
+  /** Opens a session in the trash for reading. */
+  openTrashed(file: string): Log;
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;

@@ -16,8 +16,10 @@ import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
+import { type HeaderPlace, headerIn } from "./header-lines.ts";
 import { belongings } from "./move.ts";
-import { copySession, type HeaderPlace, headerIn } from "./relocate.ts";
+import { factsOf, recorded } from "./recorded.ts";
+import { copySession } from "./relocate.ts";
 
 /** Lines read without a pause. */
 const LINES = 500;
@@ -103,13 +105,16 @@ async function importSource(
     await bringAttachments(disk, source.path, file);
     if (relation === "has its beginning") await continueWith(deps, source, file);
     else if (relation === "has some") await addMissing(deps, log, file);
+    if (relation !== "has all") noteContinued(deps, log, file);
     return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
   }
   if (other === undefined) {
     const target = targetOf(deps, log.header);
-    await bringAttachments(disk, source.path, target);
-    await copyFile(disk, source.path, target, false, done);
-    await disk.syncFolder(dirname(target));
+    await asOperation(deps, log, { sessionId: id, sessionPath: target }, async () => {
+      await bringAttachments(disk, source.path, target);
+      await copyFile(disk, source.path, target, false, done);
+      await disk.syncFolder(dirname(target));
+    });
     return { sessionId: id, sessionPath: target, outcome: "new", ...facts };
   }
   // The same bytes always get the same id.
@@ -122,10 +127,39 @@ async function importSource(
   const parent = log.header.branchedFrom === undefined ? "parentSession" : "branchedFrom";
   const withId = withMember(source.line, "id", bytesOf(JSON.stringify(sessionId)));
   const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
-  await bringAttachments(disk, source.path, target);
-  await publish(disk, target, (fd) => copySession(disk, [source.fd, fd], size, source, line, done));
-  await disk.syncFolder(dirname(target));
+  await asOperation(deps, log, { sessionId, sessionPath: target }, async () => {
+    await bringAttachments(disk, source.path, target);
+    await publish(disk, target, (fd) => copySession(disk, [source.fd, fd], size, source, line, done));
+    await disk.syncFolder(dirname(target));
+  });
   return { ...conflict, sessionPath: target, outcome: "conflict" };
+}
+
+/** Runs an import that makes a session as an operation: what takes it back moves that session to the trash. */
+async function asOperation(
+  deps: LifecycleDeps,
+  log: Log,
+  session: Pick<Imported, "sessionId" | "sessionPath">,
+  run: () => Promise<void>,
+): Promise<void> {
+  const { name, title } = factsOf(log);
+  const step = { do: "appear" as const, to: session.sessionPath };
+  const operation = { kind: "import" as const, ...session, name, text: `Imported ${title}.`, step };
+  await recorded(deps, operation, run, () => ({ step: { ...step, count: log.nodes.count } }));
+}
+
+/** Records an import that continued a session. */
+function noteContinued({ operations }: LifecycleDeps, log: Log, sessionPath: string): void {
+  const { name, title } = factsOf(log);
+  operations.note({
+    kind: "import",
+    sessionId: log.header.id,
+    sessionPath,
+    name,
+    text: `Continued ${title} with entries of an imported file.`,
+    final: "No entry is ever taken out of a session. Branch from the entry before those that came, or from any other.",
+  });
+  operations.flush();
 }
 
 /** Compares a session file of ours with the source. Headers may differ: other programs rewrite them. */

@@ -4,18 +4,18 @@
  * archived session shows where it came from.
  */
 
-import { basename, dirname, join, relative } from "node:path";
+import { join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LifeCycle, MovedSession } from "../../core/ports/lifecycle.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
-import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, locate } from "./exclusive.ts";
 import { importSession } from "./import.ts";
-import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
-import { deleteSession, restoreSession } from "./trash.ts";
+import { moveTo, takeBack } from "./take-back.ts";
+import { deleteSession, isAllowed, pruneFiles, restoreSession, trashed } from "./trash.ts";
 
 export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const { flat, root } = deps.paths;
@@ -27,22 +27,36 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent)),
     restore: (where) => guarded("restoring the session", () => restoreSession(deps, where)),
     archive: (file) =>
-      exclusively(deps, file, "archiving the session", (locked) => moveBetween(deps, locked, home, archive)),
+      exclusively(deps, file, "archiving the session", (locked) =>
+        moveBetween(deps, locked, home, archive, { kind: "archive", word: "Archived" }),
+      ),
     unarchive: (file) =>
-      exclusively(deps, file, "bringing the session back", (locked) => moveBetween(deps, locked, archive, home)),
+      exclusively(deps, file, "bringing the session back", (locked) =>
+        moveBetween(deps, locked, archive, home, { kind: "unarchive", word: "Brought back from the archive:" }),
+      ),
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importSession(deps, path, progress),
+    prune: (files) => guarded("moving leftovers to the trash", () => pruneFiles(deps, files)),
+    trash: () => guarded("looking into the trash", () => trashed(deps)),
+    usesDesktopTrash: deps.desktopTrash !== undefined,
+    isAllowed: (path) => isAllowed(deps, path),
+    stepOf: (operation) => hasHappened(deps, operation),
+    isBack: (operation) => isBack(deps, operation),
+    takeBack: (operation, as) => takeBack(deps, operation, as),
   };
 }
 
 /** Moves a session to the same place below another folder. Throws path_outside_root when it is not in `from`. */
 async function moveBetween(
-  { disk, leaves, open }: LifecycleDeps,
-  { file, sessionId, leafId, forgetLeaf }: LockedSession,
+  deps: LifecycleDeps,
+  locked: LockedSession,
   from: string,
   to: string,
+  { kind, word }: { readonly kind: "archive" | "unarchive"; readonly word: string },
 ): Promise<MovedSession> {
+  const { disk } = deps;
+  const { file } = locked;
   const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
   if (!isBelow(folder, path))
     throw new Failure(
@@ -51,13 +65,13 @@ async function moveBetween(
       { path: file },
     );
   const movedTo = join(to, relative(folder, path));
-  const others = belongings(disk, file, sessionId);
-  const change = (other: string): PathChange => [other, join(dirname(movedTo), basename(other))];
-  const changes: PathChange[] = [[file, movedTo], ...others.map(change)];
-  await requireWayFree(disk, changes);
-  disk.makeFolder(dirname(movedTo));
-  await moveWith(disk, changes);
-  if (leafId !== undefined) forgetLeaf();
-  await keepLeaf(leaves, leafId, () => open(movedTo));
-  return { sessionId, sessionPath: file, movedTo };
+  const facts = factsOf(locked.log);
+  const step = { do: "move" as const, from: file, to: movedTo };
+  const operation = { kind, ...about(locked, facts), text: `${word} ${facts.title}.`, step };
+  return recorded(
+    deps,
+    operation,
+    () => moveTo(deps, locked, movedTo),
+    () => ({}),
+  );
 }

@@ -8,7 +8,8 @@ import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { giveName, sameContent } from "../fs/chunked-io.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists } from "../fs/disk.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { ifPresent } from "../fs/files.ts";
 import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
@@ -16,9 +17,16 @@ import { readPointer } from "../v2/documents.ts";
 import { originOf } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
-const BACKUP = /^\.(?:(?:v\d+|damaged|relocated)\.bak(?:\.\d+)?|migrated)$/;
+const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
+/** Names of files and containers that are left over, and that no session needs. */
+const LEFTOVER = /\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated|rolled-back(?:\.\d+)?)$/;
+
+/** Whether a name is that of something that is left over: a backup, the file of a migrated session, an old container. */
+export function isLeftover(name: string): boolean {
+  return LEFTOVER.test(name);
+}
 
 /** The path that something has, and the one that it gets. */
 export type PathChange = readonly [from: string, to: string];
@@ -76,9 +84,11 @@ function sourceOf(disk: Disk, container: string): string | null {
 export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
   if (kind === "folder") await moveFolder(disk, from, to);
-  else if (kind === "link" && exists(disk, to)) throw taken();
-  else if (kind === "link") disk.rename(from, to);
-  else {
+  else if (kind === "link") {
+    // A link at the new path counts even if it leads nowhere.
+    if (kindAt(disk, to) !== undefined) throw taken();
+    disk.rename(from, to);
+  } else {
     await nameFile(disk, from, to);
     await disk.syncFolder(dirname(to));
     disk.remove(from);
@@ -132,6 +142,7 @@ function runQuietly(steps: readonly (() => void)[]): void {
 async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
   const { undo, end } = steps;
   if (kind === "folder") {
+    requireFolderOrNothing(disk, to);
     for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
     for (const { name, kind } of entriesIn(disk, from))
       if (staysHere(from, name)) end.push(() => disk.remove(join(from, name)));
@@ -158,10 +169,10 @@ function rename(disk: Disk, from: string, to: string): boolean {
 
 /** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */
 async function nameFile(disk: Disk, from: string, to: string): Promise<boolean> {
-  const isThere = exists(disk, to);
-  if (!isThere) await giveName(disk, from, to);
-  else if (!(await sameContent(disk, from, to))) throw taken();
-  return !isThere;
+  const there = kindAt(disk, to);
+  if (there === undefined) await giveName(disk, from, to);
+  else if (there !== "file" || !(await sameContent(disk, from, to))) throw taken();
+  return there === undefined;
 }
 
 async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
@@ -175,7 +186,8 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 }
 
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
-  if (!exists(disk, to) && rename(disk, from, to)) return;
+  requireFolderOrNothing(disk, to);
+  if (kindAt(disk, to) === undefined && rename(disk, from, to)) return;
   disk.makeFolder(to);
   // We hold the lock of a container that we move, and only its holder may remove the lock file.
   for (const { name, kind } of entriesIn(disk, from))
@@ -198,16 +210,29 @@ export async function requireWayFree(disk: Disk, changes: readonly PathChange[])
 }
 
 async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
-  if (!exists(disk, to)) return false;
+  const there = kindAt(disk, to);
+  if (there === undefined) return false;
   const kind = kindOf(disk, from);
   const isFolder = kind === "folder";
-  if (isFolder !== (kindOf(disk, to) === "folder")) return true;
-  if (!isFolder) return !(await sameContent(disk, from, to));
+  if (isFolder !== (there === "folder")) return true;
+  // What is no file is never the second name of one, and opening a link that leads nowhere would fail.
+  if (!isFolder) return kind !== "file" || there !== "file" || !(await sameContent(disk, from, to));
   for (const name of namesIn(disk, to)) {
-    const isOther = staysHere(to, name) || !exists(disk, join(from, name));
+    const isOther = staysHere(to, name) || kindAt(disk, join(from, name)) === undefined;
     if (!isOther && (await isInTheWay(disk, join(from, name), join(to, name)))) return true;
   }
   return false;
+}
+
+/** Throws EEXIST when something has a path that is no folder, such as a link that leads nowhere. */
+function requireFolderOrNothing(disk: Disk, path: string): void {
+  const there = kindAt(disk, path);
+  if (there !== undefined && there !== "folder") throw taken();
+}
+
+/** Returns the kind of a path itself without listing its folder, which may hold thousands. Throws errno errors. */
+function kindAt(disk: Disk, path: string): FileInfo["kind"] | undefined {
+  return ifPresent(() => disk.info(path, true))?.kind;
 }
 
 function taken(): Error {

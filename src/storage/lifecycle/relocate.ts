@@ -3,26 +3,23 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
-import { bytesOf, concat } from "../../core/json/json.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
-import { copyBytes, piecesOf } from "../fs/chunked-io.ts";
+import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
+import { copyBytes, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
-import { firstLineIn, headerOfLine } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { cwdBefore, type HeaderPlace, headerIn, textOfHeader } from "./header-lines.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
-
-/** Bytes beyond which a header is not rewritten. */
-const MAX_HEADER = 64 << 20;
+import { about, factsOf, recorded } from "./recorded.ts";
 
 /**
- * Gives a session another working directory: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request continues after an interruption. Throws BadParams without such
- * a directory, already_exists, corrupt when the header is damaged, content_modified when another program keeps writing.
+ * Gives a session another working directory. Throws BadParams without such a directory, and what `rehouse` throws.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -30,21 +27,124 @@ export async function relocateSession(
   wanted: string,
   allowMissing: boolean,
 ): Promise<Relocated> {
-  const { disk, paths } = deps;
-  const { sessionId, log, leafId } = locked;
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
-  const isContainer = isContainerName(locked.file);
-  const called = basename(locked.file);
-  const place = join(folderFor(paths, cwd), isContainer || isSessionName(called) ? called : fileName(log.header));
-  const isRewritten = log.header.cwd === cwd;
+  const facts = factsOf(locked.log);
+  const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
+  const { file: from, to } = endsOf(deps, locked, house);
+  const step = {
+    do: "relocate" as const,
+    from,
+    to,
+    cwd,
+    header: headerBefore(deps, locked, cwd),
+  };
+  return recorded(
+    deps,
+    { kind: "relocate", ...about(locked, facts), text: `Relocated ${facts.title} to ${cwd}.`, step },
+    () => rehouse(deps, locked, house),
+    ({ movedTo, keptAt }) => ({ step: { ...step, to: movedTo, keptAt } }),
+  );
+}
+
+/** Relocates a session that was relocated before, as part of another operation. */
+export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, cwd: string): Promise<OperationStep> {
+  const header = headerBefore(deps, locked, cwd);
+  const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
+  const { sessionPath: from, movedTo: to, keptAt } = await rehouse(deps, locked, house);
+  return { do: "relocate", from, to, cwd, header, keptAt };
+}
+
+/**
+ * Takes a relocation back: the header gets the bytes that it had, as far as nothing else in it changed since, and the
+ * file its former path. Originals that are kept go where all their bytes are in the file again.
+ */
+export async function returnSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  { from, cwd, header, keptAt }: StepOf<"relocate">,
+): Promise<OperationStep> {
+  const { disk } = deps;
+  const before = Buffer.from(header, "latin1");
+  const old = cwdBefore({ header });
+  const rewrite = (line: Uint8Array): Uint8Array => {
+    if (sameBytes(rewriterTo(cwd)(before), line)) return before;
+    return old === undefined ? line : rewriterTo(old)(line);
+  };
+  const place = deps.allowed(from);
+  const { sessionPath, movedTo } = await rehouse(deps, locked, { cwd: old, place, rewrite });
+  const file = isContainerName(place) ? headerFile(place) : place;
+  const first = Number(/\.relocated\.bak(?:\.(\d+))?$/.exec(keptAt ?? "")?.[1] ?? 1);
+  await dropRedundant(disk, file, first, [before, rewriterTo(cwd)(before)]);
+  return { do: "return", from: sessionPath, to: movedTo, cwd };
+}
+
+/**
+ * Removes the originals of a relocation and of its return, from that number on: those with one of these headers whose
+ * entries are the beginning of the file's. Best effort.
+ */
+async function dropRedundant(disk: Disk, file: string, first: number, headers: readonly Uint8Array[]): Promise<void> {
+  const kept: string[] = [];
+  for (let n = first; exists(disk, backupOf(file, n)); n++) kept.push(backupOf(file, n));
+  try {
+    for (const path of kept) if (await isRedundant(disk, path, file, headers)) disk.remove(path);
+    await disk.syncFolder(dirname(file));
+  } catch {
+    // They stay beside the session, as after a relocation.
+  }
+}
+
+function isRedundant(disk: Disk, kept: string, file: string, headers: readonly Uint8Array[]): Promise<boolean> {
+  return withFile(disk, disk.openRead(kept), (old) =>
+    withFile(disk, disk.openRead(file), async (now) => {
+      const [oldSize, nowSize] = [disk.infoOf(old).size, disk.infoOf(now).size];
+      const [oldHeader, nowHeader] = [headerIn(disk, old, oldSize, kept), headerIn(disk, now, nowSize, file)];
+      if (!headers.some((header) => sameBytes(header, oldHeader.line))) return false;
+      const [oldBody, nowBody] = [oldHeader, nowHeader].map(({ start, line }) => start + line.length);
+      const length = oldSize - oldBody;
+      return length <= nowSize - nowBody && sameStretch(disk, [old, oldBody], [now, nowBody], length);
+    }),
+  );
+}
+
+function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
+  return (line) => withMember(line, "cwd", bytesOf(JSON.stringify(cwd)));
+}
+
+/** Returns the header line that a session had before a relocation that may have been cut off, a character for a byte. */
+function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
+  const rewritten = isContainerName(file) ? headerFile(file) : file;
+  const kept = log.header.cwd === cwd ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
+  return textOfHeader(disk, kept ?? file);
+}
+
+function placeFor({ paths }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
+  const called = basename(file);
+  return join(folderFor(paths, cwd), isContainerName(file) || isSessionName(called) ? called : fileName(log.header));
+}
+
+/** A working directory, the path that belongs to it, and the header line that names it. */
+interface House {
+  readonly cwd: string | undefined;
+  readonly place: string;
+  readonly rewrite: (line: Uint8Array) => Uint8Array;
+}
+
+/** Returns the path that a session has and the one that it gets. Throws already_exists when there is nothing to do. */
+function endsOf(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  { cwd, place }: House,
+): { readonly file: string; readonly to: string; readonly isRewritten: boolean } {
+  const { header } = locked.log;
+  const isRewritten = header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
-  const isThere = isSameName(disk, locked.file, place);
+  const isThere = isSameName(deps.disk, locked.file, place);
   const other = otherName(deps, locked);
   if (other !== undefined && !isRewritten)
     throw new Failure(
       "already_exists",
-      `The session also has the name ${other}, left by an interrupted move. Relocate it to ${log.header.cwd} once more, ` +
+      `The session also has the name ${other}, left by an interrupted move. Relocate it to ${header.cwd} once more, ` +
         "or remove that name, first.",
       { path: other },
     );
@@ -52,6 +152,20 @@ export async function relocateSession(
   const to = isThere && other === undefined ? locked.file : place;
   if (isRewritten && to === file)
     throw new Failure("already_exists", "The session has this working directory already.", { path: file });
+  return { file, to, isRewritten };
+}
+
+/**
+ * Gives a session another header and path: first rewrites its header in place, then moves it. So at any time there is
+ * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
+ * when the header is damaged, content_modified when another program keeps writing.
+ */
+async function rehouse(deps: LifecycleDeps, locked: LockedSession, house: House): Promise<Relocated> {
+  const { disk } = deps;
+  const { sessionId, leafId } = locked;
+  const { rewrite } = house;
+  const isContainer = isContainerName(locked.file);
+  const { file, to, isRewritten } = endsOf(deps, locked, house);
   const [oldName, newName] = [basename(file), basename(to)];
   const newPath = (path: string): string => {
     const name = basename(path);
@@ -65,7 +179,7 @@ export async function relocateSession(
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
   const earlier = isRewritten ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
-  const size = earlier === undefined ? await replace(disk, rewritten, backup, cwd) : undefined;
+  const size = earlier === undefined ? await replace(disk, rewritten, backup, rewrite) : undefined;
   if (to !== file)
     try {
       disk.makeFolder(dirname(to));
@@ -123,14 +237,14 @@ function putBack(disk: Disk, backup: string, file: string, size: number): void {
 }
 
 /** Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. */
-async function replace(disk: Disk, file: string, keptAt: string, cwd: string): Promise<number> {
+async function replace(disk: Disk, file: string, keptAt: string, rewrite: House["rewrite"]): Promise<number> {
   try {
     let size = 0;
     const fill = (copy: number): Promise<void> =>
       withFile(disk, disk.openRead(file), async (source) => {
         ({ size } = disk.infoOf(source));
         const header = headerIn(disk, source, size, file);
-        const line = withMember(header.line, "cwd", bytesOf(JSON.stringify(cwd)));
+        const line = rewrite(header.line);
         disk.copyMode(file, copy);
         await copySession(disk, [source, copy], size, header, line);
         await disk.sync(copy);
@@ -156,12 +270,6 @@ async function replace(disk: Disk, file: string, keptAt: string, cwd: string): P
   }
 }
 
-/** The line of a header, and its offset in the file. */
-export interface HeaderPlace {
-  readonly start: number;
-  readonly line: Uint8Array;
-}
-
 /** Copies an open session file of this size to another, with another line in the place of its header. */
 export async function copySession(
   disk: Disk,
@@ -174,20 +282,6 @@ export async function copySession(
   await copyBytes(disk, source, copy, 0, start);
   writeAll(disk, copy, header);
   await copyBytes(disk, source, copy, start + line.length, size, done);
-}
-
-/** Returns the header's line in an open session file. Throws corrupt. */
-export function headerIn(disk: Disk, fd: number, size: number, file: string): HeaderPlace {
-  const pieces: Uint8Array[] = [];
-  let read = 0;
-  for (const piece of piecesOf(disk, fd, 0, Math.min(size, MAX_HEADER))) {
-    pieces.push(Uint8Array.from(piece));
-    read += piece.length;
-    const found = firstLineIn(concat(pieces), read === size);
-    if (found && headerOfLine(found.line)) return found;
-    if (found) break;
-  }
-  throw new Failure("corrupt", "The session's header is damaged. repair_session repairs it.", { sessionPath: file });
 }
 
 /** Appends what programs that do not use our locks wrote to the old file until it lost its name. */

@@ -1,39 +1,65 @@
-/**
- * Deletes and restores sessions. In our trash each session has its own folder, with a record of where it was. A folder
- * without its session file was left by an interrupted deletion and is ignored.
- */
+/** Deletes and restores sessions, and what is left over of them. */
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
-import { timestamp } from "../../core/ports/env.ts";
-import type { Deleted, MovedSession, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, MovedSession, Pruned, Trashed, Where } from "../../core/ports/lifecycle.ts";
+import type { BegunOperation } from "../../core/ports/operations.ts";
+import { SHORTEST_ID } from "../../core/session/history.ts";
 import { pointerFile } from "../fs/container-paths.ts";
-import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
-import { nth, publishBytes } from "../fs/files.ts";
-import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
-import { trashFolder } from "../fs/paths.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { closing } from "../fs/files.ts";
+import { kindOf, removeAll } from "../fs/folders.ts";
 import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
-import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { belongings, isLeftover, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { about, factsOf, recorded, type TitleFacts, titleOf } from "./recorded.ts";
+import {
+  contentOf,
+  discardEmpty,
+  isInTrash,
+  itemsIn,
+  leftoverIn,
+  makeItem,
+  sizeOfFolder,
+  type TrashItem,
+  type TrashRecord,
+  writeRecord,
+} from "./trash-items.ts";
 
-const RECORD = "record.json";
-
-interface Record {
-  readonly sessionId: string;
-  /** The former path of the session file. */
-  readonly path: string;
-  /** ISO 8601. */
-  readonly deletedAt: string;
-  /** The leaf, if it was recorded only in our state folder. */
-  readonly leafId?: string | null;
-}
+/** Sessions that a failure lists at most. */
+const MOST_LISTED = 3;
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
 export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
+  const facts = factsOf(locked.log);
+  const operation = {
+    kind: "delete" as const,
+    ...about(locked, facts),
+    text: permanent ? `Deleted ${facts.title} for good.` : `Deleted ${facts.title}.`,
+    step: { do: "trash" as const, from: locked.file },
+    ...(permanent ? { final: "It was deleted for good, and nothing is left of it to bring back." } : {}),
+  };
+  return recorded(
+    deps,
+    operation,
+    (begun) => remove(deps, locked, facts, begun, permanent),
+    ({ trash, movedTo }) => {
+      if (trash === "own") return { step: { ...operation.step, item: dirname(movedTo as string) } };
+      return trash === "desktop" ? { final: "The trash command took it. Restore it from the desktop's trash." } : {};
+    },
+  );
+}
+
+async function remove(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  facts: TitleFacts,
+  begun: BegunOperation,
+  permanent: boolean,
+): Promise<Deleted> {
   const { disk } = deps;
   const { file, sessionId } = locked;
   const deleted = { sessionId, sessionPath: file };
@@ -48,14 +74,26 @@ export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, 
       locked.forgetLeaf();
       // Files that it left would appear next to the next session of that name.
       const left = others.filter((path) => kindOf(disk, path) !== undefined);
-      if (left.length > 0) await toItem(deps, locked, left);
+      if (left.length > 0) await toItem(deps, locked, facts, begun, left);
       await disk.syncFolder(dirname(file));
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
-  const item = await toItem(deps, locked, [file, ...belongings(disk, file, sessionId)]);
-  locked.forgetLeaf();
+  const item = await toOwnTrash(deps, locked, facts, begun);
   return { ...deleted, movedTo: join(item, basename(file)), trash: "own" };
+}
+
+/** Moves a session with all that belongs to it to our own trash, and returns the item. */
+export async function toOwnTrash(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  facts: TitleFacts,
+  begun: BegunOperation,
+): Promise<string> {
+  const { file, sessionId } = locked;
+  const item = await toItem(deps, locked, facts, begun, [file, ...belongings(deps.disk, file, sessionId)]);
+  locked.forgetLeaf();
+  return item;
 }
 
 /** Removes a session for good: first its file, or the name by which scanners know a container, in one step. */
@@ -87,19 +125,24 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
 }
 
 /** Moves files to a folder of the trash, and returns that folder. The first of them moves last. */
-async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonly string[]): Promise<string> {
-  const { disk, env } = deps;
-  const at = timestamp(env);
-  const record: Record = { sessionId: locked.sessionId, path: locked.file, deletedAt: at, leafId: locked.leafId };
-  const item = begunItem(deps, locked) ?? newItem(deps, at, locked.sessionId);
+async function toItem(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  { name, messageCount }: TitleFacts,
+  { id, at }: BegunOperation,
+  paths: readonly string[],
+): Promise<string> {
+  const { disk } = deps;
+  const { sessionId, file: path, leafId } = locked;
+  const record: TrashRecord = { sessionId, path, deletedAt: at, leafId, operationId: id, name, messageCount };
+  const begun = begunItem(deps, locked);
+  if (begun !== undefined) await writeRecord(disk, begun, record);
+  const item = begun ?? (await makeItem(disk, deps.paths, SESSION_ID.test(sessionId) ? sessionId : "session", record));
   try {
-    if (!exists(disk, join(item, RECORD)))
-      publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
-    await disk.syncFolder(item);
     const changes = paths.map((path): PathChange => [path, join(item, basename(path))]);
     await moveWith(disk, changes);
   } catch (error) {
-    discardEmpty(deps, item);
+    discardEmpty(disk, item);
     throw error;
   }
   return item;
@@ -109,33 +152,15 @@ async function toItem(deps: LifecycleDeps, locked: LockedSession, paths: readonl
 function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   const { disk } = deps;
   for (const { item, file: there, record } of itemsIn(deps))
-    if (record.sessionId === sessionId && record.path === file)
+    if (record.sessionId === sessionId && record.path === file && record.files === undefined)
       if (!exists(disk, there) || isOneFile(disk, file, there)) return item;
   return undefined;
 }
 
-/** Removes a trash folder that contains only its record. */
-function discardEmpty({ disk }: LifecycleDeps, item: string): void {
-  try {
-    if (namesIn(disk, item).some((name) => name !== RECORD)) return;
-    removeQuietly(disk, join(item, RECORD));
-    disk.removeFolder(item);
-  } catch {
-    // The folder is ignored without its session.
-  }
-}
-
-function newItem({ disk, paths }: LifecycleDeps, at: string, sessionId: string): string {
-  const name = `${at.replace(/[:.]/g, "-")}_${SESSION_ID.test(sessionId) ? sessionId : "session"}`;
-  for (let n = 1; ; n++) {
-    const item = join(trashFolder(paths), nth(name, n, "-"));
-    if (disk.makeFolder(item).includes(item)) return item;
-  }
-}
+// --- restoring -----------------------------------------------------------------------------------------------------
 
 /** Restores a session. Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
 export async function restoreSession(deps: LifecycleDeps, where: Where): Promise<MovedSession> {
-  const { disk } = deps;
   requireWritable(deps);
   const found = findItem(deps, where);
   if (!found)
@@ -144,54 +169,199 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
       "The server's own trash has no such session. What the trash command took can be restored from the desktop's trash.",
       { ...where },
     );
-  const { item, file: from, record } = found;
+  const { sessionId, path, name = null } = found.record;
+  const operation = {
+    kind: "restore" as const,
+    sessionId,
+    sessionPath: path,
+    name,
+    text: `Restored ${titleOf(name, sessionId)}.`,
+    step: { do: "appear" as const, to: path, item: found.item },
+    // To take that back would take away what was there before.
+    ...(isThereAlready(deps, found) ? { final: "The session was in its place already, with the same content." } : {}),
+  };
+  return recorded(
+    deps,
+    operation,
+    () => restoreItem(deps, found),
+    ({ movedTo }) => ({ step: { ...operation.step, count: entryCount(deps, movedTo) } }),
+  );
+}
+
+/** Whether the former path of a session has another file, and not the second name that an interrupted move left. */
+export function isThereAlready(deps: LifecycleDeps, { file, record }: TrashItem): boolean {
   const to = deps.allowed(record.path);
-  const others = namesIn(disk, item).filter((name) => name !== RECORD && name !== basename(to));
+  return exists(deps.disk, to) && !isOneFile(deps.disk, file, to);
+}
+
+/** Brings the session of an item back to where it was. */
+export async function restoreItem(deps: LifecycleDeps, { item, file, record }: TrashItem): Promise<MovedSession> {
+  const { disk } = deps;
+  const to = deps.allowed(record.path);
+  const others = contentOf(disk, item).filter((name) => name !== basename(to));
   const changes = [basename(to), ...others].map((name): PathChange => [join(item, name), join(dirname(to), name)]);
   await requireWayFree(disk, changes);
   disk.makeFolder(dirname(to));
   await moveWith(disk, changes);
   await keepLeaf(deps.leaves, record.leafId, () => deps.open(to));
-  discardEmpty(deps, item);
-  return { sessionId: record.sessionId, sessionPath: from, movedTo: to };
+  discardEmpty(disk, item);
+  return { sessionId: record.sessionId, sessionPath: file, movedTo: to };
 }
 
-/** A folder in the trash, with the session in it and its record. */
-interface TrashItem {
-  readonly item: string;
-  readonly file: string;
-  readonly record: Record;
+/** Returns how many entries a session has; undefined when it cannot be opened. */
+export function entryCount(deps: LifecycleDeps, path: string): number | undefined {
+  try {
+    return closing(deps.open(path), ({ nodes }) => nodes.count);
+  } catch {
+    return undefined;
+  }
 }
 
-/** Returns the most recently deleted session that fits. */
+/** Returns the most recently deleted session that fits. Throws ambiguous_id. */
 function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
+  const there = [...itemsIn(deps)].filter(({ file, record }) => record.files === undefined && exists(deps.disk, file));
+  const fits = ({ item, file, record }: TrashItem): boolean =>
+    path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
+  const exact = newestOf(there.filter(fits));
+  return exact ?? (sessionId === undefined ? undefined : beginningWith(deps, there, sessionId));
+}
+
+function newestOf(items: readonly TrashItem[]): TrashItem | undefined {
   let newest: TrashItem | undefined;
-  for (const found of itemsIn(deps)) {
-    const { item, file, record } = found;
-    const fits = path === undefined ? record.sessionId === sessionId : [record.path, file, item].includes(path);
-    if (!fits || !exists(deps.disk, file)) continue;
-    if (newest === undefined || record.deletedAt >= newest.record.deletedAt) newest = found;
-  }
+  for (const item of items) if (newest === undefined || item.record.deletedAt >= newest.record.deletedAt) newest = item;
   return newest;
 }
 
-function* itemsIn({ disk, paths }: LifecycleDeps): Generator<TrashItem> {
-  const trash = trashFolder(paths);
-  for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
-    const record = readRecord(disk, item);
-    if (record) yield { item, file: join(item, basename(record.path)), record };
+/** Returns the newest item of the one session whose id begins so. Throws ambiguous_id. */
+function beginningWith(deps: LifecycleDeps, there: readonly TrashItem[], id: string): TrashItem | undefined {
+  const found = there.filter(({ record }) => record.sessionId.startsWith(id) && isAllowed(deps, record.path));
+  const byId = new Map(found.map((item) => [item.record.sessionId, item]));
+  if (byId.size === 0) return undefined;
+  if (id.length < SHORTEST_ID)
+    throw new Failure("ambiguous_id", `Give at least ${SHORTEST_ID} characters of the id.`, {
+      sessionId: id,
+      matches: byId.size,
+    });
+  if (byId.size === 1) return newestOf(found);
+  const listed = [...byId.values()].slice(0, MOST_LISTED).map(({ file, record }) => {
+    const { name, title } = factsIn(deps, { file, record });
+    return name === null && title === "" ? record.sessionId : `${record.sessionId} (${titleOf(name, title)})`;
+  });
+  const more = byId.size > MOST_LISTED ? ` and ${byId.size - MOST_LISTED} more` : "";
+  const sentence = `Several sessions in the trash have ids that begin with this: ${listed.join(", ")}${more}. Give more of it.`;
+  throw new Failure("ambiguous_id", sentence, { sessionId: id, matches: byId.size });
+}
+
+export function isAllowed(deps: LifecycleDeps, path: string): boolean {
+  try {
+    deps.allowed(path);
+    return true;
+  } catch {
+    return false;
   }
 }
 
-function readRecord(disk: Disk, item: string): Record | undefined {
-  try {
-    const record = parse(readWhole(disk, join(item, RECORD))) as Partial<Record> | null;
-    const { sessionId, path, deletedAt } = record ?? {};
-    const whole = [sessionId, path, deletedAt].every((value) => typeof value === "string");
-    return whole ? (record as Record) : undefined;
-  } catch {
-    // Not a folder of ours, or one that a crash left without its record.
-    return undefined;
+// --- looking into the trash ------------------------------------------------------------------------------------------
+
+/** Returns what is in our trash and may be restored here, the newest first. */
+export function trashed(deps: LifecycleDeps): Trashed[] {
+  const { disk } = deps;
+  const found: Trashed[] = [];
+  for (const one of itemsIn(deps)) {
+    const { item, record } = one;
+    const { sessionId, path, deletedAt, files } = record;
+    if (!isInTrash(disk, item) || ![path, ...(files ?? [])].every((file) => isAllowed(deps, file))) continue;
+    found.push({
+      itemPath: item,
+      sessionPath: path,
+      sessionId: files === undefined ? sessionId : null,
+      deletedAt,
+      sizeBytes: sizeOfFolder(disk, item),
+      files: files ?? null,
+      facts: () => factsIn(deps, one),
+    });
   }
+  return found.sort((a, b) => (a.deletedAt < b.deletedAt ? 1 : a.deletedAt > b.deletedAt ? -1 : 0));
+}
+
+/** Returns what is known of a session in the trash: from its record, or for one of an earlier version from its file. */
+function factsIn(deps: LifecycleDeps, { file, record }: Pick<TrashItem, "file" | "record">) {
+  const { name, messageCount, files, sessionId } = record;
+  if (files !== undefined) return { name: null, title: "", messageCount: null };
+  if (name !== undefined && typeof messageCount === "number") return { name, title: sessionId, messageCount };
+  try {
+    return closing(deps.openTrashed(file), factsOf);
+  } catch {
+    return { name: name ?? null, title: sessionId, messageCount: null };
+  }
+}
+
+// --- leftovers -------------------------------------------------------------------------------------------------------
+
+/** Moves leftovers to one item of the trash. Throws not_a_session for anything else, and moves nothing then. */
+export async function pruneFiles(deps: LifecycleDeps, paths: readonly string[]): Promise<Pruned> {
+  requireWritable(deps);
+  const files = [...new Set(paths)].map((path) => deps.allowed(path));
+  for (const file of files)
+    if (!isLeftover(basename(file)))
+      throw new Failure("not_a_session", `${file} is nothing that is left over; only backups and old containers are.`, {
+        path: file,
+      });
+  const missing = files.find((file) => kindOf(deps.disk, file) === undefined);
+  if (files.length === 0 || missing !== undefined)
+    throw new Failure(
+      "session_not_found",
+      missing === undefined ? "No file is named." : `There is nothing at ${missing}.`,
+      { path: missing },
+    );
+  const operation = {
+    kind: "prune" as const,
+    sessionId: "",
+    sessionPath: files[0],
+    name: null,
+    text: `Moved ${files.length} leftover ${files.length === 1 ? "file" : "files"} to the trash.`,
+    step: { do: "prune" as const, files },
+  };
+  return recorded(
+    deps,
+    operation,
+    async (begun) => ({ itemPath: await toPruned(deps, files, begun), files }),
+    ({ itemPath }) => ({ step: { ...operation.step, item: itemPath } }),
+  );
+}
+
+/** Moves files of any folders to a new item, all or none. */
+export async function toPruned(
+  deps: LifecycleDeps,
+  files: readonly string[],
+  { id, at }: BegunOperation,
+): Promise<string> {
+  const { disk } = deps;
+  const record: TrashRecord = { sessionId: "", path: files[0], deletedAt: at, operationId: id, files };
+  const item = await makeItem(disk, deps.paths, "leftovers", record);
+  try {
+    await moveWith(
+      disk,
+      files.map((file, n): PathChange => [file, leftoverIn({ item, record }, n)]),
+    );
+  } catch (error) {
+    discardEmpty(disk, item);
+    throw error;
+  }
+  return item;
+}
+
+/** Brings the leftovers of an item back to where they were, all or none. */
+export async function restoreLeftovers(deps: LifecycleDeps, found: TrashItem): Promise<readonly string[]> {
+  const { disk } = deps;
+  const { item, record } = found;
+  const changes = (record.files ?? [])
+    .map((file, n): PathChange => [leftoverIn(found, n), deps.allowed(file)])
+    .filter(([from]) => kindOf(disk, from) !== undefined);
+  await requireWayFree(disk, changes);
+  for (const folder of new Set(changes.map(([, to]) => dirname(to)))) disk.makeFolder(folder);
+  if (changes.length > 0) await moveWith(disk, changes);
+  discardEmpty(disk, item);
+  return changes.map(([, to]) => to);
 }

@@ -198,7 +198,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const found = await audit(disk, location.container, { progress: wishes.progress });
   const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
   const isSound = whole && log.repairable.length === 0;
-  if ((before === null || later.length > 0) && !isSound) {
+  if ((before === null || later.length > 0 || isRehoused(going)) && !isSound) {
     // Nothing was written to the container: it is the session as before, and can be repaired.
     if (pointer.phase === "rollback")
       await putPointer(disk, location.pointer, { ...pointer, phase: "completed", reason: null });
@@ -260,6 +260,11 @@ async function withdraw({ run, pointer, file, made }: Rollback): Promise<void> {
   }
 }
 
+/** Whether the container was relocated: its header has another working directory than the snapshot. */
+function isRehoused({ run, log, before }: Pick<Rollback, "run" | "log" | "before">): boolean {
+  return run.format === "jsonl_v3" && before !== null && before.header.cwd !== log.header.cwd;
+}
+
 /** Puts the session file in its place, durably. Throws already_exists when another file is there. */
 async function putBack(going: Rollback): Promise<void> {
   const { run, pointer, log, before, later, file } = going;
@@ -267,7 +272,7 @@ async function putBack(going: Rollback): Promise<void> {
   const isThere = !isAbsent(disk, file);
   // A file in that place may be from an attempt that was cut off.
   if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
-  if (before && later.length === 0) {
+  if (before && later.length === 0 && !isRehoused(going)) {
     if (!isThere) return nameAgain(disk, snapshotOf(file), file, going);
     if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
     throw inTheWay(file);
@@ -279,7 +284,8 @@ async function putBack(going: Rollback): Promise<void> {
   }
   const fill = async (fd: number): Promise<void> => {
     // A leaf in the snapshot's header is not that of a session that was continued.
-    const isContinued = before !== null && before.version >= 3 && before.header.leafId === undefined;
+    const isUsable = before !== null && before.version >= 3 && before.header.leafId === undefined;
+    const isContinued = isUsable && !isRehoused(going);
     if (isContinued) {
       disk.copyMode(snapshotOf(file), fd);
       await copyLines(disk, snapshotOf(file), fd);

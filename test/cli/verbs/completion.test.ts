@@ -72,7 +72,7 @@ describe.skipIf(!has("fish"))("fish", () => {
         .map((choice) => choice.split("\t")[0]);
     };
     expect(offered("")).toEqual(expect.arrayContaining(["list", "browse", "completion"]));
-    expect(offered("un")).toEqual(["unarchive"]);
+    expect(offered("una")).toEqual(["unarchive"]);
     expect(offered("--sess")).toEqual(expect.arrayContaining(["--session", "--session-dir", "--session-id"]));
     expect(offered("delete --per")).toEqual(["--permanent"]);
     expect(offered("search word --role us")).toEqual(["user"]);
@@ -100,7 +100,7 @@ COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _pi_session_server
     const text = await script("bash");
     const offered = (...words: string[]): string[] => offers(text, ...words);
     expect(offered("")).toEqual(expect.arrayContaining(["list", "browse", "completion", "--session-dir"]));
-    expect(offered("un")).toEqual(["unarchive"]);
+    expect(offered("una")).toEqual(["unarchive"]);
     expect(offered("list", "--")).toEqual([
       ...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}),
       ...Object.keys(COMMON_FLAGS),

@@ -20,6 +20,9 @@ const NEED_A_HOOK = ["compact"];
 /** Commands on what only Session Store V2 has; their example speaks of a session in it. */
 const NEED_A_CONTAINER = ["rollback_migration", "create_checkpoint"];
 
+/** Commands about a session that need none to be open: they make one the current one, or find it by themselves. */
+const NEED_NO_SESSION = ["new_session", "switch_session", "undo", "redo"];
+
 /** Whether the command is there only to say that it is not supported. */
 function isRefusal({ result }: Command): boolean {
   return result instanceof z.ZodNever;
@@ -130,7 +133,7 @@ describe.each(table)("$name", (command) => {
     const server = serveHere(["--session", "no-such-id", "--events", "none"], { place });
     const { error } = await server.request(command.name, JSON.parse(text(command.example.params)));
     // The failure that left us without a session is what every command on it answers.
-    const needs = command.failures.includes("no_session") && !["new_session", "switch_session"].includes(command.name);
+    const needs = command.failures.includes("no_session") && !NEED_NO_SESSION.includes(command.name);
     if (needs) expect(error.data.name).toBe("session_not_found");
     else if (refuses(command)) expect(command.failures).toContain(error.data.name);
     else expect(error).toBeUndefined();

@@ -1,0 +1,79 @@
+import type { OutputStyle } from "../terminal/page.ts";
+import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath } from "../terminal/text.ts";
+import type { Result, Verb } from "../verb.ts";
+
+const AGE = 4;
+const COUNT = 6;
+const SIZE = 8;
+/** Characters of an id that are shown at least. */
+const ID = 8;
+const GAP = "  ";
+/** Columns of a page from which on messages and sizes have columns of their own. */
+const WIDE = 60;
+
+export default {
+  name: "trash",
+  meaning: "list what was deleted and can be restored, with sizes and ages",
+  operands: ["[id]"],
+  more:
+    "Only the server's own trash: what the trash command of the desktop took, that brings back. restore <id> brings a " +
+    "session back, and undo what prune moved here. Nothing is removed from it by itself.",
+  run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
+  print: (result, _given, page) => trashLines(result, page),
+} satisfies Verb;
+
+/** Returns the lines about what is in the trash. */
+export function* trashLines({ items, total, totalBytes }: Result, page: OutputStyle): Generator<string> {
+  if (items.length === 0) {
+    yield "There is nothing in the trash.";
+    return;
+  }
+  const id = idWidth(items);
+  yield page.paint("dim", cutTo(cells(page, ["AGE", "MSGS", "SIZE", "ID".padEnd(id), "NAME OR PATH"]), page.width));
+  for (const item of items) yield row(item, id, page);
+  const sum = `${count(total, "item", "items")}, ${sizeText(totalBytes)}. restore <id> brings a session back.`;
+  yield page.paint("dim", cutTo(sum, page.width));
+}
+
+function row(
+  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: Result,
+  id: number,
+  page: OutputStyle,
+) {
+  const title = fileCount === undefined ? name : `${count(fileCount, "leftover", "leftovers")}, which undo brings back`;
+  return cutTo(
+    cells(page, [
+      ageText(page.now - Date.parse(deletedAt)),
+      messageCount === null ? "" : grouped(messageCount),
+      sizeText(sizeBytes),
+      inert((sessionId ?? "").slice(0, id)).padEnd(id),
+      title === null ? shortPath(sessionPath, page.home) : oneLine(title),
+    ]),
+    page.width,
+  );
+}
+
+function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonly string[]): string {
+  const numbers = width < WIDE ? [] : [column(messages, COUNT, "right"), column(size, SIZE, "right")];
+  return [column(age, AGE, "right"), ...numbers, id, title].join(GAP);
+}
+
+/** Returns how many characters tell the ids apart, so that restore takes what is shown. */
+function idWidth(items: readonly Result[]): number {
+  const ids = [...new Set(items.map(({ sessionId }) => String(sessionId)))];
+  let width = ID;
+  while (new Set(ids.map((id) => id.slice(0, width))).size < ids.length) width++;
+  return width;
+}
+
+/** Returns bytes in the largest unit that fits. */
+export function sizeText(bytes: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let size = bytes;
+  let unit = 0;
+  while (size >= 1000 && unit < units.length - 1) {
+    size /= 1000;
+    unit++;
+  }
+  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
+}

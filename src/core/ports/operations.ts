@@ -1,0 +1,125 @@
+/** The contract of operations: changes that a person may regret, each recorded with its way back. */
+
+export const OPERATION_KINDS = [
+  "branch",
+  "rename",
+  "label",
+  "archive",
+  "unarchive",
+  "delete",
+  "restore",
+  "relocate",
+  "migrate",
+  "rollback",
+  "repair",
+  "import",
+  "prune",
+  "undo",
+  "redo",
+] as const;
+
+export type OperationKind = (typeof OPERATION_KINDS)[number];
+
+/** The ids before and after a change; null stands for none. */
+export type IdChange = readonly [before: string | null, after: string | null];
+
+/**
+ * A change of the leaf, the name and labels of one session. Names and labels are named by the entries that set them, so
+ * that a record is small and the texts are exact, however long they are.
+ */
+export interface SessionChange {
+  readonly do: "change";
+  readonly path: string;
+  readonly leaf: IdChange;
+  /** Whether the leaf only followed the appended entries: then it need not be where the change put it. */
+  readonly follows?: boolean;
+  readonly name?: IdChange;
+  readonly labels?: readonly { readonly target: string; readonly set: IdChange }[];
+}
+
+/** A change of the world, as far as it must be known to take it back. */
+export type OperationStep =
+  | SessionChange
+  | { readonly do: "move"; readonly from: string; readonly to: string }
+  /** `item`: the folder in the trash, as soon as it is known. */
+  | { readonly do: "trash"; readonly from: string; readonly item?: string }
+  /** A session was imported, or restored from an item of the trash; `count`: how many entries it had then. */
+  | { readonly do: "appear"; readonly to: string; readonly item?: string; readonly count?: number }
+  /** `header`: its line before, a character for each byte. */
+  | {
+      readonly do: "relocate";
+      readonly from: string;
+      readonly to: string;
+      readonly cwd: string;
+      readonly header: string;
+      readonly keptAt?: string;
+    }
+  /** A relocation was taken back; `cwd` is the directory that it had given. */
+  | { readonly do: "return"; readonly from: string; readonly to: string; readonly cwd: string }
+  | { readonly do: "convert"; readonly from: string; readonly to: string; readonly into: "v2" | "jsonl" }
+  /** The session at `path` got other bytes; `inode`: of what was there before, which is kept at `other`. */
+  | {
+      readonly do: "swap";
+      readonly path: string;
+      readonly inode: number;
+      readonly other?: string;
+      readonly count?: number;
+    }
+  | { readonly do: "prune"; readonly files: readonly string[]; readonly item?: string }
+  | { readonly do: "unprune"; readonly files: readonly string[]; readonly item?: string };
+
+/** A step of one kind. */
+export type StepOf<K extends OperationStep["do"]> = Extract<OperationStep, { readonly do: K }>;
+
+export interface Operation {
+  /** Twelve hex digits. */
+  readonly id: string;
+  /** ISO 8601. */
+  readonly at: string;
+  readonly kind: OperationKind;
+  /** Of an undo or redo: the operation that it took back or brought back, which is neither. */
+  readonly of?: string;
+  readonly sessionId: string;
+  /** Path of the session before. */
+  readonly sessionPath: string;
+  readonly name: string | null;
+  /** The event as one sentence. */
+  readonly text: string;
+  readonly step?: OperationStep;
+  /** The reason why it cannot be taken back. */
+  readonly final?: string;
+  /** `begun`: whether it happened is not known, because the process that began it did not say so. */
+  readonly stage: "begun" | "done";
+}
+
+/** An operation that is about to get its id and time. */
+export type NewOperation = Omit<Operation, "id" | "at" | "stage">;
+
+/** The id and time of an operation. */
+export type BegunOperation = Pick<Operation, "id" | "at">;
+
+/** The part of an operation that is known only when it is done. */
+export type OperationEnd = Partial<Pick<Operation, "step" | "final" | "text" | "name" | "sessionPath" | "sessionId">>;
+
+/**
+ * The record of operations, which several processes share. It is never in the way of a change: where the disk refuses to
+ * record one, the change happens all the same, because each has a way back of its own (restore, unarchive, rollback, a
+ * kept original), and because a full disk is a reason to delete sessions.
+ */
+export interface OperationLog {
+  /** Records a finished change with the next `flush`; returns its id. */
+  note(operation: NewOperation): string;
+  /** Writes what was noted, in one write; whoever commits calls it just before. */
+  flush(): void;
+  /** Records, durably, that a change is about to happen; it must be followed by `done` or `failed`. */
+  begin(operation: NewOperation): Promise<BegunOperation>;
+  /** Does the same, and blocks everything else meanwhile. */
+  beginNow(operation: NewOperation): BegunOperation;
+  done(id: string, outcome?: OperationEnd): void;
+  /** Records that changes did not happen, or were undone with the commit that failed. */
+  failed(ids: readonly string[]): void;
+  /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */
+  lines(): unknown[];
+  /** Runs `run` while no other undo or redo runs, in any process. Throws session_locked. */
+  alone<T>(run: () => Promise<T>): Promise<T>;
+}

@@ -1,0 +1,95 @@
+import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import { bytesOf } from "../core/json/json.ts";
+import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
+import { History } from "../core/session/history.ts";
+import type { Workspace } from "../core/session/workspace.ts";
+import { moment } from "./list_sessions.ts";
+import { command } from "./shared/command.ts";
+import { pageEnd } from "./shared/page.ts";
+import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
+import { filterOf } from "./shared/taking-back.ts";
+
+const row = z.object({
+  operationId: z.string(),
+  at: z.string().describe("ISO 8601"),
+  kind: z.enum(OPERATION_KINDS),
+  sessionId: z.string().describe("empty for leftovers of several sessions"),
+  sessionPath: z.string().describe("where the session was before"),
+  name: z.string().nullable().describe("of the session, then"),
+  text: z.string().describe("one sentence: the event"),
+  canUndo: z.boolean().describe("whether undo takes it back, if nothing has changed what it changed"),
+  undoneBy: z.string().optional().describe("the operation that took it back"),
+  reason: z.string().optional().describe("why undo does not take it back"),
+});
+
+export default command({
+  name: "list_operations",
+  summary:
+    "Lists the changes that a person may regret, the newest first: of all processes, as far back as they are recorded. " +
+    "Changes nothing.",
+  effect: "server",
+  repeatable: true,
+  params: {
+    sessionPath: anySessionPath.describe("only those of this session, by the path that it has or had"),
+    sessionId: z
+      .string()
+      .optional()
+      .describe("only those of the session with this id, or with the only one that begins so"),
+    since: z.string().optional().describe("only those of this time or later, ISO 8601"),
+    cursor,
+    limit,
+  },
+  result: z.object({ operations: z.array(row), nextCursor }),
+  failures: ["cursor_expired", "ambiguous_id", "path_outside_root", "storage_failed"],
+  example: {
+    params: { limit: 1 },
+    result: {
+      operations: [
+        {
+          operationId: "3f2a9c1077de",
+          at: "2026-01-24T16:22:26.831Z",
+          kind: "branch",
+          sessionId: exampleId,
+          sessionPath: "/home/me/sessions/current.jsonl",
+          name: null,
+          text: "Moved the leaf from b2c3d4e5 to d4e5f6a7.",
+          canUndo: true,
+        },
+      ],
+    },
+  },
+  run(context, { since, limit, cursor, ...wanted }) {
+    const { workspace } = context;
+    const history = History.of(workspace.stores.operations);
+    const from = moment("since", since);
+    const isMeant = filterOf(workspace, history, wanted);
+    const found = history.operations
+      .filter((operation) => isMeant(operation) && (from === undefined || Date.parse(operation.at) >= from))
+      .reverse();
+    const start = cursor === undefined ? 0 : found.findIndex(({ id }) => id === cursor) + 1;
+    if (cursor !== undefined && start === 0) throw new Failure("cursor_expired", undefined, { cursor });
+    const rest = found.slice(start, limit === undefined ? undefined : start + limit);
+    const rows = rest.map((operation) => rowOf(workspace, history, operation));
+    const past = pageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    return {
+      operations: rows.slice(0, past),
+      nextCursor: start + past < found.length ? rest[past - 1]?.id : undefined,
+    };
+  },
+});
+
+function rowOf({ stores }: Workspace, history: History, operation: Operation): z.input<typeof row> {
+  const { id: operationId, at, kind, sessionId, sessionPath, name, text, stage, final, step } = operation;
+  const undone = history.undoneBy(operation);
+  const told = { operationId, at, kind, sessionId, sessionPath, name, text };
+  if (undone) return { ...told, canUndo: false, undoneBy: undone.id, reason: "It was taken back." };
+  if (final !== undefined) return { ...told, canUndo: false, reason: final };
+  if (history.latest(operation) !== operation && kind !== "undo" && kind !== "redo") return { ...told, canUndo: true };
+  if (history.latest(operation) !== operation)
+    return { ...told, canUndo: false, reason: "A later operation goes on from it." };
+  if (step === undefined) return { ...told, canUndo: false, reason: "It has no way back." };
+  if (stage === "begun" && stores.lifeCycle.stepOf(operation) === false)
+    return { ...told, canUndo: false, reason: "It was begun, and did not happen: the process ended before." };
+  return { ...told, canUndo: true };
+}

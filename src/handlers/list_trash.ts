@@ -1,0 +1,79 @@
+import * as z from "zod";
+import { bytesOf } from "../core/json/json.ts";
+import type { Trashed } from "../core/ports/lifecycle.ts";
+import { command } from "./shared/command.ts";
+import { indexOf, pageEnd } from "./shared/page.ts";
+import { cursor, limit, nextCursor } from "./shared/shapes.ts";
+
+const item = z.object({
+  itemPath: z.string().describe("its folder in the trash"),
+  sessionPath: z.string().describe("where the session was; for leftovers, where the first of them was"),
+  sessionId: z.string().nullable().describe("null for leftovers, which undo brings back"),
+  name: z.string().nullable(),
+  deletedAt: z.string().describe("ISO 8601"),
+  sizeBytes: z.number().int().describe("of all that is in it"),
+  messageCount: z.number().int().nullable().describe("null when it is not known"),
+  fileCount: z.number().int().optional().describe("of leftovers: how many there are"),
+});
+
+export default command({
+  name: "list_trash",
+  summary:
+    "Lists what the server's own trash has, the newest first. Nothing is ever removed from it but by restore_session and " +
+    "undo, and by people. Changes nothing.",
+  effect: "server",
+  repeatable: true,
+  params: {
+    sessionId: z.string().min(1).optional().describe("only sessions with this id, or with one that begins so"),
+    cursor,
+    limit,
+  },
+  result: z.object({
+    items: z.array(item),
+    total: z.number().int(),
+    totalBytes: z.number().int(),
+    desktopTrash: z
+      .boolean()
+      .describe("whether delete_session gives sessions to the trash command, from where undo does not bring them back"),
+    nextCursor,
+  }),
+  failures: ["cursor_expired", "storage_failed"],
+  example: {
+    params: { limit: 1 },
+    result: {
+      items: [
+        {
+          itemPath: "/home/me/state/trash/deleted_01991f6e-1f1d-7c3e-b0a4-0242ac120004",
+          sessionPath: "/home/me/sessions/deleted.jsonl",
+          sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120004",
+          name: null,
+          deletedAt: "2026-01-24T16:22:26.831Z",
+          sizeBytes: 812,
+          messageCount: 4,
+        },
+      ],
+      total: 1,
+      totalBytes: 812,
+      desktopTrash: false,
+    },
+  },
+  run(context, { sessionId, limit, cursor }) {
+    const { lifeCycle } = context.workspace.stores;
+    const all = lifeCycle.trash().filter((one) => sessionId === undefined || one.sessionId?.startsWith(sessionId));
+    const from = indexOf(cursor, Math.max(all.length, 1));
+    const rows = all.slice(from, limit === undefined ? undefined : from + limit).map(toRow);
+    const past = pageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
+    return {
+      items: rows.slice(0, past),
+      total: all.length,
+      totalBytes: all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0),
+      desktopTrash: lifeCycle.usesDesktopTrash,
+      nextCursor: from + past < all.length ? String(from + past) : undefined,
+    };
+  },
+});
+
+function toRow({ files, facts, ...rest }: Trashed): z.input<typeof item> {
+  const { name, messageCount } = facts();
+  return { ...rest, name, messageCount, ...(files === null ? {} : { fileCount: files.length }) };
+}

@@ -1,0 +1,28 @@
+import { command } from "./shared/command.ts";
+import { exampleId } from "./shared/shapes.ts";
+import { FAILURES_OF_TAKING_BACK, outcome, subjectOf, takeBack, which } from "./shared/taking-back.ts";
+
+export default command({
+  name: "redo",
+  summary:
+    "Brings back what an undo took: by default the newest undo, if nothing else happened after it. An undo that is named " +
+    "by its id, or by that of the operation which it took back, can be taken back later too.",
+  effect: "write",
+  ofAny: true,
+  params: which,
+  result: outcome,
+  failures: FAILURES_OF_TAKING_BACK,
+  example: {
+    params: { operationId: "c4d07b52" },
+    result: {
+      operationId: "c4d07b52e118",
+      newOperationId: "0a6be4f3917d",
+      kind: "branch",
+      sessionId: exampleId,
+      sessionPath: "/home/me/sessions/current.jsonl",
+      text: "Did again: Moved the leaf from d4e5f6a7 to b2c3d4e5.",
+    },
+  },
+  about: (workspace, params) => subjectOf(workspace, params, "redo"),
+  run: (context, params) => takeBack(context, params, "redo"),
+});

@@ -1,0 +1,314 @@
+/** Undo and redo: which operation is meant, and how it is taken back or brought back, wherever its session is. */
+
+import * as z from "zod";
+import { Failure } from "../../core/failure.ts";
+import type { Draft } from "../../core/format/entry.ts";
+import type { TakingBack } from "../../core/ports/lifecycle.ts";
+import { OPERATION_KINDS, type Operation, type SessionChange } from "../../core/ports/operations.ts";
+import { isUnknownTo, takeBackChange } from "../../core/session/changes.ts";
+import { groundMoved, History, pathAfter } from "../../core/session/history.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import { notifyForeign } from "./append.ts";
+import type { CommandContext } from "./command.ts";
+import { move } from "./migration.ts";
+import { anySessionPath } from "./shapes.ts";
+
+export const which = {
+  operationId: z
+    .string()
+    .min(4)
+    .optional()
+    .describe("or an unambiguous beginning of one; by default the newest, see the command"),
+  sessionPath: anySessionPath.describe("the newest of this session, by the path that it has or had"),
+  sessionId: z.string().min(1).optional().describe("or by its id, or an unambiguous beginning of 4 characters or more"),
+};
+
+export const outcome = z.object({
+  operationId: z.string().describe("of the operation that was taken back or brought back"),
+  newOperationId: z.string().describe("of this one, which can be taken back itself"),
+  kind: z.enum(OPERATION_KINDS).describe("of the former"),
+  sessionId: z.string(),
+  sessionPath: z.string().describe("where the session is now; where it was, if it is in the trash"),
+  text: z.string().describe("one sentence: the event"),
+});
+
+export const FAILURES_OF_TAKING_BACK = [
+  "operation_not_found",
+  "ambiguous_id",
+  "ground_moved",
+  "cannot_undo",
+  "session_locked",
+  "path_outside_root",
+  "already_exists",
+  "corrupt",
+  "migration_failed",
+  "entry_not_found",
+] as const;
+
+export interface WantedOperation {
+  readonly operationId?: string;
+  readonly sessionPath?: string;
+  readonly sessionId?: string;
+}
+
+type Direction = TakingBack["kind"];
+
+/** The operation to reverse, which is the latest of its chain, and the one that the person knows. */
+interface Chosen {
+  readonly latest: Operation;
+  readonly root: Operation;
+  readonly kind: Direction;
+}
+
+/** Returns the path of the session that a request is about. Throws what choosing throws. */
+export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
+  const history = settled(workspace, []);
+  return history.pathNow(chosen(workspace, history, wanted, direction).latest);
+}
+
+/** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */
+export function takeBack(
+  context: CommandContext,
+  wanted: WantedOperation,
+  direction: Direction,
+): Promise<z.input<typeof outcome>> {
+  const { workspace } = context;
+  const { operations } = workspace.stores;
+  return operations.alone(async () => {
+    // Those that did not happen are passed over, also where the disk refuses to record that.
+    const never: string[] = [];
+    for (;;) {
+      const history = settled(workspace, never);
+      const choice = chosen(workspace, history, wanted, direction);
+      const done = await reversed(context, history, choice).catch((error) => {
+        if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
+        throw error;
+      });
+      if (done) return done;
+      operations.failed([choice.latest.id]);
+      never.push(choice.latest.id);
+    }
+  });
+}
+
+/** Whether an operation has no effect any more: somebody took it back by other means, or that could not be recorded. */
+function isBackAlready({ stores }: Workspace, { latest }: Chosen, error: unknown): boolean {
+  return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.isBack(latest);
+}
+
+/** Returns the operations, after finding out of those that were begun whether they happened. */
+function settled({ stores: { lifeCycle, operations } }: Workspace, never: readonly string[]): History {
+  const lines = operations.lines();
+  const found: object[] = [{ failed: never }];
+  for (const operation of new History(lines).operations)
+    if (operation.stage === "begun" && operation.final === undefined) {
+      const step = lifeCycle.stepOf(operation);
+      if (step) operations.done(operation.id, { step });
+      else if (step === false) operations.failed([operation.id]);
+      if (step !== undefined) found.push(step ? { done: operation.id, step } : { failed: [operation.id] });
+    }
+  return new History([...lines, ...found]);
+}
+
+/** Returns the operation that a request means. Throws operation_not_found, ambiguous_id, cannot_undo. */
+function chosen(workspace: Workspace, history: History, wanted: WantedOperation, direction: Direction): Chosen {
+  const counts = filterOf(workspace, history, wanted);
+  const named = wanted.operationId === undefined ? undefined : history.find(wanted.operationId);
+  if (named && !counts(named)) throw new Failure("operation_not_found", undefined, { operationId: wanted.operationId });
+  const found = named ?? (direction === "undo" ? history.nextToUndo(counts) : history.nextToRedo(counts));
+  if (!found)
+    throw new Failure(
+      "operation_not_found",
+      direction === "undo"
+        ? "There is nothing to undo. list_operations shows what happened."
+        : "There is nothing to redo: no undo is the last thing that happened. Name one by its id to redo it nevertheless.",
+    );
+  const root = history.root(found) ?? found;
+  const latest = history.latest(found);
+  // To undo an undo is to redo.
+  const kind = latest.kind === "undo" ? "redo" : "undo";
+  const isMeant = direction === kind || (direction === "undo" && found === latest);
+  if (!isMeant) throw isSo(root, latest, direction);
+  const final = latest.final ?? root.final;
+  if (final !== undefined) throw new Failure("cannot_undo", final, { operationId: found.id });
+  return { latest, root, kind };
+}
+
+/** Returns the failure of an undo of what is undone, or of a redo of what stands. */
+function isSo({ id }: Operation, latest: Operation, direction: Direction): Failure {
+  const sentence =
+    direction === "undo"
+      ? `It was undone already, by ${latest.id}. redo brings it back.`
+      : "It stands as it is, so that there is nothing to redo. undo takes it back.";
+  return new Failure("cannot_undo", sentence, { operationId: id, latest: latest.id });
+}
+
+/** Returns a test for the operations that a request may mean: of its session, and of paths that may be used. */
+export function filterOf(
+  { stores }: Workspace,
+  history: History,
+  { sessionPath, sessionId }: WantedOperation,
+): (operation: Operation) => boolean {
+  const ofPath = sessionPath === undefined ? undefined : history.ofPath(stores.absolute(sessionPath));
+  const id = sessionId === undefined ? undefined : history.sessionId(sessionId);
+  return (operation) => {
+    if (ofPath && !ofPath(operation)) return false;
+    if (id !== undefined && operation.sessionId !== id) return false;
+    return stores.lifeCycle.isAllowed(operation.sessionPath);
+  };
+}
+
+/** Reverses the latest step of an operation. Returns undefined when that step never happened. */
+async function reversed(
+  context: CommandContext,
+  history: History,
+  { latest, root, kind }: Chosen,
+): Promise<z.input<typeof outcome> | undefined> {
+  const { workspace } = context;
+  const { lifeCycle, operations } = workspace.stores;
+  const { step } = latest;
+  if (step === undefined) throw new Failure("cannot_undo", undefined, { operationId: root.id });
+  const text = `${kind === "undo" ? "Took back" : "Did again"}: ${root.text}`;
+  const as: TakingBack = { kind, of: root.id, text };
+  const told = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text };
+  if (step.do === "change") {
+    const path = history.pathNow(latest) ?? step.path;
+    const newOperationId = await onSession(context, latest, path, as);
+    return newOperationId === undefined ? undefined : { ...told, newOperationId, sessionPath: path };
+  }
+  if (step.do === "convert") {
+    await convertBack(context, latest, as);
+    const newest = History.of(operations).latest(root);
+    const sessionPath = (newest.step && pathAfter(newest.step)) ?? step.from;
+    return { ...told, newOperationId: newest.id, sessionPath };
+  }
+  if (step.do === "swap") requireNoneSince(history, latest);
+  const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, pathAfter(step), step.do, () =>
+    lifeCycle.takeBack(latest, as),
+  );
+  return { ...told, newOperationId: operationId, sessionPath };
+}
+
+/** Throws ground_moved when names, labels or the leaf were changed since in a session whose file is about to be swapped. */
+function requireNoneSince(history: History, operation: Operation): void {
+  const later = history.operations.slice(history.operations.indexOf(operation) + 1);
+  const standing = later.filter(
+    (one) =>
+      one.sessionId === operation.sessionId &&
+      one.step?.do === "change" &&
+      one.of === undefined &&
+      !history.isUndone(one),
+  );
+  if (standing.length > 0)
+    throw groundMoved(`Undo what was done to the session since first: ${standing.map(({ id }) => id).join(", ")}.`, {
+      later: standing.map(({ id }) => id),
+    });
+}
+
+/** Takes a migration or a rollback back by the other one. A session that is open here goes on in its new place. */
+async function convertBack(context: CommandContext, { step, sessionId }: Operation, as: TakingBack): Promise<void> {
+  const { migrations } = context.workspace.stores;
+  if (step?.do !== "convert") return;
+  const { active, location } = migrations.status(step.to);
+  const isThere = (active === "native_v2") === (step.into === "v2") && location.sessionId === sessionId;
+  if (!isThere) throw groundMoved("The session is in its former store already.", { active });
+  const wishes = { as, progress: context.progress };
+  await move(context, step.to, (path) =>
+    step.into === "v2" ? migrations.rollBack(path, wishes) : migrations.migrate(path, wishes),
+  );
+}
+
+/** Runs what needs a session that is not open here; after a repair's undo, one that was open goes on. */
+async function whileClosed<T>(
+  context: CommandContext,
+  path: string | undefined,
+  step: string,
+  run: () => Promise<T>,
+): Promise<T> {
+  const { workspace } = context;
+  const open = path === undefined ? undefined : workspace.openAt(path);
+  if (!open) return run();
+  if (step !== "swap") {
+    const sentence =
+      "The session is open in this server. close_session closes it, switch_session leaves it for another.";
+    throw new Failure("session_locked", sentence, { sessionId: open.id, sessionPath: path }, { retryable: false });
+  }
+  requireLane(context, open);
+  await open.commit();
+  await open.suspend();
+  try {
+    return await run();
+  } finally {
+    open.foreign.rebase(workspace.stores.open(path as string), true);
+  }
+}
+
+/** Throws content_modified unless the request runs in the lane of this session. */
+function requireLane({ target }: CommandContext, session: Session): void {
+  if (session === target) return;
+  const sentence = "Another operation became the newest one meanwhile. Try again.";
+  throw new Failure("content_modified", sentence, {}, { retryable: true });
+}
+
+/** Takes a change of a session back, in its lane if it is open here. Returns the new operation's id. */
+async function onSession(
+  context: CommandContext,
+  operation: Operation,
+  path: string,
+  as: TakingBack,
+): Promise<string | undefined> {
+  const { workspace } = context;
+  const open = workspace.openAt(path);
+  if (open) {
+    requireLane(context, open);
+    open.guard(undefined);
+    return changeBack(context, open, operation, as);
+  }
+  let session: Session;
+  try {
+    session = workspace.open({ sessionPath: path });
+  } catch (error) {
+    if (error instanceof Failure && error.name === "session_not_found")
+      throw groundMoved(`There is no session at ${path} any more.`, { path });
+    throw error;
+  }
+  try {
+    session.guard(undefined);
+    // With the lock, no other process writes; the refresh reads what others wrote until now.
+    session.log.acquireLock();
+    session.refresh();
+    const id = changeBack(null, session, operation, as);
+    await session.commit();
+    await session.leave();
+    return id;
+  } finally {
+    workspace.release(session);
+  }
+}
+
+/** Makes the entries and the move that take a change back, and tells the host of an open session. */
+function changeBack(
+  context: CommandContext | null,
+  session: Session,
+  { sessionId, step }: Operation,
+  as: TakingBack,
+): string | undefined {
+  if (session.id !== sessionId) throw groundMoved(`${session.file} is another session now.`, { path: session.file });
+  const change = step as SessionChange;
+  if (isUnknownTo(session, change)) return undefined;
+  const oldLeafId = session.leafId;
+  const oldName = session.name;
+  const notify: CommandContext["notify"] = (name, payload) => context?.notify(name, payload);
+  const append = (drafts: readonly Draft[]): readonly string[] => {
+    const { ids } = session.append(drafts, undefined, false);
+    notifyForeign(session, session.foreign.fresh(), notify);
+    notify("session_append", { entryIds: ids, origin: "self" });
+    return ids;
+  };
+  const done = takeBackChange(session, change, append);
+  const { leafId, name } = session;
+  if (name !== oldName) notify("session_info_changed", { name });
+  if (leafId !== oldLeafId) notify("session_tree", { newLeafId: leafId, oldLeafId });
+  return session.note({ ...as, step: done });
+}

@@ -1,0 +1,279 @@
+/**
+ * The record of operations: numbered files of lines in the state folder, to which every process appends with one write
+ * of a line. Each line begins with a line feed of its own, so that a torn one damages none after it.
+ */
+
+import { randomFillSync } from "node:crypto";
+import { join } from "node:path";
+import { isErrno, isMissing } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { type Env, timestamp } from "../../core/ports/env.ts";
+import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
+import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
+import { guarded, isNameTaken, readAt, withFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { isLock, type Locks } from "../locks/locks.ts";
+
+/** Bytes of a file after which the next one is begun: about 2,500 operations, which are read in some 10 ms. */
+const MAX_BYTES = 1 << 20;
+/** Files that are kept. People take back what happened lately, and session files and the trash are the lasting record. */
+const KEPT = 2;
+const READ_ONLY = "This server was started with --read-only. Start one without it to take operations back.";
+const NAME = /^(\d{1,9})\.jsonl$/;
+
+export interface OperationLogOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  readonly stateFolder: string;
+  /** Whether what must be durable waits for the medium. */
+  readonly isDurable: boolean;
+  /** Whether nothing may be written: then nothing happens that would have to be. */
+  readonly readOnly?: boolean;
+  readonly maxBytes?: number;
+}
+
+export function operationLog(options: OperationLogOptions): OperationLog {
+  const { disk, env, locks, isDurable } = options;
+  const folder = join(options.stateFolder, "operations");
+  const file = new NumberedFiles(disk, folder, options.maxBytes ?? MAX_BYTES);
+  /** Lines that are not written yet, by id. As texts they are a fifth of the work of the garbage collector. */
+  let noted = new Map<string, string>();
+  let queue: Promise<unknown> = Promise.resolve();
+
+  const made = (operation: NewOperation, stage: Operation["stage"]): Operation => {
+    const at = timestamp(env);
+    return { id: newId(), at, ...operation, stage };
+  };
+  const flush = (): void => {
+    if (noted.size === 0) return;
+    const lines = noted.values();
+    noted = new Map();
+    quietly(() => closeQuietly(disk, file.append(lines)));
+  };
+  const write = (line: object): void => {
+    if (options.readOnly) return;
+    flush();
+    quietly(() => closeQuietly(disk, file.append([JSON.stringify(line)])));
+  };
+  return {
+    note(operation) {
+      const whole = made(operation, "done");
+      noted.set(whole.id, JSON.stringify(whole));
+      return whole.id;
+    },
+    flush,
+    async begin(operation) {
+      flush();
+      const whole = made(operation, "begun");
+      await quietlyLater(async () => {
+        await withFile(disk, file.append([JSON.stringify(whole)]), async (fd) => isDurable && disk.sync(fd));
+        if (isDurable && file.takeNew()) await disk.syncFolder(folder);
+      });
+      return whole;
+    },
+    beginNow(operation) {
+      flush();
+      const whole = made(operation, "begun");
+      quietly(() => {
+        withFile(disk, file.append([JSON.stringify(whole)]), (fd) => isDurable && disk.syncNow(fd));
+        if (isDurable && file.takeNew()) disk.syncFolderNow(folder);
+      });
+      return whole;
+    },
+    done: (id, outcome = {}) => write({ done: id, ...outcome }),
+    failed(ids) {
+      for (const id of ids) noted.delete(id);
+      if (ids.length > 0) write({ failed: ids });
+    },
+    lines() {
+      flush();
+      return guarded("reading the record of operations", () => [...file.lines()]);
+    },
+    alone<T>(run: () => Promise<T>): Promise<T> {
+      const result = queue.then(() => locked(run));
+      queue = result.catch(() => {});
+      return result;
+    },
+  };
+
+  async function locked<T>(run: () => Promise<T>): Promise<T> {
+    if (options.readOnly) throw new Failure("read_only", READ_ONLY);
+    const lock = guarded("taking the lock of the operations", () => {
+      disk.makeFolder(folder);
+      return locks.acquire(disk.info(folder));
+    });
+    if (!isLock(lock))
+      throw new Failure(
+        "session_locked",
+        `${lock.client} (process ${lock.pid}) is taking an operation back at this moment. Try again.`,
+        { holder: lock },
+      );
+    try {
+      return await run();
+    } finally {
+      lock.release();
+    }
+  }
+}
+
+/** Random bytes, drawn many at a time: the call costs more than the bytes. */
+const drawn = Buffer.alloc(1536);
+let used = drawn.length;
+
+/** Returns twelve random digits. Ids of entries are another sequence, which tests foresee. */
+function newId(): string {
+  if (used === drawn.length) {
+    randomFillSync(drawn);
+    used = 0;
+  }
+  used += 6;
+  return drawn.toString("hex", used - 6, used);
+}
+
+/** Runs what records. The change happens in any case ({@link OperationLog}), so the disk's refusal is not thrown. */
+function quietly(run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    requireRefusal(error);
+  }
+}
+
+async function quietlyLater(run: () => Promise<unknown>): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    requireRefusal(error);
+  }
+}
+
+/** Throws an error that is not the disk's. */
+function requireRefusal(error: unknown): void {
+  if (!isErrno(error) && !(error instanceof Failure)) throw error;
+}
+
+/** Files of lines with numbers for names. The last is appended to, and the oldest are removed. */
+class NumberedFiles {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly maxBytes: number;
+  /** The number of the file that was appended to last. */
+  private number = 0;
+  private isNew = false;
+
+  constructor(disk: Disk, folder: string, maxBytes: number) {
+    this.disk = disk;
+    this.folder = folder;
+    this.maxBytes = maxBytes;
+  }
+
+  /** Returns whether a file was made since the last call, so that its name may not be on the medium. */
+  takeNew(): boolean {
+    const { isNew } = this;
+    this.isNew = false;
+    return isNew;
+  }
+
+  /** Appends lines in one write, and returns the open file. Throws errno errors. */
+  append(lines: Iterable<string>): number {
+    const bytes = bytesOf(Array.from(lines, (line) => `\n${line}\n`).join(""));
+    const fd = this.open();
+    try {
+      // No second write: it could come after another process's line.
+      if (this.disk.write(fd, bytes) < bytes.length) throw Object.assign(new Error("torn"), { code: "ENOSPC" });
+      return fd;
+    } catch (error) {
+      closeQuietly(this.disk, fd);
+      throw error;
+    }
+  }
+
+  /** Yields the parsed lines of all files. */
+  *lines(): Generator<unknown> {
+    for (const number of this.numbers()) {
+      let bytes: Uint8Array;
+      try {
+        bytes = withFile(this.disk, this.disk.openRead(this.pathOf(number), true), (fd) => {
+          const { kind, size } = this.disk.infoOf(fd);
+          const length = kind === "file" ? Math.min(size, 2 * this.maxBytes) : 0;
+          return readAt(this.disk, fd, size - length, length);
+        });
+      } catch (error) {
+        // Another process removed it.
+        if (isMissing(error)) continue;
+        throw error;
+      }
+      yield* parsedLines(bytes);
+    }
+  }
+
+  private pathOf(number: number): string {
+    return join(this.folder, `${number}.jsonl`);
+  }
+
+  private numbers(): number[] {
+    const found = namesIn(this.disk, this.folder).flatMap((name) => NAME.exec(name)?.[1] ?? []);
+    return found.map(Number).sort((a, b) => a - b);
+  }
+
+  private open(): number {
+    const { disk } = this;
+    if (this.number === 0) this.number = this.numbers().at(-1) ?? 1;
+    for (;;) {
+      const fd = this.openNumber();
+      let isFull = true;
+      try {
+        isFull = disk.infoOf(fd).size >= this.maxBytes;
+        if (!isFull) return fd;
+      } finally {
+        if (isFull) closeQuietly(disk, fd);
+      }
+      this.number++;
+    }
+  }
+
+  /** Opens the file with the number, or the last one if another process removed that. Makes it when there is none. */
+  private openNumber(): number {
+    const { disk } = this;
+    try {
+      return disk.openAppend(this.pathOf(this.number), true);
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+    disk.makeFolder(this.folder);
+    const numbers = this.numbers();
+    this.number = Math.max(this.number, ...numbers);
+    try {
+      if (numbers.includes(this.number)) return disk.openAppend(this.pathOf(this.number), true);
+      const fd = disk.create(this.pathOf(this.number));
+      this.isNew = true;
+      for (const old of numbers) if (old <= this.number - KEPT) removeQuietly(disk, this.pathOf(old));
+      return fd;
+    } catch (error) {
+      if (!isNameTaken(error)) throw error;
+      return disk.openAppend(this.pathOf(this.number), true);
+    }
+  }
+}
+
+/** Yields the lines that are objects; what is damaged or torn is passed over. */
+function* parsedLines(bytes: Uint8Array): Generator<object> {
+  for (let start = 0; start < bytes.length; ) {
+    const feed = bytes.indexOf(0x0a, start);
+    const end = feed < 0 ? bytes.length : feed;
+    const line = end > start ? lineOrNull(bytes.subarray(start, end)) : null;
+    if (line !== null) yield line;
+    start = end + 1;
+  }
+}
+
+function lineOrNull(bytes: Uint8Array): object | null {
+  try {
+    const line = parse(bytes);
+    return typeof line === "object" ? line : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,67 @@
+/** Migrations and rollbacks as operations. */
+
+import type { Migrated, Migrations, Wishes } from "../../core/ports/migrations.ts";
+import type { NewOperation } from "../../core/ports/operations.ts";
+import { closing, guarded } from "../fs/files.ts";
+import { currentPathOf, locationOf } from "../v2/pointer.ts";
+import type { LifecycleDeps } from "./exclusive.ts";
+import { factsOf, recorded, titleOf } from "./recorded.ts";
+
+const WORDS = { migrate: "Migrated", rollback: "Rolled back the migration of" } as const;
+
+/** Returns migrations that are recorded. Those that find nothing to do are no operations. */
+export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations): Migrations {
+  const run = (
+    kind: "migrate" | "rollback",
+    path: string,
+    wishes: Wishes,
+    go: (path: string, wishes: Wishes) => Promise<Migrated>,
+  ): Promise<Migrated> => {
+    const operation = deps.readOnly ? undefined : operationOf(deps, kind, path, wishes);
+    if (!operation) return go(path, wishes);
+    return recorded(
+      deps,
+      operation,
+      () => go(path, wishes),
+      ({ migrationId, sessionPath }) =>
+        migrationId === null
+          ? null
+          : { step: { ...operation.step, to: sessionPath }, sessionPath: operation.sessionPath },
+    );
+  };
+  return {
+    ...migrations,
+    migrate: (path, wishes) => run("migrate", path, wishes, migrations.migrate),
+    rollBack: (path, wishes) => run("rollback", path, wishes, migrations.rollBack),
+  };
+}
+
+/** Returns the operation that is about to be done; undefined where the session cannot be found, which it reports itself. */
+function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: Wishes) {
+  const { disk } = deps;
+  try {
+    return guarded("looking for the session", () => {
+      const file = deps.allowed(path);
+      const location = locationOf(disk, file);
+      const { sessionId } = location;
+      const from = currentPathOf(disk, file);
+      const { name, title } = factsAt(deps, from, sessionId);
+      const into = kind === "migrate" ? ("v2" as const) : ("jsonl" as const);
+      const to = kind === "migrate" ? location.container : (location.source ?? from);
+      const step = { do: "convert" as const, from, to, into };
+      const text = `${WORDS[kind]} ${title}.`;
+      return { kind, text, ...as, sessionId, sessionPath: from, name, step } satisfies NewOperation;
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+function factsAt(deps: LifecycleDeps, path: string, sessionId: string): { name: string | null; title: string } {
+  try {
+    return closing(deps.open(path), factsOf);
+  } catch {
+    // Databases are no sessions that can be opened.
+    return { name: null, title: titleOf(null, sessionId) };
+  }
+}

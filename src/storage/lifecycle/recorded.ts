@@ -1,0 +1,196 @@
+/** Changes of whole sessions as operations: recorded before they begin, and judged where nobody said how they ended. */
+
+import { contentText } from "../../core/format/message.ts";
+import { parse } from "../../core/json/json.ts";
+import type {
+  BegunOperation,
+  NewOperation,
+  Operation,
+  OperationEnd,
+  OperationStep,
+  StepOf,
+} from "../../core/ports/operations.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { quoted } from "../../core/session/history.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
+import { exists } from "../fs/disk.ts";
+import { infoOrNull, isNameTaken, nth } from "../fs/files.ts";
+import { readHeader } from "../fs/header.ts";
+import { isOneFile } from "../fs/stamps.ts";
+import { status } from "../v2/pointer.ts";
+import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
+import { headerText } from "./header-lines.ts";
+import { findItemFrom, findOwnItem, isInTrash, itemAt } from "./trash-items.ts";
+
+const NAME = KNOWN_TYPES.indexOf("session_info");
+const MESSAGE = KNOWN_TYPES.indexOf("message");
+
+/** Facts by which a person knows a session. */
+export interface TitleFacts {
+  readonly name: string | null;
+  /** Its name or first words, as a quotation, else its id. */
+  readonly title: string;
+  readonly messageCount: number;
+}
+
+/** Returns the facts by which a person knows a session. What cannot be read is left out. */
+export function factsOf(log: Log): TitleFacts {
+  const { nodes } = log;
+  const { types } = nodes.columns();
+  const named = types.lastIndexOf(NAME, nodes.count - 1);
+  let messageCount = 0;
+  for (let p = 0; p < nodes.count; p++) if (types[p] === MESSAGE) messageCount++;
+  const name = named < 0 ? null : textOf(log, named, (entry) => entry.name);
+  let first = 0;
+  while (first < nodes.count && nodes.role(first) !== "user") first++;
+  const said = first < nodes.count ? textOf(log, first, (entry) => contentText(entry.message?.content)) : null;
+  return { name, title: titleOf(name ?? said, log.header.id), messageCount };
+}
+
+interface SomeEntry {
+  readonly name?: unknown;
+  readonly message?: { readonly content?: unknown };
+}
+
+function textOf(log: Log, position: number, pick: (entry: SomeEntry) => unknown): string | null {
+  try {
+    const text = pick(parse(log.read(position)) as SomeEntry);
+    return typeof text === "string" && text.trim() !== "" ? text.trim() : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Returns a text as a quotation; without one, the beginning of an id. */
+export function titleOf(text: string | null, id: string): string {
+  return text === null ? id.slice(0, 8) : quoted(text);
+}
+
+/** The members of an operation that its session gives. */
+export function about({ file, sessionId }: LockedSession, { name }: TitleFacts) {
+  return { sessionId, sessionPath: file, name };
+}
+
+/**
+ * Runs a change between the two lines of its record. One that failed is said to have failed only where its beginning is
+ * still in place: what an interrupted change left is found, and taken back, like a finished one.
+ */
+export async function recorded<T>(
+  deps: LifecycleDeps,
+  operation: NewOperation,
+  run: (begun: BegunOperation) => Promise<T>,
+  outcome: (result: T) => OperationEnd | null,
+): Promise<T> {
+  const { operations } = deps;
+  const begun = await operations.begin(operation);
+  let result: T;
+  try {
+    result = await run(begun);
+  } catch (error) {
+    // Where the name was taken, another process has made the file.
+    if (isNameTaken(error) || hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false)
+      operations.failed([begun.id]);
+    throw error;
+  }
+  const end = outcome(result);
+  if (end === null) operations.failed([begun.id]);
+  else operations.done(begun.id, end);
+  return result;
+}
+
+/** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+export function hasHappened(deps: LifecycleDeps, operation: Operation): OperationStep | false | undefined {
+  const { step } = operation;
+  if (step === undefined) return undefined;
+  try {
+    return judged(deps, operation, step);
+  } catch {
+    // The disk does not tell, or a path may not be looked at.
+    return undefined;
+  }
+}
+
+function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep): OperationStep | false | undefined {
+  const { disk } = deps;
+  const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
+  if (step.do === "move" || step.do === "return") return hasMoved(deps, step.from, step.to) && step;
+  if (step.do === "relocate") return hasRelocated(deps, step) && step;
+  if (step.do === "appear") {
+    const item = step.item === undefined ? undefined : itemAt(disk, step.item);
+    if (item && exists(disk, item.file)) return isThere(step.to) && isOneFile(disk, item.file, step.to) && step;
+    return isThere(step.to) ? step : step.item === undefined && false;
+  }
+  if (step.do === "trash") return trashedAs(deps, operation, step);
+  if (step.do === "convert") {
+    const { active } = status(disk, isThere(step.from) ? step.from : deps.allowed(step.to));
+    return (active === "native_v2") === (step.into === "v2") && step;
+  }
+  if (step.do === "swap") {
+    if (inodeAt(deps, step.path) === step.inode) return false;
+    const other = step.other ?? backupWith(deps, step.path, step.inode);
+    return other === undefined ? undefined : { ...step, other };
+  }
+  const item = findOwnItem(deps, operation.id) ?? ("item" in step ? step.item : undefined);
+  const isInItem = item !== undefined && isInTrash(disk, item);
+  if (step.do === "prune") return isInItem && { ...step, item };
+  return step.do === "unprune" ? !isInItem && step.files.every(isThere) && step : undefined;
+}
+
+/** Whether the world is as before an operation on a whole session. */
+export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
+  const { disk } = deps;
+  try {
+    const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
+    const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
+    if (step?.do === "appear") return !isThere(step.to);
+    if (step?.do === "swap") return inodeAt(deps, step.path) === step.inode;
+    if (step?.do === "prune") return step.files.every(isThere);
+    if (step?.do === "trash") return hasSession(step.from);
+    if (step?.do !== "move" && step?.do !== "relocate" && step?.do !== "return") return false;
+    return step.from !== step.to && hasSession(step.from) && !isThere(step.to);
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a file has moved; undefined when it has neither path. One that has both is under way if they are names of it. */
+function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | undefined {
+  const { disk } = deps;
+  const [isHere, isThere] = [from, to].map((path) => exists(disk, deps.allowed(path)));
+  if (isHere && isThere) return from !== to && isOneFile(disk, from, to);
+  return isHere || isThere ? isThere : undefined;
+}
+
+/** Whether a relocation has begun to change the world: the header is rewritten first, and then the file is moved. */
+function hasRelocated(deps: LifecycleDeps, { from, to, cwd, header }: StepOf<"relocate">): boolean | undefined {
+  const moved = hasMoved(deps, from, to);
+  if (moved !== false) return moved;
+  return readHeader(deps.disk, from)?.cwd === cwd && headerText(deps, from) !== header;
+}
+
+/** Returns the step of a deletion to our own trash with its item. */
+function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: StepOf<"trash">) {
+  const own = findOwnItem(deps, id) ?? step.item;
+  if (own !== undefined && isInTrash(deps.disk, own)) return { ...step, item: own };
+  if (exists(deps.disk, deps.allowed(step.from))) return false;
+  const item = findItemFrom(deps, step.from, sessionId);
+  return item === undefined ? undefined : { ...step, item };
+}
+
+/** Returns the inode of a session file, or of the header of a container; undefined when there is none. */
+export function inodeAt({ disk }: LifecycleDeps, path: string): number | undefined {
+  return infoOrNull(disk, isContainerName(path) ? headerFile(path) : path)?.inode;
+}
+
+/** Returns the backup of a session that a repair made of the file with an inode. */
+function backupWith(deps: LifecycleDeps, path: string, inode: number): string | undefined {
+  for (const kind of ["damaged", "repaired"])
+    for (let n = 1; ; n++) {
+      const backup = nth(`${path}.${kind}.bak`, n);
+      const found = inodeAt(deps, isContainerName(path) ? headerFile(backup) : backup);
+      if (found === inode) return backup;
+      if (found === undefined) break;
+    }
+  return undefined;
+}

@@ -1,0 +1,218 @@
+/** Takes operations on whole sessions back: each step has the step that undoes it, which can be undone in the same way. */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
+import type { BegunOperation, NewOperation, Operation, OperationStep, StepOf } from "../../core/ports/operations.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { groundMoved, pathAfter } from "../../core/session/history.ts";
+import { keepAs } from "../fs/chunked-io.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import { exists, removeQuietly } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
+import { trashFolder } from "../fs/paths.ts";
+import { backupName } from "../fs/quarantine.ts";
+import { keepLeaf } from "../log/leaf-store.ts";
+import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { cwdBefore, headerText } from "./header-lines.ts";
+import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { factsOf, inodeAt, recorded } from "./recorded.ts";
+import { relocateAgain, returnSession } from "./relocate.ts";
+import { entryCount, isThereAlready, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
+import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
+
+/** See LifeCycle.takeBack. */
+export async function takeBack(
+  deps: LifecycleDeps,
+  operation: Operation,
+  as: TakingBack,
+): Promise<{ operationId: string; sessionPath: string | undefined }> {
+  requireWritable(deps);
+  const { step, sessionId, name } = operation;
+  const planned = step && inverseOf(deps, step);
+  if (!step || !planned) throw new Failure("cannot_undo", undefined, { operationId: operation.id });
+  const taking: NewOperation = { ...as, sessionId, sessionPath: operation.sessionPath, name, step: planned };
+  let operationId = "";
+  const run = async (begun: BegunOperation): Promise<OperationStep> => {
+    operationId = begun.id;
+    return guarded("taking the operation back", () => taken(deps, operation, step, begun));
+  };
+  try {
+    const done = await recorded(deps, taking, run, (found) => ({ step: found }));
+    return { operationId, sessionPath: pathAfter(done) };
+  } catch (error) {
+    throw asMoved(error);
+  }
+}
+
+/** Returns the step that is about to be taken, as far as it is known before; undefined for one that is taken elsewhere. */
+function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | undefined {
+  if (step.do === "move") return { do: "move", from: step.to, to: step.from };
+  if (step.do === "trash") return { do: "appear", to: step.from, item: step.item };
+  if (step.do === "appear") return { do: "trash", from: step.to };
+  if (step.do === "relocate") return { do: "return", from: step.to, to: step.from, cwd: step.cwd };
+  if (step.do === "return") {
+    const [from, to] = [step.to, step.from];
+    return { do: "relocate", from, to, cwd: step.cwd, header: headerText(deps, from) };
+  }
+  if (step.do === "swap") return { do: "swap", path: step.path, inode: inodeAt(deps, step.path) ?? 0 };
+  if (step.do === "prune") return { do: "unprune", files: step.files, item: step.item };
+  return step.do === "unprune" ? { do: "prune", files: step.files } : undefined;
+}
+
+/** Failures that show that something else is where a step was taken. */
+const MOVED: readonly string[] = ["session_not_found", "already_exists", "not_a_session"];
+
+function asMoved(error: unknown): unknown {
+  if (!(error instanceof Failure) || !MOVED.includes(error.name)) return error;
+  return groundMoved(error.message, { ...error.details, found: error.name });
+}
+
+async function taken(
+  deps: LifecycleDeps,
+  operation: Operation,
+  step: OperationStep,
+  begun: BegunOperation,
+): Promise<OperationStep> {
+  if (step.do === "trash") return fromTrash(deps, operation, step);
+  if (step.do === "prune") return unprune(deps, step);
+  if (step.do === "unprune") {
+    const files = step.files.map((file) => deps.allowed(file));
+    return { do: "prune", files, item: await toPruned(deps, files, begun) };
+  }
+  const path = placeOf(deps, step);
+  return exclusively(deps, path, "taking the operation back", (locked) => {
+    requireSame(operation, locked, path);
+    return onSession(deps, locked, step, begun);
+  });
+}
+
+/** Returns where the session of a step must be. Throws session_not_found when nothing is there. */
+function placeOf(deps: LifecycleDeps, step: OperationStep): string {
+  const { disk } = deps;
+  const path = deps.allowed(pathAfter(step) as string);
+  if (exists(disk, path)) return path;
+  // A relocation that was cut off has rewritten the header, and has not moved the file.
+  if (step.do === "relocate" && exists(disk, deps.allowed(step.from))) return step.from;
+  throw groundMoved(`There is nothing at ${path} any more.`, { path });
+}
+
+function requireSame({ sessionId }: Operation, locked: LockedSession, path: string): void {
+  if (locked.sessionId !== sessionId)
+    throw groundMoved(`${path} is another session now, with the id ${locked.sessionId}.`, { path });
+  if (locked.file !== path) throw groundMoved(`The session is ${locked.file} now.`, { path: locked.file });
+}
+
+async function onSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  step: OperationStep,
+  begun: BegunOperation,
+): Promise<OperationStep> {
+  if (step.do === "move") {
+    const { movedTo } = await moveTo(deps, locked, deps.allowed(step.from));
+    return { do: "move", from: locked.file, to: movedTo };
+  }
+  if (step.do === "appear") {
+    requireNotContinued(locked.log, step.count);
+    const item = await toOwnTrash(deps, locked, factsOf(locked.log), begun);
+    return { do: "trash", from: locked.file, item };
+  }
+  if (step.do === "relocate") {
+    const { cwd } = locked.log.header;
+    // One that was cut off has rewritten the header back, and not moved the file yet.
+    if (cwd !== step.cwd && cwd !== cwdBefore(step))
+      throw groundMoved(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
+    return returnSession(deps, locked, step);
+  }
+  if (step.do === "return") return relocateAgain(deps, locked, step.cwd);
+  return swapBack(deps, locked, step as StepOf<"swap">);
+}
+
+/** Entries that name, label and mark places: what is left in the file of operations that were taken back. */
+const NO_CONVERSATION: ReadonlySet<string> = new Set(["label", "session_info", "branch_summary"]);
+
+/** Throws ground_moved when a session was continued since it had `count` entries. */
+function requireNotContinued({ nodes }: Log, count: number | undefined): void {
+  let added = 0;
+  for (let p = count ?? nodes.count; p < nodes.count; p++)
+    if (!nodes.isMarker(p) && !NO_CONVERSATION.has(nodes.type(p))) added++;
+  if (added === 0) return;
+  const entries = added === 1 ? "1 entry was" : `${added} entries were`;
+  throw groundMoved(`${entries} added to the session since.`, { added });
+}
+
+/** Moves a session, with all that belongs to it, to another path. Throws already_exists. */
+export async function moveTo(
+  { disk, leaves, open }: LifecycleDeps,
+  { file, sessionId, leafId, forgetLeaf }: LockedSession,
+  movedTo: string,
+): Promise<MovedSession> {
+  const others = belongings(disk, file, sessionId);
+  const change = (other: string): PathChange => [other, join(dirname(movedTo), basename(other))];
+  const changes: PathChange[] = [[file, movedTo], ...others.map(change)];
+  await requireWayFree(disk, changes);
+  disk.makeFolder(dirname(movedTo));
+  await moveWith(disk, changes);
+  if (leafId !== undefined) forgetLeaf();
+  await keepLeaf(leaves, leafId, () => open(movedTo));
+  return { sessionId, sessionPath: file, movedTo };
+}
+
+/** Returns the item of a step, which must be one of our trash and have what it was made for. */
+function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
+  const { disk, paths } = deps;
+  const found =
+    item !== undefined && dirname(item) === trashFolder(paths) && isInTrash(disk, item) && itemAt(disk, item);
+  if (!found) throw groundMoved("The trash does not have it any more.", { itemPath: item ?? null });
+  return found;
+}
+
+async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf<"trash">): Promise<OperationStep> {
+  // A restoration that was undone has put it into another item.
+  const isThere = step.item !== undefined && isInTrash(deps.disk, step.item);
+  const item = itemOf(deps, isThere ? step.item : findItemFrom(deps, step.from, operation.sessionId));
+  const { sessionId, path } = item.record;
+  if (sessionId !== operation.sessionId || path !== step.from)
+    throw groundMoved("The trash has another session in its place.", { itemPath: item.item });
+  if (isThereAlready(deps, item)) throw groundMoved(`Something exists at ${path} already.`, { path });
+  const { movedTo } = await restoreItem(deps, item);
+  return { do: "appear", to: movedTo, count: entryCount(deps, movedTo) };
+}
+
+async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<OperationStep> {
+  await restoreLeftovers(deps, itemOf(deps, step.item));
+  return { do: "unprune", files: step.files };
+}
+
+/** Puts what a repair, or its undo, replaced in the place of the session, and keeps what is there under another name. */
+async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
+  const { disk } = deps;
+  const { file, log } = locked;
+  const other = step.other && deps.allowed(step.other);
+  if (other === undefined || dirname(other) !== dirname(file) || !exists(disk, other))
+    throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
+  requireNotContinued(log, step.count);
+  const inode = inodeAt(deps, file) as number;
+  const kept = backupName(disk, file, "repaired");
+  if (isContainerName(file)) {
+    disk.rename(file, kept);
+    try {
+      disk.rename(other, file);
+    } catch (error) {
+      disk.rename(kept, file);
+      throw error;
+    }
+  } else {
+    keepAs(disk, file, kept);
+    try {
+      await disk.syncFolder(dirname(file));
+      disk.rename(other, file);
+    } catch (error) {
+      removeQuietly(disk, kept);
+      throw error;
+    }
+  }
+  await disk.syncFolder(dirname(file));
+  return { do: "swap", path: file, inode, other: kept, count: entryCount(deps, file) };
+}

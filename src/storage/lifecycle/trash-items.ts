@@ -1,0 +1,148 @@
+/**
+ * The items of our trash: folders with what was deleted, and a record of where it was. A folder without what its record
+ * names was left by an interrupted deletion and is ignored.
+ */
+
+import { basename, join } from "node:path";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
+import { infoOrNull, nth, publishBytes } from "../fs/files.ts";
+import { entriesIn, namesIn } from "../fs/folders.ts";
+import { type StoragePaths, trashFolder } from "../fs/paths.ts";
+
+const RECORD = "record.json";
+
+export interface TrashRecord {
+  readonly sessionId: string;
+  /** The former path of the session file. */
+  readonly path: string;
+  /** ISO 8601. */
+  readonly deletedAt: string;
+  /** The leaf, if it was recorded only in our state folder. */
+  readonly leafId?: string | null;
+  readonly operationId?: string;
+  readonly name?: string | null;
+  readonly messageCount?: number;
+  /** Of leftovers, which belong to no session that was deleted: the paths that they had. */
+  readonly files?: readonly string[];
+}
+
+/** A folder in the trash, with the session in it and its record. */
+export interface TrashItem {
+  readonly item: string;
+  readonly file: string;
+  readonly record: TrashRecord;
+}
+
+/** The disk and folders that have a trash. */
+interface Trash {
+  readonly disk: Disk;
+  readonly paths: StoragePaths;
+}
+
+/** Yields the items with a record, whether or not they still have what it names. */
+export function* itemsIn({ disk, paths }: Trash): Generator<TrashItem> {
+  const trash = trashFolder(paths);
+  for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
+    const found = itemAt(disk, item);
+    if (found) yield found;
+  }
+}
+
+export function itemAt(disk: Disk, item: string): TrashItem | undefined {
+  const record = readRecord(disk, item);
+  return record && { item, file: join(item, basename(record.path)), record };
+}
+
+/** Returns the folder that an operation made in the trash. */
+export function findOwnItem(trash: Trash, operationId: string): string | undefined {
+  for (const { item, record } of itemsIn(trash)) if (record.operationId === operationId) return item;
+  return undefined;
+}
+
+/** Returns the last item with a session that was deleted at a path: an interrupted deletion goes on in the item it made. */
+export function findItemFrom(trash: Trash, path: string, sessionId: string): string | undefined {
+  const fits = ({ record, item }: TrashItem): boolean =>
+    record.path === path && record.sessionId === sessionId && isInTrash(trash.disk, item);
+  return [...itemsIn(trash)].filter(fits).at(-1)?.item;
+}
+
+/** Whether an item has what its record names: the session, or some of the leftovers. */
+export function isInTrash(disk: Disk, item: string): boolean {
+  const found = itemAt(disk, item);
+  if (!found) return false;
+  const { files } = found.record;
+  return files === undefined ? exists(disk, found.file) : files.some((_, n) => exists(disk, leftoverIn(found, n)));
+}
+
+/** Returns the path of the n-th leftover in its item. Two of different folders may have one name. */
+export function leftoverIn({ item, record }: Pick<TrashItem, "item" | "record">, n: number): string {
+  return join(item, `${n + 1}-${basename(record.files?.[n] ?? "")}`);
+}
+
+/** Makes an item with its record, durably, and returns the item. */
+export async function makeItem(disk: Disk, paths: StoragePaths, id: string, record: TrashRecord): Promise<string> {
+  const item = newFolder(disk, paths, record.deletedAt, id);
+  await writeRecord(disk, item, record);
+  return item;
+}
+
+/** Writes the record of an item, durably, unless it has one. */
+export async function writeRecord(disk: Disk, item: string, record: TrashRecord): Promise<void> {
+  try {
+    if (!exists(disk, join(item, RECORD)))
+      publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
+    await disk.syncFolder(item);
+  } catch (error) {
+    discardEmpty(disk, item);
+    throw error;
+  }
+}
+
+function newFolder(disk: Disk, paths: StoragePaths, at: string, id: string): string {
+  const name = `${at.replace(/[:.]/g, "-")}_${id}`;
+  for (let n = 1; ; n++) {
+    const item = join(trashFolder(paths), nth(name, n, "-"));
+    if (disk.makeFolder(item).includes(item)) return item;
+  }
+}
+
+/** Removes an item that contains only its record. */
+export function discardEmpty(disk: Disk, item: string): void {
+  try {
+    if (contentOf(disk, item).length > 0) return;
+    removeQuietly(disk, join(item, RECORD));
+    disk.removeFolder(item);
+  } catch {
+    // The folder is ignored without what its record names.
+  }
+}
+
+/** Returns the sorted names in an item, without its record. */
+export function contentOf(disk: Disk, item: string): string[] {
+  return namesIn(disk, item).filter((name) => name !== RECORD);
+}
+
+/** Returns the bytes of all files in a folder. Folders that cannot be read count nothing. */
+export function sizeOfFolder(disk: Disk, folder: string): number {
+  let size = 0;
+  const folders = [folder];
+  for (let at = folders.pop(); at !== undefined; at = folders.pop())
+    for (const { name, kind } of entriesIn(disk, at))
+      if (kind === "folder") folders.push(join(at, name));
+      else if (kind === "file") size += infoOrNull(disk, join(at, name), true)?.size ?? 0;
+  return size;
+}
+
+function readRecord(disk: Disk, item: string): TrashRecord | undefined {
+  try {
+    const record = parse(readWhole(disk, join(item, RECORD))) as Partial<TrashRecord> | null;
+    const { sessionId, path, deletedAt, files = [], name = null } = record ?? {};
+    const texts = [sessionId, path, deletedAt, ...(Array.isArray(files) ? files : [null])];
+    const isWhole = texts.every((value) => typeof value === "string") && (name === null || typeof name === "string");
+    return isWhole ? (record as TrashRecord) : undefined;
+  } catch {
+    // Not a folder of ours, or one that a crash left without its record.
+    return undefined;
+  }
+}

@@ -1,0 +1,19 @@
+/** Undo and redo of random sequences of operations, on every store (test/soak/undo.test.ts goes on with many seeds). */
+
+import { describe, expect, test } from "vitest";
+import { forSeedsAsync } from "../support/random.ts";
+import { UndoModel, undoTogether } from "../support/undoing.ts";
+
+describe.each(["jsonl", "v2"] as const)("in sessions of %s", (store) => {
+  test("whatever was done, undo leads to what was before, and redo to what was after", async () => {
+    await forSeedsAsync(1, async (random) => {
+      const model = await UndoModel.begin(random, store);
+      while (model.count < 16) await model.step();
+      await model.end();
+    });
+  });
+});
+
+test.each(["jsonl", "v2"] as const)("several processes that undo at once take each operation back once (%s)", (store) =>
+  undoTogether(3, 2, store).then((count) => expect(count).toBe(11)),
+);

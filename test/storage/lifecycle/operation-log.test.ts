@@ -1,0 +1,155 @@
+/** The record of operations: what several processes and crashes do to it. */
+
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import type { NewOperation, OperationLog } from "../../../src/core/ports/operations.ts";
+import { History } from "../../../src/core/session/history.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { operationLog } from "../../../src/storage/lifecycle/operation-log.ts";
+import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { testEnv } from "../../support/env.ts";
+import { failingDisk } from "../../support/failing.ts";
+import { temporaryFolder } from "../../support/server.ts";
+
+function operation(n: number, more: Partial<NewOperation> = {}): NewOperation {
+  const path = `/sessions/${n}.jsonl`;
+  const step = { do: "move", from: path, to: `/archive/${n}.jsonl` } as const;
+  return { kind: "archive", sessionId: `s${n}`, sessionPath: path, name: null, text: `Archived ${n}.`, step, ...more };
+}
+
+function logIn(stateFolder: string, more: object = {}): OperationLog {
+  return operationLog({ disk: realDisk, env: testEnv(), locks: noLocks, stateFolder, isDurable: false, ...more });
+}
+
+function texts(log: OperationLog): string[] {
+  return History.of(log).operations.map(({ text }) => text);
+}
+
+test("what was noted is written together when it is due, and in one write", () => {
+  const state = temporaryFolder();
+  const { disk, countOf } = failingDisk(() => undefined);
+  const log = logIn(state, { disk });
+  for (let n = 0; n < 5; n++) log.note(operation(n));
+  expect(readdirSync(state)).toEqual([]);
+  log.flush();
+  log.flush();
+  expect(countOf("write")).toBe(1);
+  log.note(operation(5));
+  const ids = [log.note(operation(6)), log.note(operation(7))];
+  log.failed(ids);
+  expect(texts(log)).toEqual([0, 1, 2, 3, 4, 5].map((n) => `Archived ${n}.`));
+});
+
+test("torn and damaged lines are passed over, and damage no other", async () => {
+  const state = temporaryFolder();
+  const log = logIn(state);
+  log.note(operation(1));
+  log.flush();
+  const file = join(state, "operations", "1.jsonl");
+  const whole = readFileSync(file);
+  for (let cut = 0; cut < whole.length - 2; cut++) {
+    writeFileSync(file, whole.subarray(0, cut));
+    log.note(operation(2));
+    log.flush();
+    expect([cut, texts(log)]).toEqual([cut, ["Archived 2."]]);
+  }
+  writeFileSync(file, whole);
+  appendFileSync(file, '\u0000\u00ff\n"text"\nnull\n[]\n{"done":"x"}\n{"failed":"x"}\n{"failed":[{}]}\n');
+  appendFileSync(file, `${"[".repeat(100_000)}\n{"id":1}\n`);
+  for (const wrong of [
+    { kind: "nonsense" },
+    { step: { do: "move", from: 1, to: "x" } },
+    { step: { do: "constructor" } },
+    { step: { do: "change", path: "p", leaf: [1, 2] } },
+    { of: "x" },
+    { kind: "undo" },
+  ])
+    appendFileSync(file, `${JSON.stringify({ ...JSON.parse(whole.toString()), id: "other", ...wrong })}\n`);
+  const begun = await log.begin(operation(3));
+  log.done(begun.id, { text: "Archived three." });
+  expect(texts(log)).toEqual(["Archived 1.", "Archived three."]);
+});
+
+test("the last word counts on whether an operation happened", async () => {
+  const log = logIn(temporaryFolder());
+  const { id } = await log.begin(operation(1));
+  expect(History.of(log).operations[0].stage).toBe("begun");
+  log.failed([id]);
+  expect(texts(log)).toEqual([]);
+  log.done(id);
+  expect(History.of(log).operations[0].stage).toBe("done");
+});
+
+test("the record is bounded, whoever writes, and survives that its folder goes", async () => {
+  const state = temporaryFolder();
+  const logs = [1, 2, 3].map(() => logIn(state, { maxBytes: 2000 }));
+  for (let n = 0; n < 90; n++) {
+    logs[n % 3].note(operation(n));
+    logs[n % 3].flush();
+  }
+  const files = readdirSync(join(state, "operations"));
+  expect(files).toHaveLength(2);
+  const bytes = files.map((name) => readFileSync(join(state, "operations", name)).length);
+  expect(Math.max(...bytes)).toBeLessThan(2500);
+  const found = texts(logs[0]);
+  // No gap: what is left is the last of it, in its order.
+  expect(found).toEqual(Array.from({ length: found.length }, (_, i) => `Archived ${90 - found.length + i}.`));
+  expect(found.length).toBeGreaterThan(6);
+  rmSync(join(state, "operations"), { recursive: true });
+  await logs[1].begin(operation(90));
+  logs[2].note(operation(91));
+  logs[2].flush();
+  expect(texts(logs[0])).toEqual(["Archived 90.", "Archived 91."]);
+});
+
+test("a disk that refuses keeps nothing from happening, and shows what was recorded before", async () => {
+  const state = temporaryFolder();
+  logIn(state).note(operation(0));
+  const first = logIn(state);
+  first.note(operation(1));
+  first.flush();
+  for (let at = 1; at < 12; at++) {
+    let count = 0;
+    const { disk, open } = failingDisk((_n, name) => (name !== "read" && ++count === at ? "ENOSPC" : undefined));
+    const log = logIn(state, { disk, isDurable: true });
+    const { id } = await log.begin(operation(2));
+    log.beginNow(operation(3));
+    log.done(id);
+    expect(open()).toBe(0);
+    expect(texts(first)[0]).toBe("Archived 1.");
+  }
+});
+
+test("a link in the place of the record is not followed", () => {
+  const state = temporaryFolder();
+  const target = join(temporaryFolder(), "precious");
+  writeFileSync(target, "precious");
+  mkdirSync(join(state, "operations"));
+  symlinkSync(target, join(state, "operations", "1.jsonl"));
+  const log = logIn(state);
+  log.note(operation(1));
+  log.flush();
+  expect(readFileSync(target, "utf8")).toBe("precious");
+});
+
+test("one undo at a time: others wait here, and are refused elsewhere", async () => {
+  const state = temporaryFolder();
+  const log = logIn(state);
+  const order: string[] = [];
+  await Promise.all(
+    ["a", "b"].map((name) =>
+      log.alone(async () => {
+        order.push(name);
+        await new Promise((resolve) => setImmediate(resolve));
+        order.push(name);
+      }),
+    ),
+  );
+  expect(order).toEqual(["a", "a", "b", "b"]);
+  const holder = { client: "another", pid: 7, since: "" };
+  const locked = logIn(state, { locks: { acquire: () => holder, holder: () => holder } });
+  await expect(locked.alone(async () => {})).rejects.toMatchObject({ name: "session_locked", details: { holder } });
+  await expect(logIn(state, { readOnly: true }).alone(async () => {})).rejects.toThrow(Failure);
+});
