@@ -56,11 +56,17 @@ async function question(asking: Asking, sessions: readonly NamedSession[], perma
   const page = asking.page();
   const described: string[] = [];
   for (const session of sessions.slice(0, MOST_NAMED)) described.push(await describe(asking, session, page));
-  const end = permanent ? " for good? It cannot be restored." : "?";
+  const end = permanent ? " for good? It cannot be restored." : await fateIn(asking);
   if (sessions.length === 1) return `Delete ${described[0]}${end}`;
   const more = sessions.length - described.length;
   const lines = more > 0 ? [...described, `and ${count(more, "more session", "more sessions")}`] : described;
   return `${lines.map((line) => `  ${line}\n`).join("")}Delete these ${sessions.length} sessions${end}`;
+}
+
+/** Returns the end of the question, which says so where undo will not bring the sessions back. */
+async function fateIn({ ask }: Asking): Promise<string> {
+  const { desktopTrash } = await ask("list_trash", { limit: 1 });
+  return desktopTrash ? "? The trash command takes it, and undo cannot bring it back from there." : "?";
 }
 
 /** Returns the name of a session, how much was said in it, and where and when. */

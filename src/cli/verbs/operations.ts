@@ -1,5 +1,6 @@
 /** Verbs for what happened: the list of it, and the ways back and forth. */
 
+import { timeFlag } from "../moments.ts";
 import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, column, cutTo, inert, oneLine, shortPath } from "../terminal/text.ts";
@@ -26,17 +27,18 @@ export const operations = {
   meaning: "list what was done to sessions, the latest first",
   operands: ["[session]"],
   flags: {
-    "--since": { value: "time", meaning: "only what was done at this time or later, such as 2026-01-24" },
+    "--since": { value: "time", meaning: "only what was done since, such as 2d, yesterday or 2026-01-24" },
     "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal by default` },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   more:
     "Moves of the leaf, names, labels, archiving, deleting, relocating, migrating, repairing and importing, by any " +
     "process. undo takes one back by its id.",
-  run({ ask, isTerminal }, { operands: [session], flags }) {
+  run(asking, { operands: [session], flags }) {
+    const { ask, isTerminal } = asking;
     return ask("list_operations", {
       ...(session === undefined ? {} : named(session)),
-      since: flags.get("--since"),
+      since: timeFlag(flags, "--since", asking),
       cursor: flags.get("--cursor"),
       limit: numberAbove0(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
     });

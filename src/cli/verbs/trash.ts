@@ -1,5 +1,5 @@
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath } from "../terminal/text.ts";
+import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath, sizeText } from "../terminal/text.ts";
 import type { Result, Verb } from "../verb.ts";
 
 const AGE = 4;
@@ -64,16 +64,4 @@ function idWidth(items: readonly Result[]): number {
   let width = ID;
   while (new Set(ids.map((id) => id.slice(0, width))).size < ids.length) width++;
   return width;
-}
-
-/** Returns bytes in the largest unit that fits. */
-export function sizeText(bytes: number): string {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let size = bytes;
-  let unit = 0;
-  while (size >= 1000 && unit < units.length - 1) {
-    size /= 1000;
-    unit++;
-  }
-  return `${unit === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${units[unit]}`;
 }

@@ -1,11 +1,10 @@
 /** The verbs for what happened, as a person uses them: operations, undo, redo, trash. */
 
-import { readdirSync } from "node:fs";
+import { chmodSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { widthOf } from "../../../src/cli/terminal/text.ts";
-import { sizeText } from "../../../src/cli/verbs/trash.ts";
-import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
+import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { type RunOptions, runHere } from "../../support/verbs.ts";
 
@@ -111,12 +110,22 @@ describe("the trash", () => {
     const ids = (await printed(place, ["trash"])).slice(1, 3).map((line) => line.split(/\s+/)[5]);
     expect(ids.sort()).toEqual([sessionId(2), sessionId(3)]);
   });
+});
 
-  test.each([
-    [0, "0 B"],
-    [999, "999 B"],
-    [1000, "1.0 kB"],
-    [123_456, "123 kB"],
-    [5_000_000_000_000_000, "5000 TB"],
-  ])("%d bytes are %s", (bytes, text) => expect(sizeText(bytes)).toBe(text));
+test("delete asks with the way back that there will be", async () => {
+  const { place } = await used();
+  const asked: string[] = [];
+  const terminal = {
+    answer: async (question: string) => {
+      asked.push(question);
+      return "n";
+    },
+  };
+  const bin = join(place.home, "bin");
+  put(join(bin, "trash"), "#!/bin/sh\nexit 1\n");
+  chmodSync(join(bin, "trash"), 0o755);
+  const file = putSession(place, 3);
+  for (const variables of [{ PATH: "" }, { PATH: bin }])
+    expect((await runHere(place, ["delete", file], { now: NOW, terminal, variables })).status).toBe(1);
+  expect(asked.map((question) => question.includes("undo cannot bring it back"))).toEqual([false, true]);
 });
