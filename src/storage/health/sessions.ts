@@ -1,0 +1,161 @@
+/** Goes through all session files, each opened for reading, and tells what is wrong with them. */
+
+import { dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { pause } from "../fs/chunked-io.ts";
+import { isBelow } from "../fs/confined-disk.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { closing, infoOrNull } from "../fs/files.ts";
+import { entriesIn } from "../fs/folders.ts";
+import { idInName } from "../fs/header.ts";
+import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
+import { nameIn } from "../lifecycle/leftovers.ts";
+import { keyOf } from "../locks/contract.ts";
+import { isActive, status } from "../v2/pointer.ts";
+import { isDatabase } from "../v2/sqlite-v1.ts";
+import { type Hidden, hiddenBecause } from "./visibility.ts";
+
+/** Reasons that are told of one session. */
+const MOST_REASONS = 3;
+
+/** Everything that looking at sessions needs. */
+export interface SessionsDeps {
+  readonly disk: Disk;
+  readonly paths: StoragePaths;
+  /** Opens a session for reading. */
+  readonly openLog: (file: string) => Log;
+}
+
+/** Everything that is learned of the sessions. */
+export interface Survey {
+  sessions: number;
+  archived: number;
+  containers: number;
+  forks: number;
+  databases: number;
+  readonly hidden: HiddenSession[];
+  readonly damaged: DamagedSession[];
+  /** Paths of the sessions by the keys of their locks. */
+  readonly byKey: Map<string, string>;
+}
+
+/** Yields the paths of session files and containers, also of those that no list shows. */
+function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
+  for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk))
+    for (const { name, kind } of entriesIn(disk, folder)) {
+      if (isContainerName(name) ? kind === "folder" && isSession(disk, join(folder, name)) : isSessionName(name))
+        if (kind !== "folder" || isContainerName(name)) yield join(folder, name);
+    }
+}
+
+/** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
+function isSession(disk: Disk, container: string): boolean {
+  try {
+    return isActive(disk, container);
+  } catch {
+    return true;
+  }
+}
+
+/** Opens all sessions, one at a time. */
+export async function survey(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
+  const found: Survey = {
+    sessions: 0,
+    archived: 0,
+    containers: 0,
+    forks: 0,
+    databases: countDatabases(deps),
+    hidden: [],
+    damaged: [],
+    byKey: new Map(),
+  };
+  await visitAll(deps, true, async (file) => lookAt(deps, file, found), progress);
+  return found;
+}
+
+/** See HealthCheck.visitAll. */
+export async function visitAll(
+  deps: SessionsDeps,
+  archived: boolean,
+  visit: (sessionPath: string) => Promise<void>,
+  progress?: Progress,
+): Promise<number> {
+  const files = [...sessionFiles(deps, archived)];
+  for (const [done, file] of files.entries()) {
+    await visit(file);
+    progress?.(done + 1, files.length);
+    await pause();
+  }
+  return files.length;
+}
+
+function countDatabases({ disk, paths }: SessionsDeps): number {
+  let count = 0;
+  for (const folder of sessionFolders(paths, disk))
+    for (const { name, kind } of entriesIn(disk, folder))
+      if (kind === "file" && name.endsWith(".sqlite") && isDatabase(disk, join(folder, name))) count++;
+  return count;
+}
+
+/** Adds to the survey what one session tells. */
+function lookAt(deps: SessionsDeps, file: string, found: Survey): void {
+  const { disk, paths } = deps;
+  const archived = isBelow(archiveFolder(paths), file);
+  const info = infoOrNull(disk, isContainerName(file) ? headerFile(file) : file);
+  if (info) found.byKey.set(keyOf(info), file);
+  const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };
+  const hide = (hidden: Hidden, session = known): void => {
+    if (!archived) found.hidden.push({ ...session, ...hidden });
+  };
+  if (info?.kind === "file" && info.size === 0 && !isContainerName(file))
+    return hide({ reason: "empty_file", text: "it has no bytes", agents: ["pi", "pi_agent_rust"] });
+  if (archived) found.archived++;
+  else found.sessions++;
+  if (isContainerName(file)) found.containers++;
+  try {
+    closing(deps.openLog(file), (log) => {
+      const { parentSession, branchedFrom } = log.header;
+      if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
+      const damaged = damageOf(disk, file, log);
+      const hidden = hiddenBecause(disk, paths, file);
+      if (!damaged && !hidden) return;
+      const session = { ...known, sessionId: log.header.id, name: nameIn(log) };
+      if (hidden) hide(hidden, session);
+      if (damaged) found.damaged.push({ ...session, ...damaged });
+    });
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
+  }
+}
+
+/** Returns what is wrong with an open session; null when nothing is. */
+function damageOf(
+  disk: Disk,
+  file: string,
+  log: Log,
+): Pick<DamagedSession, "reasons" | "damageCount" | "remedy"> | null {
+  const unfinished = unfinishedIn(disk, file, log);
+  if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
+  // A version that nobody here knows is no damage, and the last line of one that is being written may be on its way.
+  const damage = log.damage.filter(
+    ({ kind }) => kind !== "newer_version" && !(kind === "torn_tail" && log.lockedBy !== null),
+  );
+  if (damage.length === 0) return null;
+  const reasons = damage
+    .slice(0, MOST_REASONS)
+    .map(({ line, reason }) => (line > 0 ? `line ${line}: ${reason}` : reason));
+  return { reasons, damageCount: damage.length, remedy: "repair" };
+}
+
+/** Returns what was begun with a session and not finished. */
+function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
+  if (readOnly?.name === "migration_failed") return readOnly.message;
+  const staging = join(dirname(file), `${header.id}.v2.staging`);
+  if (isContainerName(file) || infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
+  return "A migration of this session was interrupted. migrate_session completes it, and rollback_migration takes it back.";
+}

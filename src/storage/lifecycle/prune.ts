@@ -1,0 +1,222 @@
+/** Removes what is left over: to our trash, from where it can be brought back, or for good. */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type {
+  EmptiedTrash,
+  Leftover,
+  Leftovers,
+  PrunedLeftovers,
+  WantedLeftovers,
+} from "../../core/ports/leftovers.ts";
+import type { Trashed } from "../../core/ports/lifecycle.ts";
+import type { NewOperation } from "../../core/ports/operations.ts";
+import { exists } from "../fs/disk.ts";
+import { guarded } from "../fs/files.ts";
+import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
+import { trashFolder } from "../fs/paths.ts";
+import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
+import { judge, leftoverOf, listLeftovers } from "./leftovers.ts";
+import { moveWith } from "./move.ts";
+import { recorded } from "./recorded.ts";
+import { trashed } from "./trash.ts";
+import { discardEmpty, leftoverIn, makeItem, type TrashRecord } from "./trash-items.ts";
+
+const DOING = "removing leftovers";
+const FOR_GOOD = "It was removed for good, and nothing is left of it to bring back.";
+
+export function makeLeftovers(deps: LifecycleDeps): Leftovers {
+  return {
+    list: (wanted, progress) => guarded("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
+    prune: (wanted, permanent, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, permanent, progress)),
+    trashedBefore: (before) => guarded("looking into the trash", () => trashedBefore(deps, before)),
+    emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
+  };
+}
+
+/** Returns an operation on what belongs to no session in particular. */
+function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
+  return { kind: "prune", sessionId: "", sessionPath: path, name: null, ...rest };
+}
+
+function filesText(count: number): string {
+  return `${count} leftover ${count === 1 ? "file" : "files"}`;
+}
+
+/** Removes one leftover, whose session nobody else can write to meanwhile. */
+type Removal = (leftover: Leftover) => Promise<void>;
+
+async function pruneLeftovers(
+  deps: LifecycleDeps,
+  wanted: WantedLeftovers,
+  permanent: boolean,
+  progress?: Progress,
+): Promise<PrunedLeftovers> {
+  requireWritable(deps);
+  const { disk } = deps;
+  const isNamed = wanted.paths !== undefined;
+  const all = await listLeftovers(deps, wanted);
+  const planned = all.filter((one) => mayGo(one, isNamed));
+  const kept = all.filter((one) => !mayGo(one, isNamed));
+  if (planned.length === 0) return { operationId: null, itemPath: null, removed: [], kept };
+  const files = planned.map(({ path }) => path);
+  let made: { operationId: string; itemPath: string | null } = { operationId: "", itemPath: null };
+  const run = async ({ id, at }: { id: string; at: string }): Promise<Leftover[]> => {
+    const record: TrashRecord = { sessionId: "", path: files[0], deletedAt: at, operationId: id, files };
+    const item = permanent ? null : await makeItem(disk, deps.paths, "leftovers", record);
+    made = { operationId: id, itemPath: item };
+    const remove: Removal =
+      item === null
+        ? ({ path }) => unlink(deps, path)
+        : ({ path }) => moveWith(disk, [[path, leftoverIn({ item, record }, files.indexOf(path))]]);
+    const removed = await removeEach(deps, planned, isNamed, remove, kept, progress);
+    if (item !== null) discardEmpty(disk, item);
+    return removed;
+  };
+  const begun = operationOn(files[0], {
+    text: permanent ? `Removed ${filesText(files.length)} for good.` : `Moved ${filesText(files.length)} to the trash.`,
+    ...(permanent ? { final: FOR_GOOD } : { step: { do: "prune", files } }),
+  });
+  const removed = await recorded(deps, begun, run, (gone) => {
+    if (gone.length === 0) return null;
+    const text = begun.text.replace(filesText(files.length), filesText(gone.length));
+    if (made.itemPath === null) return { text };
+    return { text, step: { do: "prune", files: gone.map(({ path }) => path), item: made.itemPath } };
+  });
+  if (removed.length === 0) return { operationId: null, itemPath: null, removed, kept };
+  return { ...made, removed, kept };
+}
+
+function mayGo({ keptBecause, isNeeded }: Leftover, isNamed: boolean): boolean {
+  return isNamed ? !isNeeded : keptBecause === null;
+}
+
+/** Removes leftovers session by session, each with its session's lock. Those that stay are added to `kept`. */
+async function removeEach(
+  deps: LifecycleDeps,
+  planned: readonly Leftover[],
+  isNamed: boolean,
+  remove: Removal,
+  kept: Leftover[],
+  progress?: Progress,
+): Promise<Leftover[]> {
+  const removed: Leftover[] = [];
+  const keptBefore = kept.length;
+  const removeOne = async (leftover: Leftover): Promise<void> => {
+    if (!mayGo(leftover, isNamed)) kept.push(leftover);
+    else {
+      await guarded(DOING, () => remove(leftover));
+      removed.push(leftover);
+    }
+    progress?.(removed.length + kept.length - keptBefore, planned.length);
+  };
+  for (const [sessionPath, group] of bySession(planned)) {
+    let rest = group;
+    const removeAllOf = async (ones: readonly Leftover[]): Promise<void> => {
+      for (const one of ones) {
+        await removeOne(one);
+        rest = rest.slice(1);
+      }
+    };
+    // What cannot be removed does not keep the others.
+    while (rest.length > 0)
+      try {
+        if (sessionPath === null) await removeAllOf(rest);
+        else
+          await exclusively(deps, sessionPath, DOING, async (locked) => removeAllOf(await judged(deps, rest, locked)));
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        // The lock, or the session, is the reason for all of them.
+        const failed = error.name === "storage_failed" || error.name === "storage_full" ? rest.slice(0, 1) : rest;
+        kept.push(...failed.map((one) => ({ ...one, keptBecause: error.message })));
+        rest = rest.slice(failed.length);
+      }
+  }
+  return removed;
+}
+
+function bySession(leftovers: readonly Leftover[]): Map<string | null, Leftover[]> {
+  const groups = new Map<string | null, Leftover[]>();
+  for (const one of leftovers) groups.set(one.sessionPath, [...(groups.get(one.sessionPath) ?? []), one]);
+  return groups;
+}
+
+/** Judges leftovers again, now that nobody else can write to their session. */
+async function judged(
+  deps: LifecycleDeps,
+  leftovers: readonly Leftover[],
+  { file, log }: Parameters<Parameters<typeof exclusively>[3]>[0],
+): Promise<Leftover[]> {
+  const owner = await judge(deps, log);
+  return leftovers.map((one) => {
+    if (one.sessionPath === file) return leftoverOf(deps, one, owner);
+    return { ...one, keptBecause: `its session is ${file} now`, isNeeded: true };
+  });
+}
+
+/** Removes a file, or a folder with its content, for good. */
+async function unlink({ disk }: LifecycleDeps, path: string): Promise<void> {
+  removeAll(disk, path);
+  await disk.syncFolder(dirname(path));
+}
+
+// --- the trash -------------------------------------------------------------------------------------------------------
+
+/** Ending of the name under which an item is removed for good. */
+const EMPTIED = ".emptied";
+
+function trashedBefore(deps: LifecycleDeps, before = Number.POSITIVE_INFINITY): Trashed[] {
+  return trashed(deps).filter(({ deletedAt }) => !(Date.parse(deletedAt) >= before));
+}
+
+/** Removes items for good. Each loses its name first, so that none is ever there by halves. */
+async function emptyTrash(deps: LifecycleDeps, before: number | undefined, progress?: Progress): Promise<EmptiedTrash> {
+  requireWritable(deps);
+  const trash = trashFolder(deps.paths);
+  const items = trashedBefore(deps, before);
+  sweepEmptied(deps, trash);
+  if (items.length === 0) return { operationId: null, removed: [], kept: [] };
+  const kept: { item: Trashed; reason: string }[] = [];
+  let operationId: string | null = null;
+  const run = async ({ id }: { id: string }): Promise<Trashed[]> => {
+    operationId = id;
+    const removed: Trashed[] = [];
+    for (const [done, item] of items.entries()) {
+      try {
+        await guarded("emptying the trash", () => emptyOne(deps, trash, item));
+        removed.push(item);
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        kept.push({ item, reason: error.message });
+      }
+      progress?.(done + 1, items.length);
+    }
+    sweepEmptied(deps, trash);
+    return removed;
+  };
+  const textOf = (count: number): string => `Removed ${count} ${count === 1 ? "item" : "items"} of the trash for good.`;
+  const operation = operationOn(trash, { text: textOf(items.length), final: FOR_GOOD });
+  const removed = await recorded(deps, operation, run, (gone) =>
+    gone.length === 0 ? null : { text: textOf(gone.length) },
+  );
+  return { operationId: removed.length === 0 ? null : operationId, removed, kept };
+}
+
+async function emptyOne({ disk }: LifecycleDeps, trash: string, { itemPath }: Trashed): Promise<void> {
+  const name = join(trash, `.${basename(itemPath)}${EMPTIED}`);
+  if (exists(disk, name)) removeAll(disk, name);
+  disk.rename(itemPath, name);
+  await disk.syncFolder(trash);
+}
+
+/** Removes what has lost its name. What the disk refuses is left to the next time. */
+function sweepEmptied({ disk }: LifecycleDeps, trash: string): void {
+  for (const name of namesIn(disk, trash))
+    if (name.startsWith(".") && name.endsWith(EMPTIED))
+      try {
+        if (kindOf(disk, join(trash, name)) === "folder") removeAll(disk, join(trash, name));
+      } catch {
+        // It is no item any more, and takes only room.
+      }
+}
