@@ -6,10 +6,14 @@ export default command({
   name: "prune_leftovers",
   summary:
     "Moves what list_leftovers lists to the server's own trash, as one operation that undo takes back; or removes it for " +
-    "good. What may be the only copy of something stays, unless it is named by its path. Each is judged again with the " +
+    "good. What may be the only copy of something stays, unless that is forced. Each is judged again with the " +
     "lock of its session; those of a session that is in use stay.",
   effect: "server",
-  params: { ...wanted, permanent: z.boolean().optional().describe("remove it for good; nothing brings it back") },
+  params: {
+    ...wanted,
+    permanent: z.boolean().optional().describe("remove it for good; nothing brings it back"),
+    force: z.boolean().optional().describe("also what may be the only copy of something"),
+  },
   result: z.object({
     operationId: z.string().nullable().describe("for undo; null when nothing was removed"),
     itemPath: z.string().nullable().describe("the folder in the trash"),
@@ -28,9 +32,10 @@ export default command({
       kept: [],
     },
   },
-  async run({ workspace, progress }, { permanent = false, ...params }) {
+  async run({ workspace, progress }, { permanent = false, force = false, ...params }) {
     const { leftovers } = workspace.stores;
-    const { operationId, itemPath, removed, kept } = await leftovers.prune(wantedOf(params), permanent, progress);
+    const pruned = await leftovers.prune(wantedOf(params), { permanent, force }, progress);
+    const { operationId, itemPath, removed, kept } = pruned;
     const removedBytes = bytesIn(removed);
     return { operationId, itemPath, removed: removed.map(toWire), removedBytes, kept: kept.map(toWire) };
   },

@@ -11,6 +11,7 @@ const MOST_DAMAGE = 20;
 const row = z.object({
   sessionPath: z.string(),
   sessionId: z.string().nullable().describe("null when it cannot be opened"),
+  archived: z.boolean(),
   name: stored(z.string().nullable()),
   damage: z.array(damage).describe(`the first ${MOST_DAMAGE} places`),
   damageCount: z.number().int(),
@@ -40,8 +41,8 @@ export default command({
   example: { params: {}, result: { total: 1, damaged: [], ok: true } },
   async run(context, { archived = false }) {
     const damaged: Row[] = [];
-    const visit = async (file: string): Promise<void> => {
-      const found = await verdictOn(context, file);
+    const visit = async (file: string, isArchived: boolean): Promise<void> => {
+      const found = await verdictOn(context, file, isArchived);
       if (found) damaged.push(found);
     };
     const total = await context.workspace.stores.health.visitAll(archived, visit, context.progress);
@@ -50,7 +51,7 @@ export default command({
 });
 
 /** Returns what is wrong with the session at a path; null when nothing is, or when it was removed meanwhile. */
-async function verdictOn(context: CommandContext, sessionPath: string): Promise<Row | null> {
+async function verdictOn(context: CommandContext, sessionPath: string, archived: boolean): Promise<Row | null> {
   const { workspace } = context;
   let session: Session | undefined;
   try {
@@ -59,6 +60,7 @@ async function verdictOn(context: CommandContext, sessionPath: string): Promise<
     if (ok) return null;
     return {
       sessionPath,
+      archived,
       sessionId: session.id,
       name: session.name,
       damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
@@ -70,7 +72,7 @@ async function verdictOn(context: CommandContext, sessionPath: string): Promise<
     if (!(error instanceof Failure)) throw error;
     if (error.name === "session_not_found") return null;
     const nothing = { damage: [], damageCount: 1, lockedBy: null };
-    return { sessionPath, sessionId: null, name: null, ...nothing, failure: error.message };
+    return { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
   } finally {
     session?.close();
   }

@@ -70,8 +70,16 @@ function fact(label: string, texts: readonly string[], { width, paint }: OutputS
 function* facts(health: Result, page: OutputStyle): Generator<string> {
   const { server, node, roots, counts, catalog, space, stateFolder } = health;
   yield* fact("Program", [`${inert(server.name)} ${inert(server.version)}`], page);
-  yield* fact("Node", [node.supported ? inert(node.version) : `${inert(node.version)}: use ${node.required} or newer`], page);
-  yield* fact("Folders", roots.map((root: Result) => rootText(root, page)), page);
+  yield* fact(
+    "Node",
+    [node.supported ? inert(node.version) : `${inert(node.version)}: use ${node.required} or newer`],
+    page,
+  );
+  yield* fact(
+    "Folders",
+    roots.map((root: Result) => rootText(root, page)),
+    page,
+  );
   yield* fact("State", [shortPath(stateFolder, page.home)], page);
   yield* fact("Sessions", countTexts(counts), page);
   yield* fact("Catalog", [catalogText(catalog)], page);
@@ -100,7 +108,9 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
   ];
   return [
     `${grouped(sessions)}; ${more.join(", ")}`,
-    ...(databases === 0 ? [] : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
+    ...(databases === 0
+      ? []
+      : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
   ];
 }
 
@@ -115,9 +125,10 @@ function catalogText({ state, sizeBytes, reason }: Result): string {
 /** Returns a heading with the rows of a list, as many as are wanted. */
 function* section(title: string, rows: readonly string[], most: number, page: OutputStyle): Generator<string> {
   yield "";
-  yield page.paint("bold", cutTo(title, page.width));
+  for (const line of wrap(title, page.width)) yield page.paint("bold", line);
   for (const row of rows.slice(0, most)) yield cutTo(row, page.width);
-  if (rows.length > most) yield page.paint("dim", cutTo(`  and ${grouped(rows.length - most)} more; --all`, page.width));
+  if (rows.length > most)
+    yield page.paint("dim", cutTo(`  and ${grouped(rows.length - most)} more; --all`, page.width));
 }
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
@@ -165,10 +176,9 @@ function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Genera
   for (const [reason, [title, remedy]] of Object.entries(HIDDEN)) {
     const these = hidden.filter((session) => session.reason === reason);
     if (these.length === 0) continue;
-    const heading = `${count(these.length, "session", "sessions")} that ${agentsText(these[0].agents)} cannot show: they ${title}.`;
+    const heading = `${count(these.length, "session", "sessions")} that ${agentsText(these[0].agents)} cannot show: they ${title} (${remedy}).`;
     yield "";
-    for (const line of wrap(`${heading} ${remedy[0].toUpperCase()}${remedy.slice(1)}.`, page.width))
-      yield page.paint("bold", line);
+    for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
     for (const session of these.slice(0, most)) {
       const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${oneLine(session.text)}` : "";
       yield cutTo(`  ${sessionText(session, page)}${where}`, page.width);
@@ -179,16 +189,13 @@ function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Genera
 
 function* lockLines(locks: Result[], most: number, page: OutputStyle): Generator<string> {
   const rowOf = ({ sessionId, sessionPath, holder }: Result): string => {
-    const session = sessionId === null ? shortPath(sessionPath ?? "a session elsewhere", page.home) : sessionId.slice(0, ID);
-    const age = ageText(page.now - Date.parse(holder.since));
-    return `  ${inert(session)}  process ${holder.pid}, ${inert(holder.client)}, ${age === "now" || Number.isNaN(Date.parse(holder.since)) ? "just now" : `for ${age}`}`;
+    const session = sessionId?.slice(0, ID) ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
+    return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
   };
-  const held = locks.filter(({ isStale }) => !isStale);
-  const stale = locks.filter(({ isStale }) => isStale);
-  const are = (n: number): string => (n === 1 ? "session is" : "sessions are");
-  if (held.length > 0) yield* section(`${held.length} ${are(held.length)} in use:`, held.map(rowOf), most, page);
+  const [held, stale] = [false, true].map((wanted) => locks.filter(({ isStale }) => isStale === wanted).map(rowOf));
+  if (held.length > 0) yield* section(`${count(held.length, "session", "sessions")} in use:`, held, most, page);
   if (stale.length > 0)
-    yield* section(`${count(stale.length, "lock", "locks")} that dead processes left:`, stale.map(rowOf), most, page);
+    yield* section(`${count(stale.length, "lock", "locks")} that dead processes left:`, stale, most, page);
 }
 
 export const KINDS: Readonly<Record<string, readonly [one: string, many: string]>> = {
@@ -209,8 +216,9 @@ function* leftoverLines({ leftovers }: Result, page: OutputStyle): Generator<str
 
 /** Returns how long ago something was. */
 export function agoText(at: string, { now }: OutputStyle): string {
-  const age = ageText(now - Date.parse(at));
-  return age === "now" ? "just now" : `${age} ago`;
+  const since = now - Date.parse(at);
+  if (Number.isNaN(since)) return "some time ago";
+  return since < 60_000 ? "just now" : `${ageText(since)} ago`;
 }
 
 function* exposedLines(exposed: Result[], most: number, page: OutputStyle): Generator<string> {
@@ -224,7 +232,10 @@ function* exposedLines(exposed: Result[], most: number, page: OutputStyle): Gene
 
 function* fixLines({ fixes, fixed, failed }: Result, page: OutputStyle): Generator<string> {
   const rows = (list: Result[]): string[] =>
-    list.flatMap(({ text, path }) => [`  ${inert(text)}`, `    ${shortPath(path, page.home)}`]);
+    list.flatMap(({ text, path }) => [
+      ...wrap(inert(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
+      `    ${shortPath(path, page.home)}`,
+    ]);
   if (fixed?.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
   if (failed?.length > 0) {
     const failures = failed.flatMap(({ fix, reason }: Result) => [...rows([fix]), `    ${inert(reason)}`]);

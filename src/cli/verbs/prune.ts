@@ -30,19 +30,20 @@ export const prune = {
     if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
     if (flags.has("--trash")) return emptyTrash(asking, given, before);
     const paths = operands.length === 0 ? undefined : operands.map((path) => absolute(path, asking.cwd));
-    const params = { paths, before };
-    if (!flags.has("--apply")) return asking.ask("list_leftovers", params);
-    if (!flags.has("--permanent")) return asking.ask("prune_leftovers", params);
-    const { leftovers } = await asking.ask("list_leftovers", params);
+    const wanted = { paths, before };
+    // Who names the only copy of something means it.
+    const force = paths === undefined ? undefined : true;
+    if (!flags.has("--apply")) return asking.ask("list_leftovers", wanted);
+    if (!flags.has("--permanent")) return asking.ask("prune_leftovers", { ...wanted, force });
+    const { leftovers } = await asking.ask("list_leftovers", wanted);
     const going = leftovers.filter((one: Result) => (paths ? !one.isNeeded : one.keptBecause === null));
-    const bytes = going.reduce((sum: number, { sizeBytes }: Result) => sum + sizeBytes, 0);
-    if (going.length > 0)
-      await requireYes(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytes)})`);
-    // Only what the question named goes.
-    const named = paths ?? going.map(({ path }: Result) => path);
-    if (named.length === 0) return { removed: [], removedBytes: 0, kept: leftovers };
-    const kinds = paths === undefined ? [...new Set(going.map(({ kind }: Result) => kind))] : undefined;
-    return asking.ask("prune_leftovers", { ...params, kinds, permanent: true });
+    const stays = leftovers.filter((one: Result) => !going.includes(one));
+    if (going.length === 0) return { removed: [], removedBytes: 0, kept: stays };
+    await requireYes(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
+    // Only what the question was about goes.
+    const those = going.map(({ path }: Result) => path);
+    const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
+    return { ...result, kept: [...result.kept, ...stays] };
   },
   print: (result, { flags }, page) => lines(result, flags, page),
 } satisfies Verb;
@@ -52,7 +53,9 @@ async function requireYes({ confirm }: Asking, { flags }: Given, what: string): 
   if (flags.has("--yes")) return;
   const answer = await confirm(`Remove ${what} for good? Nothing brings it back.`);
   if (answer === undefined)
-    throw new UsageError("prune asks before it removes something for good, and there is no terminal to ask on; use --yes.");
+    throw new UsageError(
+      "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
+    );
   if (!answer) throw new Failure("cancelled", "Nothing was removed.");
 }
 
@@ -88,7 +91,10 @@ function* preview({ leftovers }: Result, page: OutputStyle): Generator<string> {
     yield* consequences(these, page);
     yield "";
   }
-  yield* keptLines(leftovers.filter((one: Result) => one.keptBecause !== null), page);
+  yield* keptLines(
+    leftovers.filter((one: Result) => one.keptBecause !== null),
+    page,
+  );
   if (going.length > 0) {
     const sentence = `${count(going.length, "leftover", "leftovers")}, ${sizeText(bytesOf(going))}. prune --apply moves it to the trash, and undo brings it back.`;
     yield* wrap(sentence, page.width);
@@ -118,9 +124,11 @@ function* keptLines(kept: readonly Result[], page: OutputStyle): Generator<strin
   for (const one of kept) {
     yield rowText(one, page);
     const reason = inVerbs(oneLine(one.keptBecause ?? ""));
-    const out = one.isNeeded ? reason : `${reason}; prune ${inert(one.path)} --apply moves it nevertheless`;
-    for (const line of wrap(out, Math.max(12, page.width - 4))) yield `    ${line}`;
+    for (const line of wrap(reason, Math.max(12, page.width - 4))) yield `    ${line}`;
+    // A path that is cut or wrapped cannot be copied.
+    if (!one.isNeeded) yield `    ${inert(one.path)}`;
   }
+  if (kept.some(({ isNeeded }) => !isNeeded)) yield* wrap("prune <path> --apply moves one nevertheless.", page.width);
   yield "";
 }
 

@@ -146,5 +146,9 @@ export interface HealthCheck {
    * Calls `visit` with the path of each session file and container there is, also of those that no list shows: one after
    * the other, with pauses. Returns how many there are.
    */
-  visitAll(archived: boolean, visit: (sessionPath: string) => Promise<void>, progress?: Progress): Promise<number>;
+  visitAll(
+    archived: boolean,
+    visit: (sessionPath: string, archived: boolean) => Promise<void>,
+    progress?: Progress,
+  ): Promise<number>;
 }

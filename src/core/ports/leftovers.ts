@@ -28,7 +28,7 @@ export interface Leftover extends LeftoverFile {
   readonly name: string | null;
   /** The reason why it stays; null when it may go. */
   readonly keptBecause: string | null;
-  /** Whether it stays even when it is named. */
+  /** Whether it stays even when that is forced. */
   readonly isNeeded: boolean;
   /** Its loss as a sentence: which command does less, or nothing, after it. Null when none does. */
   readonly consequence: string | null;
@@ -42,6 +42,13 @@ export interface WantedLeftovers {
   readonly kinds?: readonly LeftoverKind[];
   /** Only those left before, in milliseconds since 1970. */
   readonly before?: number;
+}
+
+export interface PruningManner {
+  /** Whether they are removed for good. */
+  readonly permanent: boolean;
+  /** Whether those go too that may be the only copy of something. */
+  readonly force: boolean;
 }
 
 export interface PrunedLeftovers {
@@ -61,8 +68,8 @@ export interface EmptiedTrash {
 }
 
 /**
- * Nothing is removed that is the only copy of something, unless it is named by its path; and nothing is decided without
- * the lock of the session that it belongs to: a leftover whose session another process writes to stays. Wherever a
+ * Nothing is removed that may be the only copy of something, unless that is forced; and nothing is decided without the
+ * lock of the session that it belongs to: a leftover whose session another process writes to stays. Wherever a
  * removal that is not for good is interrupted, each file is in its place or in the trash.
  */
 export interface Leftovers {
@@ -72,7 +79,7 @@ export interface Leftovers {
    * Moves leftovers to one item of our own trash, from which undo brings them back; or removes them for good. Goes on
    * past those that cannot be moved. Throws not_a_session for a path that is not one of a leftover, read_only.
    */
-  prune(wanted: WantedLeftovers, permanent: boolean, progress?: Progress): Promise<PrunedLeftovers>;
+  prune(wanted: WantedLeftovers, how: PruningManner, progress?: Progress): Promise<PrunedLeftovers>;
   /** Returns the items of our trash that were deleted before a time, the newest first; all when it is missing. */
   trashedBefore(before?: number): readonly Trashed[];
   /** Removes those items for good. Throws read_only, storage_failed. */

@@ -67,12 +67,6 @@ export interface Trashed {
   facts(): { readonly name: string | null; readonly messageCount: number | null };
 }
 
-export interface Pruned {
-  /** The folder in the trash. */
-  readonly itemPath: string;
-  readonly files: readonly string[];
-}
-
 /** The record of an undo or a redo, as far as its caller decides. */
 export interface TakingBack extends Pick<Operation, "text"> {
   readonly kind: "undo" | "redo";
@@ -102,11 +96,6 @@ export interface LifeCycle {
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
-  /**
-   * Moves backups, files of migrated sessions and old containers to one item of our own trash, all or none; undo brings
-   * them back. Throws not_a_session for a path that is not named as one of these.
-   */
-  prune(files: readonly string[]): Promise<Pruned>;
   /** Returns what our own trash has, the newest first. */
   trash(): readonly Trashed[];
   /** Whether what is deleted goes to the desktop's trash, from which nothing here brings it back. */

@@ -29,8 +29,8 @@ const OLD = 24 * 3600_000;
 /** The same when no process has the pid of a container's builder, which may still run in another pid namespace. */
 const ORPHANED = 10 * 60_000;
 /** Patterns of the names that `temporaryName` and `stagingName` make. */
-const TEMPORARY_NAME = /^\.(?<for>.+)\.(?<pid>\d+)-\d+\.tmp$/;
-const STAGING_NAME = /^\.(?<for>.+\.v2)\.staging\.(?<pid>\d+)-\d+$/;
+const TEMPORARY_NAME = /^\.(?<for>.+)\.(?<pid>\d+)-\d+\.tmp$/s;
+const STAGING_NAME = /^\.(?<for>.+\.v2)\.staging\.(?<pid>\d+)-\d+$/s;
 const swept = new WeakMap<Disk, Set<string>>();
 
 /** Returns the name of that which something temporary was to become; undefined for any other name. */

@@ -73,7 +73,7 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
     damaged: [],
     byKey: new Map(),
   };
-  await visitAll(deps, true, async (file) => lookAt(deps, file, found), progress);
+  await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
   return found;
 }
 
@@ -81,12 +81,13 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
 export async function visitAll(
   deps: SessionsDeps,
   archived: boolean,
-  visit: (sessionPath: string) => Promise<void>,
+  visit: (sessionPath: string, archived: boolean) => Promise<void>,
   progress?: Progress,
 ): Promise<number> {
+  const archive = archiveFolder(deps.paths);
   const files = [...sessionFiles(deps, archived)];
   for (const [done, file] of files.entries()) {
-    await visit(file);
+    await visit(file, isBelow(archive, file));
     progress?.(done + 1, files.length);
     await pause();
   }
@@ -102,9 +103,8 @@ function countDatabases({ disk, paths }: SessionsDeps): number {
 }
 
 /** Adds to the survey what one session tells. */
-function lookAt(deps: SessionsDeps, file: string, found: Survey): void {
+function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
   const { disk, paths } = deps;
-  const archived = isBelow(archiveFolder(paths), file);
   const info = infoOrNull(disk, isContainerName(file) ? headerFile(file) : file);
   if (info) found.byKey.set(keyOf(info), file);
   const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };

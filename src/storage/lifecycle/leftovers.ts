@@ -22,7 +22,7 @@ import { sizeOfFolder } from "./trash-items.ts";
 
 /** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
 const LEFTOVER =
-  /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/;
+  /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/s;
 
 /** The meaning of a name. */
 interface Form {
@@ -82,7 +82,7 @@ export interface Owner {
   readonly name: string | null;
   /** The reason why leftovers of it may be the only copy of something; null when it is whole. */
   readonly fault: string | null;
-  /** Whether none of them may go, not even one that is named. */
+  /** Whether none of them may go, even if that is forced. */
   readonly isUnderWay: boolean;
 }
 

@@ -15,7 +15,7 @@ import { importSession } from "./import.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
 import { moveTo, takeBack } from "./take-back.ts";
-import { deleteSession, isAllowed, pruneFiles, restoreSession, trashed } from "./trash.ts";
+import { deleteSession, isAllowed, restoreSession, trashed } from "./trash.ts";
 
 export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const { flat, root } = deps.paths;
@@ -37,7 +37,6 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importSession(deps, path, progress),
-    prune: (files) => guarded("moving leftovers to the trash", () => pruneFiles(deps, files)),
     trash: () => guarded("looking into the trash", () => trashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),

@@ -8,6 +8,7 @@ import type {
   Leftover,
   Leftovers,
   PrunedLeftovers,
+  PruningManner,
   WantedLeftovers,
 } from "../../core/ports/leftovers.ts";
 import type { Trashed } from "../../core/ports/lifecycle.ts";
@@ -29,7 +30,7 @@ const FOR_GOOD = "It was removed for good, and nothing is left of it to bring ba
 export function makeLeftovers(deps: LifecycleDeps): Leftovers {
   return {
     list: (wanted, progress) => guarded("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
-    prune: (wanted, permanent, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, permanent, progress)),
+    prune: (wanted, how, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, how, progress)),
     trashedBefore: (before) => guarded("looking into the trash", () => trashedBefore(deps, before)),
     emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
   };
@@ -50,15 +51,14 @@ type Removal = (leftover: Leftover) => Promise<void>;
 async function pruneLeftovers(
   deps: LifecycleDeps,
   wanted: WantedLeftovers,
-  permanent: boolean,
+  { permanent, force }: PruningManner,
   progress?: Progress,
 ): Promise<PrunedLeftovers> {
   requireWritable(deps);
   const { disk } = deps;
-  const isNamed = wanted.paths !== undefined;
   const all = await listLeftovers(deps, wanted);
-  const planned = all.filter((one) => mayGo(one, isNamed));
-  const kept = all.filter((one) => !mayGo(one, isNamed));
+  const planned = all.filter((one) => mayGo(one, force));
+  const kept = all.filter((one) => !mayGo(one, force));
   if (planned.length === 0) return { operationId: null, itemPath: null, removed: [], kept };
   const files = planned.map(({ path }) => path);
   let made: { operationId: string; itemPath: string | null } = { operationId: "", itemPath: null };
@@ -70,7 +70,7 @@ async function pruneLeftovers(
       item === null
         ? ({ path }) => unlink(deps, path)
         : ({ path }) => moveWith(disk, [[path, leftoverIn({ item, record }, files.indexOf(path))]]);
-    const removed = await removeEach(deps, planned, isNamed, remove, kept, progress);
+    const removed = await removeEach(deps, planned, force, remove, kept, progress);
     if (item !== null) discardEmpty(disk, item);
     return removed;
   };
@@ -88,15 +88,15 @@ async function pruneLeftovers(
   return { ...made, removed, kept };
 }
 
-function mayGo({ keptBecause, isNeeded }: Leftover, isNamed: boolean): boolean {
-  return isNamed ? !isNeeded : keptBecause === null;
+function mayGo({ keptBecause, isNeeded }: Leftover, force: boolean): boolean {
+  return force ? !isNeeded : keptBecause === null;
 }
 
 /** Removes leftovers session by session, each with its session's lock. Those that stay are added to `kept`. */
 async function removeEach(
   deps: LifecycleDeps,
   planned: readonly Leftover[],
-  isNamed: boolean,
+  force: boolean,
   remove: Removal,
   kept: Leftover[],
   progress?: Progress,
@@ -104,7 +104,7 @@ async function removeEach(
   const removed: Leftover[] = [];
   const keptBefore = kept.length;
   const removeOne = async (leftover: Leftover): Promise<void> => {
-    if (!mayGo(leftover, isNamed)) kept.push(leftover);
+    if (!mayGo(leftover, force)) kept.push(leftover);
     else {
       await guarded(DOING, () => remove(leftover));
       removed.push(leftover);
@@ -129,7 +129,7 @@ async function removeEach(
         if (!(error instanceof Failure)) throw error;
         // The lock, or the session, is the reason for all of them.
         const failed = error.name === "storage_failed" || error.name === "storage_full" ? rest.slice(0, 1) : rest;
-        kept.push(...failed.map((one) => ({ ...one, keptBecause: error.message })));
+        kept.push(...failed.map((one) => ({ ...one, keptBecause: error.message, isNeeded: true })));
         rest = rest.slice(failed.length);
       }
   }
