@@ -36,13 +36,13 @@ export default command({
     result: { operationId: null, items: [], totalBytes: 0, kept: [] },
   },
   async run({ workspace, progress }, { before, dryRun = false }) {
-    const { leftovers } = workspace.stores;
+    const { lifeCycle } = workspace.stores;
     const time = moment("before", before);
     if (dryRun) {
-      const items = leftovers.trashedBefore(time);
+      const items = lifeCycle.trash().filter(({ deletedAt }) => time === undefined || Date.parse(deletedAt) < time);
       return { operationId: null, items: items.map(toWire), totalBytes: bytesIn(items), kept: [] };
     }
-    const { operationId, removed, kept } = await leftovers.emptyTrash(time, progress);
+    const { operationId, removed, kept } = await lifeCycle.emptyTrash(time, progress);
     return {
       operationId,
       // What it was called is gone with it.

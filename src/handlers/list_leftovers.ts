@@ -14,7 +14,7 @@ export default command({
   failures: ["not_a_session", "path_outside_root", "storage_failed"],
   example: { params: {}, result: { leftovers: [exampleLeftover], totalBytes: 812 } },
   async run({ workspace, progress }, params) {
-    const found = await workspace.stores.leftovers.list(wantedOf(params), progress);
+    const found = await workspace.stores.lifeCycle.leftovers.list(wantedOf(params), progress);
     return { leftovers: found.map(toWire), totalBytes: bytesIn(found) };
   },
 });

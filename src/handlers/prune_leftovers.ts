@@ -33,7 +33,7 @@ export default command({
     },
   },
   async run({ workspace, progress }, { permanent = false, force = false, ...params }) {
-    const { leftovers } = workspace.stores;
+    const { leftovers } = workspace.stores.lifeCycle;
     const pruned = await leftovers.prune(wantedOf(params), { permanent, force }, progress);
     const { operationId, itemPath, removed, kept } = pruned;
     const removedBytes = bytesIn(removed);

@@ -39,7 +39,6 @@ import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { operationLog } from "./lifecycle/operation-log.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
-import { makeLeftovers } from "./lifecycle/prune.ts";
 import { recordedMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
 import type { Durability } from "./log/file-log.ts";
@@ -208,7 +207,6 @@ export function makeStores(options: StoresOptions): Stores {
       ),
     ),
     catalog: makeCatalog(catalog),
-    leftovers: makeLeftovers(lifeCycleDeps),
     health: makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] }),
   };
 }

@@ -5,6 +5,7 @@
 
 import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
+import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
@@ -39,6 +40,8 @@ function storesOn(disk: FaultDisk, seed: number): Stores {
   });
 }
 
+const lifeOn = (disk: FaultDisk, seed: number): LifeCycle => storesOn(disk, seed).lifeCycle;
+
 async function prepared(): Promise<FaultDisk> {
   const disk = new FaultDisk();
   disk.put(FILE, fileBytes(headerText({ id: sessionId(1) }), ...chain(3)));
@@ -49,7 +52,7 @@ async function prepared(): Promise<FaultDisk> {
 }
 
 const prune = (disk: FaultDisk, permanent = false): Promise<unknown> =>
-  storesOn(disk, 7).leftovers.prune({}, { permanent, force: false });
+  lifeOn(disk, 7).leftovers.prune({}, { permanent, force: false });
 
 async function attempted(run: () => Promise<unknown>): Promise<void> {
   try {
@@ -137,19 +140,19 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
   await prune(before);
   const whole = before.after();
   whole.record();
-  await storesOn(whole, 9).leftovers.emptyTrash();
+  await lifeOn(whole, 9).emptyTrash();
   expect(whole.paths().filter((path) => path.startsWith("/state/trash/"))).toEqual([]);
   for (const at of faultPoints("die", whole)) {
     const disk = before.after();
     disk.set({ kind: "die", at });
-    await attempted(() => storesOn(disk, 9).leftovers.emptyTrash());
+    await attempted(() => lifeOn(disk, 9).emptyTrash());
     const next = disk.after();
-    const { lifeCycle, leftovers } = storesOn(next, 10);
-    for (const { files } of lifeCycle.trash()) {
+    const life = lifeOn(next, 10);
+    for (const { files } of life.trash()) {
       expect(files?.length).toBe(3);
       checkKept(begun, next, `dies at ${at}`);
     }
-    await leftovers.emptyTrash();
+    await life.emptyTrash();
     expect(
       next.paths().filter((path) => path.startsWith("/state/trash/")),
       `dies at ${at}`,

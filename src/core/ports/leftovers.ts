@@ -1,7 +1,6 @@
-/** The contract of what is left over: files that no session needs any more, and old items of our own trash. */
+/** The contract of what is left over: files that no session needs any more. */
 
 import type { Progress } from "./catalog.ts";
-import type { Trashed } from "./lifecycle.ts";
 
 export const LEFTOVER_KINDS = ["backup", "migrated", "rolled_back", "temporary"] as const;
 
@@ -60,13 +59,6 @@ export interface PrunedLeftovers {
   readonly kept: readonly Leftover[];
 }
 
-export interface EmptiedTrash {
-  readonly operationId: string | null;
-  readonly removed: readonly Trashed[];
-  /** Items that the disk refused to remove; they are still whole. */
-  readonly kept: readonly { readonly item: Trashed; readonly reason: string }[];
-}
-
 /**
  * Nothing is removed that may be the only copy of something, unless that is forced; and nothing is decided without the
  * lock of the session that it belongs to: a leftover whose session another process writes to stays. Wherever a
@@ -80,8 +72,4 @@ export interface Leftovers {
    * past those that cannot be moved. Throws not_a_session for a path that is not one of a leftover, read_only.
    */
   prune(wanted: WantedLeftovers, how: PruningManner, progress?: Progress): Promise<PrunedLeftovers>;
-  /** Returns the items of our trash that were deleted before a time, the newest first; all when it is missing. */
-  trashedBefore(before?: number): readonly Trashed[];
-  /** Removes those items for good. Throws read_only, storage_failed. */
-  emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;
 }

@@ -3,7 +3,6 @@
 import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog } from "./catalog.ts";
 import type { HealthCheck } from "./health.ts";
-import type { Leftovers } from "./leftovers.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import type { OperationLog } from "./operations.ts";
@@ -87,6 +86,5 @@ export interface Stores {
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;
   readonly operations: OperationLog;
-  readonly leftovers: Leftovers;
   readonly health: HealthCheck;
 }

@@ -82,7 +82,7 @@ export interface Owner {
   readonly name: string | null;
   /** The reason why leftovers of it may be the only copy of something; null when it is whole. */
   readonly fault: string | null;
-  /** Whether none of them may go, even if that is forced. */
+  /** Whether a migration or a rollback of it is under way or was interrupted, which needs what that left. */
   readonly isUnderWay: boolean;
 }
 
@@ -106,15 +106,10 @@ async function lookAt(deps: LifecycleDeps, path: string): Promise<Owner> {
 /** Judges an open session: whether what is left over of it may go. */
 export async function judge(deps: LifecycleDeps, log: Log): Promise<Owner> {
   const owner = { sessionId: log.header.id, name: nameIn(log) };
-  if (isInterrupted(deps, log)) {
-    const fault =
-      "its migration or rollback was interrupted; finish that first, by migrate_session or rollback_migration";
-    return { ...owner, fault, isUnderWay: true };
-  }
   await readAllOf(log, undefined);
   const [first] = log.damage;
   const fault = first === undefined ? null : `its session is damaged (${first.reason}), and this may have what is lost`;
-  return { ...owner, fault, isUnderWay: false };
+  return { ...owner, fault, isUnderWay: isInterrupted(deps, log) };
 }
 
 function isInterrupted({ disk }: LifecycleDeps, { file, readOnly }: Log): boolean {
@@ -181,10 +176,17 @@ function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLef
 /** Returns a leftover as its session shows it. */
 export function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Leftover {
   const { sessionId, name } = owner;
-  const isNeeded = file.kind === "temporary" ? !isAbandoned(deps.disk, file.path, deps.env.now()) : owner.isUnderWay;
-  const reason = file.kind === "temporary" ? "a process may still be writing it" : owner.fault;
-  const keptBecause = file.kind === "temporary" && !isNeeded ? null : reason;
-  return { ...file, sessionId, name, keptBecause, isNeeded, consequence: consequenceOf(file.path) };
+  const needed = neededFor(deps, file, owner);
+  const fault = file.kind === "temporary" ? null : owner.fault;
+  const consequence = consequenceOf(file.path);
+  return { ...file, sessionId, name, keptBecause: needed ?? fault, isNeeded: needed !== null, consequence };
+}
+
+/** Returns the reason why a leftover stays whatever anybody wants; null when there is none. */
+function neededFor({ disk, env }: LifecycleDeps, { kind, path }: LeftoverFile, { isUnderWay }: Owner): string | null {
+  if (kind === "temporary") return isAbandoned(disk, path, env.now()) ? null : "a process may still be writing it";
+  if (kind === "backup" || !isUnderWay) return null;
+  return "its migration or rollback was interrupted; finish that first, by migrate_session or rollback_migration";
 }
 
 /** Returns what is lost with a leftover, as a sentence. */

@@ -10,8 +10,10 @@ import type { LifeCycle, MovedSession } from "../../core/ports/lifecycle.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
+import { emptyTrash } from "./empty-trash.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, locate } from "./exclusive.ts";
 import { importSession } from "./import.ts";
+import { makeLeftovers } from "./prune.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
 import { moveTo, takeBack } from "./take-back.ts";
@@ -37,6 +39,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importSession(deps, path, progress),
+    leftovers: makeLeftovers(deps),
+    emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
     trash: () => guarded("looking into the trash", () => trashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),

@@ -1,43 +1,36 @@
 /** Removes what is left over: to our trash, from where it can be brought back, or for good. */
 
-import { basename, dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type {
-  EmptiedTrash,
   Leftover,
   Leftovers,
   PrunedLeftovers,
   PruningManner,
   WantedLeftovers,
 } from "../../core/ports/leftovers.ts";
-import type { Trashed } from "../../core/ports/lifecycle.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
-import { exists } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
-import { kindOf, namesIn, removeAll } from "../fs/folders.ts";
-import { trashFolder } from "../fs/paths.ts";
+import { removeAll } from "../fs/folders.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { judge, leftoverOf, listLeftovers } from "./leftovers.ts";
 import { moveWith } from "./move.ts";
 import { recorded } from "./recorded.ts";
-import { trashed } from "./trash.ts";
 import { discardEmpty, leftoverIn, makeItem, type TrashRecord } from "./trash-items.ts";
 
 const DOING = "removing leftovers";
-const FOR_GOOD = "It was removed for good, and nothing is left of it to bring back.";
+export const FOR_GOOD = "It was removed for good, and nothing is left of it to bring back.";
 
 export function makeLeftovers(deps: LifecycleDeps): Leftovers {
   return {
     list: (wanted, progress) => guarded("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
     prune: (wanted, how, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, how, progress)),
-    trashedBefore: (before) => guarded("looking into the trash", () => trashedBefore(deps, before)),
-    emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
   };
 }
 
 /** Returns an operation on what belongs to no session in particular. */
-function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
+export function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
   return { kind: "prune", sessionId: "", sessionPath: path, name: null, ...rest };
 }
 
@@ -159,64 +152,4 @@ async function judged(
 async function unlink({ disk }: LifecycleDeps, path: string): Promise<void> {
   removeAll(disk, path);
   await disk.syncFolder(dirname(path));
-}
-
-// --- the trash -------------------------------------------------------------------------------------------------------
-
-/** Ending of the name under which an item is removed for good. */
-const EMPTIED = ".emptied";
-
-function trashedBefore(deps: LifecycleDeps, before = Number.POSITIVE_INFINITY): Trashed[] {
-  return trashed(deps).filter(({ deletedAt }) => !(Date.parse(deletedAt) >= before));
-}
-
-/** Removes items for good. Each loses its name first, so that none is ever there by halves. */
-async function emptyTrash(deps: LifecycleDeps, before: number | undefined, progress?: Progress): Promise<EmptiedTrash> {
-  requireWritable(deps);
-  const trash = trashFolder(deps.paths);
-  const items = trashedBefore(deps, before);
-  sweepEmptied(deps, trash);
-  if (items.length === 0) return { operationId: null, removed: [], kept: [] };
-  const kept: { item: Trashed; reason: string }[] = [];
-  let operationId: string | null = null;
-  const run = async ({ id }: { id: string }): Promise<Trashed[]> => {
-    operationId = id;
-    const removed: Trashed[] = [];
-    for (const [done, item] of items.entries()) {
-      try {
-        await guarded("emptying the trash", () => emptyOne(deps, trash, item));
-        removed.push(item);
-      } catch (error) {
-        if (!(error instanceof Failure)) throw error;
-        kept.push({ item, reason: error.message });
-      }
-      progress?.(done + 1, items.length);
-    }
-    sweepEmptied(deps, trash);
-    return removed;
-  };
-  const textOf = (count: number): string => `Removed ${count} ${count === 1 ? "item" : "items"} of the trash for good.`;
-  const operation = operationOn(trash, { text: textOf(items.length), final: FOR_GOOD });
-  const removed = await recorded(deps, operation, run, (gone) =>
-    gone.length === 0 ? null : { text: textOf(gone.length) },
-  );
-  return { operationId: removed.length === 0 ? null : operationId, removed, kept };
-}
-
-async function emptyOne({ disk }: LifecycleDeps, trash: string, { itemPath }: Trashed): Promise<void> {
-  const name = join(trash, `.${basename(itemPath)}${EMPTIED}`);
-  if (exists(disk, name)) removeAll(disk, name);
-  disk.rename(itemPath, name);
-  await disk.syncFolder(trash);
-}
-
-/** Removes what has lost its name. What the disk refuses is left to the next time. */
-function sweepEmptied({ disk }: LifecycleDeps, trash: string): void {
-  for (const name of namesIn(disk, trash))
-    if (name.startsWith(".") && name.endsWith(EMPTIED))
-      try {
-        if (kindOf(disk, join(trash, name)) === "folder") removeAll(disk, join(trash, name));
-      } catch {
-        // It is no item any more, and takes only room.
-      }
 }
