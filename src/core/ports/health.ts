@@ -4,6 +4,9 @@ import type { Progress } from "./catalog.ts";
 import type { LeftoverKind } from "./leftovers.ts";
 import type { Holder } from "./store.ts";
 
+/** The oldest version of Node that is supported. A test checks that package.json has the same. */
+export const OLDEST_NODE = "20.19";
+
 /** A program that keeps sessions in files. */
 export type Agent = "pi" | "pi_agent_rust";
 
@@ -52,7 +55,7 @@ export interface HiddenSession extends KnownSession {
 }
 
 export interface DamagedSession extends KnownSession {
-  /** What is wrong, as clauses: the first few. */
+  /** The first few faults, as clauses. */
   readonly reasons: readonly string[];
   readonly damageCount: number;
   /** `repair`: repair_session mends it; `finish`: migrate_session or rollback_migration completes what was begun. */
@@ -105,7 +108,7 @@ export type FixKind = (typeof FIX_KINDS)[number];
 export interface Fix {
   readonly kind: FixKind;
   readonly path: string;
-  /** What is done, as one sentence. */
+  /** The change as one sentence. */
   readonly text: string;
 }
 

@@ -36,7 +36,7 @@ export const leftover = z.object({
   consequence: z.string().nullable().describe("what cannot be done any more when it is gone"),
 });
 
-interface Params {
+interface LeftoverParams {
   readonly paths?: readonly string[];
   readonly sessionPath?: string;
   readonly kinds?: WantedLeftovers["kinds"];
@@ -44,7 +44,7 @@ interface Params {
 }
 
 /** Returns what params ask for. Throws BadParams for a text that is no time. */
-export function wantedOf({ before, ...rest }: Params): WantedLeftovers {
+export function wantedOf({ before, ...rest }: LeftoverParams): WantedLeftovers {
   return { ...rest, before: moment("before", before) };
 }
 

@@ -8,10 +8,10 @@ import type { CatalogOptions } from "./cached-rows.ts";
 import { isPassing, SCHEMA_VERSION } from "./database.ts";
 import { isUnsealed, mayBeOurs, numbersOf, pathOf, placeOf, removeDatabase } from "./database-files.ts";
 
-type Looked = Pick<CatalogOptions, "disk" | "env" | "paths" | "sqlite">;
+type CatalogPlace = Pick<CatalogOptions, "disk" | "env" | "paths" | "sqlite">;
 
 /** Returns the state of the catalog. Reads all of it, and changes nothing. */
-export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: Looked): CatalogHealth {
+export function checkCatalog({ disk, env, paths, sqlite = findSqlite }: CatalogPlace): CatalogHealth {
   const { folder, name } = placeOf(paths, env);
   const path = (ifPresent(() => numbersOf(disk, folder, name)) ?? [])
     .sort((a, b) => b - a)
@@ -41,7 +41,7 @@ function sizeOf(disk: Disk, path: string): number {
 }
 
 /** Gives a damaged catalog up. The next list or search builds another, which has another name. */
-export function discardCatalog({ disk, env, paths }: Looked, damaged: string): void {
+export function discardCatalog({ disk, env, paths }: CatalogPlace, damaged: string): void {
   const { folder, name } = placeOf(paths, env);
   // SQLite removes the files beside a database by their names, and another process may still have the damaged one open.
   const next = 1 + Math.max(...numbersOf(disk, folder, name));

@@ -14,10 +14,10 @@ import {
   type Health,
   type HealthCheck,
   type LeftoverGroup,
+  OLDEST_NODE,
   type SessionRoot,
 } from "../../core/ports/health.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
-import { OLDEST_NODE } from "../../version.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
 import { type Disk, exists } from "../fs/disk.ts";

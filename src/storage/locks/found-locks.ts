@@ -28,7 +28,7 @@ export interface LockTrace {
   readonly noted: Holder;
 }
 
-interface Looked {
+interface LockSources {
   readonly disk: Disk;
   readonly locks: Locks;
   readonly stateFolder: string;
@@ -38,7 +38,7 @@ type Trace = Pick<LockTrace, "key" | "place"> & { note?: string };
 
 /** Returns the locks of the sessions at these paths, each by the inode that its lock belongs to, in these folders. */
 export function findLocks(
-  looked: Looked,
+  looked: LockSources,
   sessions: ReadonlyMap<string, string>,
   folders: Iterable<string>,
 ): LockTrace[] {
@@ -89,7 +89,7 @@ function* traceInContainer(disk: Disk, container: string): Generator<Trace> {
   if (isLockInContainer(basename(place.path))) yield { key: header, place, note: noteNextTo(place.path) };
 }
 
-function* tracesInLockFolders({ disk, stateFolder }: Looked): Generator<Trace> {
+function* tracesInLockFolders({ disk, stateFolder }: LockSources): Generator<Trace> {
   for (const folder of [stateFolder, commonFolder()].map((folder) => join(folder, "locks")))
     try {
       for (const name of namesIn(disk, folder)) {
