@@ -126,6 +126,13 @@ describe.each(["jsonl", "v2"] as const)("a session of %s", (store) => {
     expect(locks).toMatchObject([{ sessionPath: session, sessionId: sessionId(1), isStale: false, isOwn: true }]);
     expect([locks[0].holder.pid, fixes]).toEqual([process.pid, []]);
     expect((await server.result("verify_sessions")).ok).toBe(true);
+    if (store === "jsonl") {
+      // A line that is on its way is no damage yet.
+      const whole = readFileSync(session);
+      writeFileSync(session, Buffer.concat([whole, Buffer.from('{"type":')]));
+      expect((await health(server)).damaged).toEqual([]);
+      writeFileSync(session, whole);
+    }
     await other.result("close_session", { sessionId: sessionId(1) });
     expect((await health(server)).locks).toEqual([]);
     const note = noteOf(session);

@@ -3,12 +3,20 @@
  * trash, never lost, and their sessions are as they were. Asked for again, the rest goes.
  */
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
+import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
+import {
+  CONTAINER as CUT_CONTAINER,
+  FILE as CUT_FILE,
+  FOLDER as CUT_FOLDER,
+  cutOffs,
+  WAYS,
+} from "../support/cut-off.ts";
 import { FaultDisk, faultPoints } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { sessionId } from "../support/lifecycle.ts";
@@ -28,11 +36,13 @@ const LEFT = [
   `${CONTAINER}.damaged.bak/segments/0000000000000001.seg`,
 ];
 
-function storesOn(disk: FaultDisk, seed: number): Stores {
+const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
+
+function storesOn(disk: FaultDisk, seed: number, paths = ROOT): Stores {
   return makeStores({
     disk,
     env: testEnv(seed),
-    paths: { root: "/sessions", state: "/state" },
+    paths,
     locks: noLocks,
     durability: "sync",
     cwd: "/",
@@ -157,4 +167,21 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
       `dies at ${at}`,
     ).toEqual([]);
   }
+});
+
+describe.each(WAYS)("$name that was cut off", (way) => {
+  test("is completed with every entry, though all leftovers were removed before, even for good", async () => {
+    for (const { disk, at } of await cutOffs(way)) {
+      const stores = storesOn(disk, 11, { flat: CUT_FOLDER, state: "/state" });
+      await stores.lifeCycle.leftovers.prune({}, { permanent: true, force: true });
+      const path = [CUT_FILE, CUT_CONTAINER].find((one) => stores.holds(one)) as string;
+      const { interrupted, state } = stores.migrations.status(path);
+      if (interrupted && state === "MIGRATION_STAGING") await stores.migrations.migrate(path, {});
+      else if (interrupted) await stores.migrations.rollBack(path, {});
+      const log = stores.open(stores.migrations.currentPathOf(path));
+      const ids = Array.from({ length: log.nodes.count }, (_, p) => log.nodes.id(p));
+      expect([ids, log.readOnly], at).toEqual([way.ids, null]);
+      log.close();
+    }
+  });
 });

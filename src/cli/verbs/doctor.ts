@@ -156,7 +156,8 @@ function remedyText({ remedy, sessionId, sessionPath, archived }: Result): strin
   // An id finds sessions that are listed.
   const name = sessionId === null || archived ? inert(sessionPath) : inert(sessionId.slice(0, ID));
   if (remedy === "repair") return `Mend it: repair ${name}`;
-  if (remedy === "finish") return `Finish it: migrate ${name} --apply, or rollback ${name}`;
+  if (remedy === "finish")
+    return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
   return "Nothing repairs it; restore it from a backup.";
 }
 

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import type { Exposed } from "../../core/ports/health.ts";
 import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
+import { entriesIfListed } from "../fs/folders.ts";
 
 /** Permission bits of the group and of everybody else, and of those the right to read and to enter. */
 const [GROUP, OTHERS] = [0o070, 0o007];
@@ -23,7 +23,7 @@ export function findExposed(disk: Disk, folders: Iterable<string>, stateFolder: 
     if (info === null || (reach & (READ | ENTER)) === 0) continue;
     // Who may enter a folder can read the files in it by their names.
     const within = enteredBy(reach);
-    const modes = entriesIn(disk, path)
+    const modes = entriesIfListed(disk, path)
       .filter(({ kind }) => kind === "file")
       .map(({ name }) => (infoOrNull(disk, join(path, name), true)?.mode ?? 0) & within & READ)
       .filter((mode) => mode !== 0);

@@ -9,15 +9,15 @@ import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, infoOrNull } from "../fs/files.ts";
-import { entriesIn } from "../fs/folders.ts";
+import { closing, guarded, infoOrNull } from "../fs/files.ts";
+import { entriesIfListed, entriesIn } from "../fs/folders.ts";
 import { idInName } from "../fs/header.ts";
 import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
 import { nameIn } from "../lifecycle/leftovers.ts";
 import { keyOf } from "../locks/contract.ts";
 import { isActive, status } from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
-import { type Hidden, hiddenBecause } from "./visibility.ts";
+import { hiddenBecause } from "./visibility.ts";
 
 /** Reasons that are told of one session. */
 const MOST_REASONS = 3;
@@ -46,7 +46,7 @@ export interface Survey {
 /** Yields the paths of session files and containers, also of those that no list shows. */
 function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
   for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk))
-    for (const { name, kind } of entriesIn(disk, folder)) {
+    for (const { name, kind } of entriesIfListed(disk, folder)) {
       if (isContainerName(name) ? kind === "folder" && isSession(disk, join(folder, name)) : isSessionName(name))
         if (kind !== "folder" || isContainerName(name)) yield join(folder, name);
     }
@@ -73,8 +73,20 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
     damaged: [],
     byKey: new Map(),
   };
+  for (const folder of allFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
   await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
   return found;
+}
+
+/** Adds a folder that the disk refuses to list, so that the sessions in it are not taken for none. */
+function requireListed(disk: Disk, folder: string, { damaged }: Survey): void {
+  try {
+    guarded("listing the folder", () => entriesIn(disk, folder));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const nobody = { sessionPath: folder, sessionId: null, name: null, archived: false };
+    damaged.push({ ...nobody, reasons: [error.message], damageCount: 1, remedy: "none" });
+  }
 }
 
 /** See HealthCheck.visitAll. */
@@ -97,40 +109,44 @@ export async function visitAll(
 function countDatabases({ disk, paths }: SessionsDeps): number {
   let count = 0;
   for (const folder of sessionFolders(paths, disk))
-    for (const { name, kind } of entriesIn(disk, folder))
+    for (const { name, kind } of entriesIfListed(disk, folder))
       if (kind === "file" && name.endsWith(".sqlite") && isDatabase(disk, join(folder, name))) count++;
   return count;
 }
 
 /** Adds to the survey what one session tells. */
 function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
-  const { disk, paths } = deps;
-  const info = infoOrNull(disk, isContainerName(file) ? headerFile(file) : file);
+  const info = infoOrNull(deps.disk, isContainerName(file) ? headerFile(file) : file);
   if (info) found.byKey.set(keyOf(info), file);
   const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };
-  const hide = (hidden: Hidden, session = known): void => {
-    if (!archived) found.hidden.push({ ...session, ...hidden });
-  };
-  if (info?.kind === "file" && info.size === 0 && !isContainerName(file))
-    return hide({ reason: "empty_file", text: "it has no bytes", agents: ["pi", "pi_agent_rust"] });
+  if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
+    const agents = ["pi", "pi_agent_rust"] as const;
+    if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents });
+    return;
+  }
+  try {
+    guarded("opening the session", () => closing(deps.openLog(file), (log) => lookInto(deps, known, log, found)));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    // It was removed meanwhile.
+    if (error.name === "session_not_found") return;
+    found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
+  }
   if (archived) found.archived++;
   else found.sessions++;
   if (isContainerName(file)) found.containers++;
-  try {
-    closing(deps.openLog(file), (log) => {
-      const { parentSession, branchedFrom } = log.header;
-      if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
-      const damaged = damageOf(disk, file, log);
-      const hidden = hiddenBecause(disk, paths, file);
-      if (!damaged && !hidden) return;
-      const session = { ...known, sessionId: log.header.id, name: nameIn(log) };
-      if (hidden) hide(hidden, session);
-      if (damaged) found.damaged.push({ ...session, ...damaged });
-    });
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
-  }
+}
+
+/** Adds to the survey what an open session tells. */
+function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, found: Survey): void {
+  const { parentSession, branchedFrom } = log.header;
+  if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
+  const damaged = damageOf(disk, known.sessionPath, log);
+  const hidden = known.archived ? null : hiddenBecause(disk, paths, known.sessionPath);
+  if (!damaged && !hidden) return;
+  const session = { ...known, sessionId: log.header.id, name: nameIn(log) };
+  if (hidden) found.hidden.push({ ...session, ...hidden });
+  if (damaged) found.damaged.push({ ...session, ...damaged });
 }
 
 /** Returns what is wrong with an open session; null when nothing is. */
@@ -157,5 +173,5 @@ function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): stri
   if (readOnly?.name === "migration_failed") return readOnly.message;
   const staging = join(dirname(file), `${header.id}.v2.staging`);
   if (isContainerName(file) || infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
-  return "A migration of this session was interrupted. migrate_session completes it, and rollback_migration takes it back.";
+  return "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
 }

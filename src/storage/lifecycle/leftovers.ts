@@ -11,7 +11,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { CONTAINER, POINTER } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
-import { entriesIn, kindOf } from "../fs/folders.ts";
+import { entriesIfListed, kindOf } from "../fs/folders.ts";
 import { allFolders } from "../fs/paths.ts";
 import { isAbandoned, temporaryFor } from "../fs/staging.ts";
 import { currentPathOf, status } from "../v2/pointer.ts";
@@ -46,7 +46,7 @@ function formOf(name: string): Form | undefined {
 /** Yields what is left over in the session folders and the archive. Nothing is followed that is a link. */
 export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   for (const folder of allFolders(deps.paths, deps.disk))
-    for (const { name, kind } of entriesIn(deps.disk, folder)) {
+    for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
       const found = kind === "file" || kind === "folder" ? fileAt(deps, join(folder, name)) : undefined;
       if (found) yield found;
     }
@@ -65,7 +65,8 @@ function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
 
 /** Returns the path of the session that a leftover belongs to; null when it is not there. */
 export function ownerOf(disk: Disk, path: string): string | null {
-  const { base } = formOf(basename(path)) as Form;
+  const base = formOf(basename(path))?.base;
+  if (base === undefined) return null;
   const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
   try {
     const now = currentPathOf(disk, join(dirname(path), container));
@@ -73,6 +74,26 @@ export function ownerOf(disk: Disk, path: string): string | null {
   } catch {
     // Its pointer or its header cannot be read, so that nobody knows which of its files is the session.
     return null;
+  }
+}
+
+/** Runs `run` while nobody else can write to the sessions that leftovers belong to. Throws session_locked. */
+export async function holdingOwners<T>(
+  deps: LifecycleDeps,
+  leftovers: readonly string[],
+  run: () => Promise<T>,
+): Promise<T> {
+  const logs: Log[] = [];
+  try {
+    for (const owner of new Set(leftovers.map((path) => ownerOf(deps.disk, path)))) {
+      if (owner === null) continue;
+      const log = deps.open(owner);
+      logs.push(log);
+      log.acquireLock();
+    }
+    return await run();
+  } finally {
+    for (const log of logs) log.close();
   }
 }
 

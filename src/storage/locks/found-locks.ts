@@ -5,7 +5,7 @@ import type { Holder } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, readUnsized } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { entriesIfListed } from "../fs/folders.ts";
 import { commonFolder, holderIn, readClaim } from "./claims.ts";
 import { type FileKey, isLock, keyOf, type LockLocation, type Locks, UNKNOWN } from "./contract.ts";
 import { isLockInContainer, lockInContainer, lockInFolder, noteNextTo } from "./lock-paths.ts";
@@ -72,7 +72,7 @@ function placeOf(session: string, { inode }: FileKey): LockLocation {
 function* tracesIn(disk: Disk, folder: string): Generator<Trace> {
   const device = infoOrNull(disk, folder)?.device;
   if (device === undefined) return;
-  for (const name of namesIn(disk, folder)) {
+  for (const { name } of entriesIfListed(disk, folder)) {
     const [, inode] = IN_FOLDER.exec(name) ?? [];
     if (inode !== undefined) {
       const place = lockInFolder(folder, Number(inode));
@@ -90,15 +90,12 @@ function* traceInContainer(disk: Disk, container: string): Generator<Trace> {
 }
 
 function* tracesInLockFolders({ disk, stateFolder }: LockSources): Generator<Trace> {
+  // What may not be read holds locks of another user.
   for (const folder of [stateFolder, commonFolder()].map((folder) => join(folder, "locks")))
-    try {
-      for (const name of namesIn(disk, folder)) {
-        const [, device, inode] = IN_LOCK_FOLDER.exec(name) ?? [];
-        if (inode === undefined) continue;
-        yield { key: { device: Number(device), inode: Number(inode) }, note: join(folder, name) };
-      }
-    } catch {
-      // It may not be read: its locks are those of another user.
+    for (const { name } of entriesIfListed(disk, folder)) {
+      const [, device, inode] = IN_LOCK_FOLDER.exec(name) ?? [];
+      if (inode === undefined) continue;
+      yield { key: { device: Number(device), inode: Number(inode) }, note: join(folder, name) };
     }
 }
 
