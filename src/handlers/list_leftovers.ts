@@ -11,7 +11,7 @@ export default command({
   repeatable: true,
   params: wanted,
   result: z.object({ leftovers: z.array(leftover), totalBytes: z.number().int() }),
-  failures: ["not_a_session", "path_outside_root", "storage_failed"],
+  failures: ["session_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: { params: {}, result: { leftovers: [exampleLeftover], totalBytes: 812 } },
   async run({ workspace, progress }, params) {
     const found = await workspace.stores.lifeCycle.leftovers.list(wantedOf(params), progress);

@@ -21,7 +21,7 @@ export default command({
     removedBytes: z.number().int(),
     kept: z.array(leftover),
   }),
-  failures: ["read_only", "not_a_session", "path_outside_root", "storage_full", "storage_failed"],
+  failures: ["read_only", "session_not_found", "not_a_session", "path_outside_root", "storage_full", "storage_failed"],
   example: {
     params: { kinds: ["backup"] },
     result: {

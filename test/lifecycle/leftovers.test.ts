@@ -158,8 +158,10 @@ test("only what we leave is left over: other names, links, folders of others, wh
     { kind: "temporary", isNeeded: true, keptBecause: "a process may still be writing it" },
   ]);
   expect((await server.result("prune_leftovers", { force: true })).removed).toEqual([]);
-  for (const path of [`${file}.v1.bak`, join(folder, "x.bak"), join(folder, "nothing.jsonl.v1.bak"), file])
+  for (const path of [`${file}.v1.bak`, join(folder, "x.bak"), file])
     expect((await server.failure("prune_leftovers", { paths: [path] })).data.name, path).toBe("not_a_session");
+  const missing = await server.failure("prune_leftovers", { paths: [join(folder, "nothing.jsonl.v1.bak")] });
+  expect(missing.data.name).toBe("session_not_found");
   expect(readdirSync(folder).length).toBe(8);
 });
 

@@ -69,7 +69,8 @@ export interface Leftovers {
   list(wanted: WantedLeftovers, progress?: Progress): Promise<Leftover[]>;
   /**
    * Moves leftovers to one item of our own trash, from which undo brings them back; or removes them for good. Goes on
-   * past those that cannot be moved. Throws not_a_session for a path that is not one of a leftover, read_only.
+   * past those that cannot be moved. Throws not_a_session for a path that is not one of a leftover,
+   * session_not_found, read_only.
    */
   prune(wanted: WantedLeftovers, how: PruningManner, progress?: Progress): Promise<PrunedLeftovers>;
 }

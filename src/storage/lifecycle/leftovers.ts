@@ -8,11 +8,12 @@ import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Leftover, LeftoverFile, LeftoverKind, WantedLeftovers } from "../../core/ports/leftovers.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { CONTAINER, POINTER } from "../fs/container-paths.ts";
+import { CONTAINER, isContainerName, POINTER } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, kindOf } from "../fs/folders.ts";
-import { allFolders } from "../fs/paths.ts";
+import { idInName } from "../fs/header.ts";
+import { allFolders, isSessionName } from "../fs/paths.ts";
 import { isAbandoned, temporaryFor } from "../fs/staging.ts";
 import { currentPathOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
@@ -70,11 +71,20 @@ export function ownerOf(disk: Disk, path: string): string | null {
   const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
   try {
     const now = currentPathOf(disk, join(dirname(path), container));
-    return exists(disk, now) ? now : null;
+    return exists(disk, now) ? now : fileOf(disk, now);
   } catch {
     // Its pointer or its header cannot be read, so that nobody knows which of its files is the session.
     return null;
   }
+}
+
+/** Returns the session file beside a container that is not there and has no pointer: its name has the same id. */
+function fileOf(disk: Disk, container: string): string | null {
+  if (!isContainerName(container)) return null;
+  const folder = dirname(container);
+  const id = basename(container, CONTAINER);
+  const found = entriesIfListed(disk, folder).find(({ name }) => isSessionName(name) && idInName(name) === id);
+  return found ? join(folder, found.name) : null;
 }
 
 /** Runs `run` while nobody else can write to the sessions that leftovers belong to. Throws session_locked. */
@@ -174,16 +184,16 @@ export async function listLeftovers(
 function* namedFiles(deps: LifecycleDeps, paths: readonly string[]): Generator<LeftoverFile> {
   for (const path of new Set(paths.map((path) => deps.allowed(path)))) {
     const found = fileAt(deps, path);
-    if (found) yield found;
-    else
-      throw new Failure(
-        "not_a_session",
-        kindOf(deps.disk, path) === undefined
-          ? `There is nothing at ${path}.`
-          : `${path} is nothing that is left over; only backups, files of migrated sessions, old containers and temporary files are.`,
-        { path },
-      );
+    if (!found) throw notLeftOver(deps, path);
+    yield found;
   }
+}
+
+function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
+  if (kindOf(disk, path) === undefined)
+    return new Failure("session_not_found", `There is nothing at ${path}.`, { path });
+  const sentence = `${path} is nothing that is left over; only backups, files of migrated sessions, old containers and temporary files are.`;
+  return new Failure("not_a_session", sentence, { path });
 }
 
 function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLeftovers) {
