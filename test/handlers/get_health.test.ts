@@ -137,6 +137,9 @@ describe.each(["jsonl", "v2"] as const)("a session of %s", (store) => {
     expect((await health(server)).locks).toEqual([]);
     const note = noteOf(session);
     writeFileSync(note, JSON.stringify({ client: "dead", pid: DEAD, since: "2026-01-01T00:00:00Z", host: hostname() }));
+    // The next writer learns from it that nobody continues a line that was torn just now.
+    expect((await health(server)).fixes).toEqual([]);
+    utimesSync(session, 0, 0);
     const left = await health(server);
     expect(left.locks).toMatchObject([{ sessionPath: session, isStale: true, holder: { pid: DEAD, client: "dead" } }]);
     expect(texts(left.fixes)).toEqual(["stale_locks"]);

@@ -20,7 +20,7 @@ import {
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
-import { type Disk, exists } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { guarded, infoOrNull } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
@@ -32,7 +32,10 @@ import { trashed } from "../lifecycle/trash.ts";
 import type { Locks } from "../locks/contract.ts";
 import { clearLock, findLocks, type LockTrace } from "../locks/found-locks.ts";
 import { findExposed } from "./permissions.ts";
-import { type SessionsDeps, survey, visitAll } from "./sessions.ts";
+import { type SessionsDeps, sessionKeys, survey, visitAll } from "./sessions.ts";
+
+/** Milliseconds after the last write to a session in which what its dead writer left is needed by the next. */
+const TORN_JUST_NOW = 60_000;
 
 export interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
   readonly lifecycle: LifecycleDeps;
@@ -54,8 +57,8 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
   const { disk, paths, lifecycle } = deps;
   // First, because a list would throw a damaged one away.
   const catalog = checkCatalog({ ...deps, env: lifecycle.env });
-  const { hidden, damaged, byKey, ...counted } = await survey(deps, progress);
-  const traces = findLocks({ ...deps, stateFolder: paths.state }, byKey, allFolders(paths, disk));
+  const { hidden, damaged, ...counted } = await survey(deps, progress);
+  const traces = tracesOf(deps);
   const leftovers = [...leftoverFiles(lifecycle)];
   return {
     node: nodeFacts(),
@@ -93,6 +96,11 @@ function rootsOf({ disk, paths, roots }: HealthDeps): FoundRoot[] {
     inUse: path === own,
     hasRustIndex: infoOrNull(disk, join(path, "session-index.sqlite"))?.kind === "file",
   }));
+}
+
+function tracesOf(deps: HealthDeps): LockTrace[] {
+  const { disk, locks, paths } = deps;
+  return findLocks({ disk, locks, stateFolder: paths.state }, sessionKeys(deps), allFolders(paths, disk));
 }
 
 function toFound(disk: Disk, { session, holder, noted }: LockTrace): FoundLock {
@@ -179,16 +187,18 @@ function temporaryFixes({ disk, lifecycle }: HealthDeps): Mending[] {
       text: `Remove what a process was writing when it ended (${sizeBytes} bytes, never part of a session).`,
     },
     run() {
-      if (exists(disk, path)) removeAll(disk, path);
+      if (isAbandoned(disk, path, now)) removeAll(disk, path);
     },
   }));
 }
 
 function lockFixes(deps: HealthDeps): Mending[] {
-  const { disk, locks, paths } = deps;
-  const traces = findLocks({ disk, locks, stateFolder: paths.state }, new Map(), allFolders(paths, disk));
-  return traces
-    .filter(({ holder }) => holder === null)
+  const { disk, locks, paths, lifecycle } = deps;
+  // The note tells the next writer that a line which was torn just now will not be continued.
+  const isStill = ({ session }: LockTrace): boolean =>
+    session === null || lifecycle.env.now() - (infoOrNull(disk, session)?.modified ?? 0) > TORN_JUST_NOW;
+  return tracesOf(deps)
+    .filter((trace) => trace.holder === null && isStill(trace))
     .map((trace) => ({
       fix: {
         kind: "stale_locks",

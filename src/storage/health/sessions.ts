@@ -39,8 +39,6 @@ export interface Survey {
   databases: number;
   readonly hidden: HiddenSession[];
   readonly damaged: DamagedSession[];
-  /** Paths of the sessions by the keys of their locks. */
-  readonly byKey: Map<string, string>;
 }
 
 /** Yields the paths of session files and containers, also of those that no list shows. */
@@ -61,6 +59,21 @@ function isSession(disk: Disk, container: string): boolean {
   }
 }
 
+/** Returns the paths of the sessions by the keys of their locks. */
+export function sessionKeys(deps: SessionsDeps): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const file of sessionFiles(deps, true)) {
+    const info = infoOrNull(deps.disk, lockedFileOf(file));
+    if (info) found.set(keyOf(info), file);
+  }
+  return found;
+}
+
+/** Returns the file whose inode the lock of a session belongs to. */
+function lockedFileOf(session: string): string {
+  return isContainerName(session) ? headerFile(session) : session;
+}
+
 /** Opens all sessions, one at a time. */
 export async function survey(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
   const found: Survey = {
@@ -71,7 +84,6 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
     databases: countDatabases(deps),
     hidden: [],
     damaged: [],
-    byKey: new Map(),
   };
   for (const folder of allFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
   await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
@@ -116,8 +128,7 @@ function countDatabases({ disk, paths }: SessionsDeps): number {
 
 /** Adds to the survey what one session tells. */
 function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
-  const info = infoOrNull(deps.disk, isContainerName(file) ? headerFile(file) : file);
-  if (info) found.byKey.set(keyOf(info), file);
+  const info = infoOrNull(deps.disk, lockedFileOf(file));
   const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };
   if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
     const agents = ["pi", "pi_agent_rust"] as const;
