@@ -127,7 +127,18 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
 };
 
 /** Verbs that ask nothing over the wire, or a person. */
-const UNASKED = ["browse", "doctor", "resume", "follow", "index", "schema", "completion", "conformance", "help", "version"];
+const UNASKED = [
+  "browse",
+  "doctor",
+  "resume",
+  "follow",
+  "index",
+  "schema",
+  "completion",
+  "conformance",
+  "help",
+  "version",
+];
 
 describe("--json prints the result of the command as it came", () => {
   // Of verbs that were added since, their own tests tell.

@@ -24,6 +24,8 @@ export const prune = {
     "Left over are backups of repairs, relocations and newer formats, files of migrated sessions, containers that were " +
     "rolled back, and what dead processes were writing. Without --apply, nothing is changed. What may be the only copy " +
     "of something stays, unless its path is given; and so does what belongs to a session in use.",
+  onInterrupt:
+    "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
   async run(asking, given) {
     const { flags, operands } = given;
     const before = timeFlag(flags, "--older-than", asking);
