@@ -22,7 +22,7 @@ const row = z.object({
   failure: z.string().nullable().describe("why it cannot be read at all; then nothing repairs it"),
 });
 
-type Row = z.input<typeof row>;
+type DamagedRow = z.input<typeof row>;
 
 export default command({
   name: "verify_sessions",
@@ -40,7 +40,7 @@ export default command({
   failures: ["storage_failed"],
   example: { params: {}, result: { total: 1, damaged: [], ok: true } },
   async run(context, { archived = false }) {
-    const damaged: Row[] = [];
+    const damaged: DamagedRow[] = [];
     const visit = async (file: string, isArchived: boolean): Promise<void> => {
       const found = await verdictOn(context, file, isArchived);
       if (found) damaged.push(found);
@@ -51,7 +51,7 @@ export default command({
 });
 
 /** Returns what is wrong with the session at a path; null when nothing is, or when it was removed meanwhile. */
-async function verdictOn(context: CommandContext, sessionPath: string, archived: boolean): Promise<Row | null> {
+async function verdictOn(context: CommandContext, sessionPath: string, archived: boolean): Promise<DamagedRow | null> {
   const { workspace } = context;
   let session: Session | undefined;
   try {
