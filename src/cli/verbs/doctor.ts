@@ -1,8 +1,7 @@
 import { Failure } from "../../core/failure.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { sizeText } from "../terminal/sizes.ts";
-import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
 import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
