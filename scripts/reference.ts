@@ -90,9 +90,11 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "export_session",
     "export_html",
   ],
-  "Operations and undo": ["list_operations", "undo", "redo", "list_trash"],
+  "Operations and undo": ["list_operations", "undo", "redo", "list_trash", "empty_trash"],
+  "Health and leftovers": ["get_health", "fix_health", "list_leftovers", "prune_leftovers"],
   "Soundness and stores": [
     "verify_session",
+    "verify_sessions",
     "repair_session",
     "migrate_session",
     "rollback_migration",

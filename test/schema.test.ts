@@ -112,6 +112,9 @@ test("what a repeat of a command does follows from what it writes", () => {
     "unarchive_session",
     "relocate_session",
     "import_session",
+    "empty_trash",
+    "prune_leftovers",
+    "fix_health",
     "export_session",
     "export_html",
   ]);

@@ -21,7 +21,11 @@ const WORK: Readonly<Record<string, { readonly doing: string; readonly isCounted
   repair_session: { doing: "Repairing" },
   migrate_session: { doing: "Migrating" },
   rollback_migration: { doing: "Rolling back" },
-  prune: { doing: "Removing", isCounted: true },
+  get_health: { doing: "Looking at sessions", isCounted: true },
+  verify_sessions: { doing: "Checking sessions", isCounted: true },
+  list_leftovers: { doing: "Looking at leftovers", isCounted: true },
+  prune_leftovers: { doing: "Removing", isCounted: true },
+  empty_trash: { doing: "Removing", isCounted: true },
 };
 
 export interface ProgressPlace {

@@ -9,6 +9,7 @@ import { completeWith } from "./verbs/complete.ts";
 import { completionOf } from "./verbs/completion.ts";
 import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
+import { doctor } from "./verbs/doctor.ts";
 import takeOut from "./verbs/export.ts";
 import follow from "./verbs/follow.ts";
 import fork from "./verbs/fork.ts";
@@ -20,6 +21,7 @@ import merge from "./verbs/merge.ts";
 import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import { operations, redo, undo } from "./verbs/operations.ts";
+import { prune } from "./verbs/prune.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
 import resume from "./verbs/resume.ts";
@@ -39,7 +41,7 @@ export const groups: readonly VerbGroup[] = [
   { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
-  { title: "Check and mend", verbs: [verify, repair] },
+  { title: "Check and mend", verbs: [verify, repair, doctor, prune] },
   { title: "Move between stores", verbs: [migrate, rollback, status] },
   {
     title: "About this program",
@@ -66,8 +68,11 @@ const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
   log: "show, or tree",
   remove: "delete",
   unlink: "delete",
-  check: "verify",
-  fsck: "verify",
+  check: "verify, or doctor",
+  fsck: "verify, or doctor",
+  health: "doctor",
+  clean: "prune",
+  gc: "prune",
   fix: "repair",
   cost: "stats",
   usage: "stats",

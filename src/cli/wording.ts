@@ -17,6 +17,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   "switch_session opens it": "show prints it",
   "open_session opens one": "list shows those that exist",
   "get_state and verify_session": "show and verify",
+  "by migrate_session or rollback_migration": "by migrate --apply or rollback",
   "get_fork_messages lists those; position at accepts": "tree shows those; --at accepts",
   "Set overwrite": "Use --overwrite",
   "set overwrite": "use --overwrite",
@@ -71,6 +72,12 @@ const COMMANDS: Readonly<Record<string, string>> = {
   switch_session: "show",
   unarchive_session: "unarchive",
   verify_session: "verify",
+  verify_sessions: "verify --all",
+  list_leftovers: "prune",
+  prune_leftovers: "prune --apply",
+  empty_trash: "prune --trash --apply",
+  get_health: "doctor",
+  fix_health: "doctor --fix",
 };
 
 /** The option or operand of a verb that a param is. */

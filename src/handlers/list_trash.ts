@@ -19,8 +19,8 @@ const item = z.object({
 export default command({
   name: "list_trash",
   summary:
-    "Lists what the server's own trash has, the newest first. Nothing is ever removed from it but by restore_session and " +
-    "undo, and by people. Changes nothing.",
+    "Lists what the server's own trash has, the newest first. Nothing is ever removed from it but by restore_session, " +
+    "undo and empty_trash, and by people. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: {

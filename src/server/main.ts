@@ -12,7 +12,7 @@ import { commandNames } from "../handlers/shared/find.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
-import { findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
+import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
 import { commonFolder } from "../storage/locks/claims.ts";
@@ -58,6 +58,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     disk,
     env: world.env,
     paths,
+    roots: agentRoots(world.variables),
     durability: settings.durability,
     locks:
       world.locks ??

@@ -4,9 +4,11 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
+import type { SessionRoot } from "../core/ports/health.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { momentOf, unknownId } from "../core/search/listing.ts";
+import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
@@ -29,6 +31,7 @@ import {
   sessionFolders,
 } from "./fs/paths.ts";
 import { isSameFile } from "./fs/stamps.ts";
+import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
@@ -53,6 +56,8 @@ export interface StoresOptions {
   readonly paths: StoragePaths;
   readonly durability: Durability;
   readonly locks: Locks;
+  /** Folders in which agents look for sessions, whether or not ours are there. */
+  readonly roots?: readonly SessionRoot[];
   /** Working directory of this process, in which relative paths of a host begin. */
   readonly cwd: string;
   /** The backend of new sessions. */
@@ -135,6 +140,15 @@ export function makeStores(options: StoresOptions): Stores {
       return exact.filter((file) => (readId(disk, file) ?? id) === id);
     },
   };
+  const catalog: CatalogOptions = {
+    ...options,
+    leaves,
+    openLog: openForReading,
+    indexAhead: true,
+    isDurable,
+    // SQLite opens its files by their paths.
+    ...(options.sharedState ? { sqlite: () => undefined } : {}),
+  };
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -192,15 +206,8 @@ export function makeStores(options: StoresOptions): Stores {
         readOnly,
       ),
     ),
-    catalog: makeCatalog({
-      ...options,
-      leaves,
-      openLog: openForReading,
-      indexAhead: true,
-      isDurable,
-      // SQLite opens its files by their paths.
-      ...(options.sharedState ? { sqlite: () => undefined } : {}),
-    }),
+    catalog: makeCatalog(catalog),
+    health: makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] }),
   };
 }
 

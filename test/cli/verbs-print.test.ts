@@ -122,11 +122,23 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
   export: { args: [SESSION], asks: [OPENED, ["export_session", () => ({ format: "jsonl" })]] },
   import: { args: ["in.jsonl"], asks: [["import_session", () => ({ path: "in.jsonl" })]] },
   verify: { args: [SESSION], asks: [OPENED, ["verify_session", () => ({})]] },
+  prune: { args: [], asks: [["list_leftovers", () => ({})]] },
   repair: { args: [SESSION], asks: [OPENED, ["repair_session", () => ({})]] },
 };
 
 /** Verbs that ask nothing over the wire, or a person. */
-const UNASKED = ["browse", "resume", "follow", "index", "schema", "completion", "conformance", "help", "version"];
+const UNASKED = [
+  "browse",
+  "doctor",
+  "resume",
+  "follow",
+  "index",
+  "schema",
+  "completion",
+  "conformance",
+  "help",
+  "version",
+];
 
 describe("--json prints the result of the command as it came", () => {
   // Of verbs that were added since, their own tests tell.

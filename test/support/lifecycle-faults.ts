@@ -296,7 +296,7 @@ const UNDONE: readonly [string, (life: LifeCycle, disk: FaultDisk) => Promise<un
       await life.import(ELSEWHERE);
     },
   ],
-  ["prune", (life) => life.prune([`${FILE}.v1.bak`])],
+  ["prune", (life) => life.leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false })],
 ];
 
 function forgetOperations(disk: FaultDisk): void {

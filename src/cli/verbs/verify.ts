@@ -1,23 +1,61 @@
 /** Verbs that look for damage and repair it. */
 
-import { count, inert } from "../terminal/text.ts";
+import { UsageError } from "../options.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
 export const verify = {
   name: "verify",
   meaning: "read every byte and report what is damaged",
-  operands: ["<session>"],
-  run: askAbout("verify_session"),
-  print: ({ ok, damage, unreadableForRust }) => [
+  operands: ["[session]"],
+  flags: {
+    "--all": { meaning: "every session, one after the other; what cannot be read is reported and passed over" },
+    "--archived": { meaning: "with --all: archived sessions too" },
+  },
+  more: "The exit status is 3 if damage was found. Nothing is changed; sessions in use are read as they are.",
+  run(asking, given) {
+    const { flags, operands } = given;
+    const all = flags.has("--all");
+    if (all === operands.length > 0) throw new UsageError("verify takes a session, or --all for every one.");
+    if (all) return asking.ask("verify_sessions", { archived: flags.has("--archived") ? true : undefined });
+    if (flags.has("--archived")) throw new UsageError("--archived goes with --all. Give both.");
+    return askAbout("verify_session")(asking, given);
+  },
+  print: (result, { flags }, page) => (flags.has("--all") ? allLines(result, page) : verdictLines(result)),
+  status: ({ ok }) => (ok ? OK : DAMAGE),
+} satisfies Verb;
+
+function verdictLines({ ok, damage, unreadableForRust }: Result): string[] {
+  return [
     ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),
     ...(unreadableForRust.length === 0
       ? []
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
-  ],
-  status: ({ ok }) => (ok ? OK : DAMAGE),
-} satisfies Verb;
+  ];
+}
+
+/** Damaged places that are printed of one session. */
+const MOST_PLACES = 3;
+
+function* allLines({ total, damaged }: Result, { width, home }: OutputStyle): Generator<string> {
+  for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of damaged) {
+    const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, 8));
+    yield cutTo(name === null ? id : `${id}  ${oneLine(name)}`, width);
+    const more = damageCount - Math.min(damage.length, MOST_PLACES);
+    const places = failure === null ? damage.slice(0, MOST_PLACES).map(damageLine) : [`  ${inert(failure)}`];
+    for (const place of places) yield* wrap(inVerbs(place), width);
+    if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
+    if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
+    // An id finds only sessions that are listed.
+    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : sessionId.slice(0, 8))}`;
+    yield "";
+  }
+  const what = count(total, "session", "sessions");
+  yield damaged.length === 0 ? `${what}, all sound.` : `${what}, ${damaged.length} damaged.`;
+}
 
 export const repair = {
   name: "repair",

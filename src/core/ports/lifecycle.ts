@@ -2,6 +2,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
+import type { Leftovers } from "./leftovers.ts";
 import type { Operation, OperationStep } from "./operations.ts";
 
 /** A session, named by its path or by its full id. */
@@ -67,10 +68,11 @@ export interface Trashed {
   facts(): { readonly name: string | null; readonly messageCount: number | null };
 }
 
-export interface Pruned {
-  /** The folder in the trash. */
-  readonly itemPath: string;
-  readonly files: readonly string[];
+export interface EmptiedTrash {
+  readonly operationId: string | null;
+  readonly removed: readonly Trashed[];
+  /** Items that the disk refused to remove; they are still whole. */
+  readonly kept: readonly { readonly item: Trashed; readonly reason: string }[];
 }
 
 /** The record of an undo or a redo, as far as its caller decides. */
@@ -102,11 +104,9 @@ export interface LifeCycle {
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
-  /**
-   * Moves backups, files of migrated sessions and old containers to one item of our own trash, all or none; undo brings
-   * them back. Throws not_a_session for a path that is not named as one of these.
-   */
-  prune(files: readonly string[]): Promise<Pruned>;
+  readonly leftovers: Leftovers;
+  /** Removes the items of our trash that were deleted before a time, or all, for good. Throws read_only. */
+  emptyTrash(before?: number, progress?: Progress): Promise<EmptiedTrash>;
   /** Returns what our own trash has, the newest first. */
   trash(): readonly Trashed[];
   /** Whether what is deleted goes to the desktop's trash, from which nothing here brings it back. */

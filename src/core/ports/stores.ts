@@ -2,6 +2,7 @@
 
 import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog } from "./catalog.ts";
+import type { HealthCheck } from "./health.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import type { OperationLog } from "./operations.ts";
@@ -85,4 +86,5 @@ export interface Stores {
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;
   readonly operations: OperationLog;
+  readonly health: HealthCheck;
 }

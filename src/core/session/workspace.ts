@@ -151,6 +151,11 @@ export class Workspace {
     return there;
   }
 
+  /** Opens a session for reading only, beside whoever else has it open, be it here. The caller closes it. */
+  look(sessionPath: string): Session {
+    return this.sessionOn(this.stores.open(this.stores.absolute(sessionPath), true));
+  }
+
   /** Closes a session that was looked at, unless it is open. */
   release(session: Session): void {
     if (!this.sessions.includes(session)) session.close();

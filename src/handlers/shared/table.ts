@@ -18,9 +18,11 @@ import cycle_model from "../cycle_model.ts";
 import cycle_thinking_level from "../cycle_thinking_level.ts";
 import delete_session from "../delete_session.ts";
 import edit_context from "../edit_context.ts";
+import empty_trash from "../empty_trash.ts";
 import exit from "../exit.ts";
 import export_html from "../export_html.ts";
 import export_session from "../export_session.ts";
+import fix_health from "../fix_health.ts";
 import follow_up from "../follow_up.ts";
 import fork from "../fork.ts";
 import get_available_models from "../get_available_models.ts";
@@ -30,6 +32,7 @@ import get_context from "../get_context.ts";
 import get_entries from "../get_entries.ts";
 import get_entry from "../get_entry.ts";
 import get_fork_messages from "../get_fork_messages.ts";
+import get_health from "../get_health.ts";
 import get_last_assistant_text from "../get_last_assistant_text.ts";
 import get_messages from "../get_messages.ts";
 import get_path from "../get_path.ts";
@@ -40,6 +43,7 @@ import get_tree from "../get_tree.ts";
 import get_usage from "../get_usage.ts";
 import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
+import list_leftovers from "../list_leftovers.ts";
 import list_open_sessions from "../list_open_sessions.ts";
 import list_operations from "../list_operations.ts";
 import list_sessions from "../list_sessions.ts";
@@ -53,6 +57,7 @@ import prepare_branch_summary from "../prepare_branch_summary.ts";
 import prepare_compaction from "../prepare_compaction.ts";
 import preview_session from "../preview_session.ts";
 import prompt from "../prompt.ts";
+import prune_leftovers from "../prune_leftovers.ts";
 import redo from "../redo.ts";
 import relocate_session from "../relocate_session.ts";
 import repair_session from "../repair_session.ts";
@@ -74,6 +79,7 @@ import switch_session from "../switch_session.ts";
 import unarchive_session from "../unarchive_session.ts";
 import undo from "../undo.ts";
 import verify_session from "../verify_session.ts";
+import verify_sessions from "../verify_sessions.ts";
 import type { Command } from "./command.ts";
 
 const commands = [
@@ -116,6 +122,7 @@ const commands = [
   set_thinking_level,
   edit_context,
   verify_session,
+  verify_sessions,
   repair_session,
   migrate_session,
   rollback_migration,
@@ -131,6 +138,11 @@ const commands = [
   undo,
   redo,
   list_trash,
+  empty_trash,
+  list_leftovers,
+  prune_leftovers,
+  get_health,
+  fix_health,
   export_session,
   export_html,
   get_commands,

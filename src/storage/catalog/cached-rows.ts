@@ -3,7 +3,7 @@
  * opened when it is first needed, and discarded when damaged.
  */
 
-import { join, sep } from "node:path";
+import { sep } from "node:path";
 import type { Listed } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -16,7 +16,7 @@ import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import { CatalogFile, type CatalogRow, type Indexed, isPassing, type StoredRow, sumOf } from "./database.ts";
-import { CatalogDamaged } from "./database-files.ts";
+import { CatalogDamaged, placeOf } from "./database-files.ts";
 import type { SessionSummary } from "./summary.ts";
 import type { TextKind } from "./text-table.ts";
 import type { SessionUsage } from "./usage-record.ts";
@@ -190,9 +190,8 @@ export class CachedRows {
         if (env.now() < this.tryAgainAt) return undefined;
         const sqlite = this.sqliteThere;
         if (!sqlite) return undefined;
-        const root = paths.flat ?? (paths.root as string);
-        const name = env.sha256(Buffer.from(root)).slice(0, 16);
-        this.file = CatalogFile.open(sqlite, disk, join(paths.state, "catalog"), name);
+        const { folder, name } = placeOf(paths, env);
+        this.file = CatalogFile.open(sqlite, disk, folder, name);
         this.changed = undefined;
       }
       return await run(this.file);

@@ -8,14 +8,22 @@
 
 import { join } from "node:path";
 import { bytesOf, textOf } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
 import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, withFile } from "../fs/files.ts";
+import type { StoragePaths } from "../fs/paths.ts";
 
 /** Thrown when something in a database is not as it was written. */
 export class CatalogDamaged extends Error {}
 
 export function pathOf(folder: string, name: string, number: number): string {
   return join(folder, number === 0 ? `${name}.sqlite` : `${name}.${number}.sqlite`);
+}
+
+/** Returns the folder of the catalogs, and the name of the one for these session folders. */
+export function placeOf({ flat, root, state }: StoragePaths, env: Env): { folder: string; name: string } {
+  const name = env.sha256(Buffer.from(flat ?? (root as string))).slice(0, 16);
+  return { folder: join(state, "catalog"), name };
 }
 
 const ENDING = /^(?:\.(\d{1,9}))?\.sqlite$/;

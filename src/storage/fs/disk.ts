@@ -92,6 +92,10 @@ export interface Disk {
   realPath(path: string): string;
   /** Gives an open file the permission bits of another and, where permitted, its owner. */
   copyMode(from: string, to: number): void;
+  /** Sets the permission bits of a folder; missing on a disk that cannot. */
+  setFolderMode?(folder: string, mode: number): void;
+  /** Returns the bytes of a folder's file system, and how many of them this user may still write; missing if unknown. */
+  space?(folder: string): { free: number; total: number };
   /** Returns the time of the clock that stamps files, in milliseconds; the system's clock by default. */
   clock?: () => number;
   /** Undefined where the system has no paths that begin in an open folder. */
@@ -195,6 +199,11 @@ export const realDisk: Disk = {
     } catch {
       // Only root may give files away; the mode is what protects the content.
     }
+  },
+  setFolderMode: (folder, mode) => fs.chmodSync(folder, mode),
+  space(folder) {
+    const { bavail, blocks, bsize } = fs.statfsSync(folder);
+    return { free: bavail * bsize, total: blocks * bsize };
   },
   get folders() {
     if (openFolders === undefined) openFolders = findOpenFolders();

@@ -1,7 +1,7 @@
 /** Folders: the names in them, their removal, and which of them have names that are not on the medium yet. */
 
 import { basename, dirname, join } from "node:path";
-import { isMissing } from "../../core/errno.ts";
+import { isErrno, isMissing } from "../../core/errno.ts";
 import type { Disk, Named } from "./disk.ts";
 
 /** Returns the entries of a folder; none when it is missing. Links are links where the disk can list kinds. */
@@ -12,6 +12,16 @@ export function entriesIn(disk: Disk, folder: string): Named[] {
   } catch (error) {
     if (isMissing(error)) return [];
     throw error;
+  }
+}
+
+/** Returns the entries of a folder; none when it is missing or the disk refuses to list it. */
+export function entriesIfListed(disk: Disk, folder: string): Named[] {
+  try {
+    return entriesIn(disk, folder);
+  } catch (error) {
+    if (!isErrno(error)) throw error;
+    return [];
   }
 }
 

@@ -3,6 +3,7 @@
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import type { SessionHeader } from "../../core/format/entry.ts";
+import type { SessionRoot } from "../../core/ports/health.ts";
 import { type Disk, exists } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
 
@@ -35,6 +36,18 @@ export function findPaths(
     (typeof configured === "string" ? expand(configured, home) : undefined);
   if (flat !== undefined) return { flat: resolve(flat), state: resolve(state) };
   return { root: resolve(expand(variables.PI_SESSIONS_DIR, home) ?? join(agent, "sessions")), state: resolve(state) };
+}
+
+/** Returns the folders in which agents look for sessions when nobody tells them another. */
+export function agentRoots(variables: Variables): SessionRoot[] {
+  const home = variables.HOME ?? homedir();
+  const pi = resolve(join(agentFolder(variables, home), "sessions"));
+  const rust = resolve(expand(variables.PI_SESSIONS_DIR, home) ?? pi);
+  if (rust === pi) return [{ path: pi, agents: ["pi", "pi_agent_rust"] }];
+  return [
+    { path: pi, agents: ["pi"] },
+    { path: rust, agents: ["pi_agent_rust"] },
+  ];
 }
 
 /** Returns Pi's settings files for a working directory: the user's, then the project's, which takes precedence. */

@@ -29,13 +29,19 @@ const OLD = 24 * 3600_000;
 /** The same when no process has the pid of a container's builder, which may still run in another pid namespace. */
 const ORPHANED = 10 * 60_000;
 /** Patterns of the names that `temporaryName` and `stagingName` make. */
-const TEMPORARY_NAME = /^\..+\.\d+-\d+\.tmp$/;
-const STAGING_NAME = /^\..+\.v2\.staging\.(\d+)-\d+$/;
+const TEMPORARY_NAME = /^\.(?<for>.+)\.(?<pid>\d+)-\d+\.tmp$/s;
+const STAGING_NAME = /^\.(?<for>.+\.v2)\.staging\.(?<pid>\d+)-\d+$/s;
 const swept = new WeakMap<Disk, Set<string>>();
 
-/** Whether a path is that of a container whose building was abandoned, because its process crashed. */
-function isAbandoned(disk: Disk, path: string, now: number): boolean {
-  const [, pid] = STAGING_NAME.exec(basename(path)) ?? [];
+/** Returns the name of that which something temporary was to become; undefined for any other name. */
+export function temporaryFor(name: string): string | undefined {
+  return (STAGING_NAME.exec(name) ?? TEMPORARY_NAME.exec(name))?.groups?.for;
+}
+
+/** Whether a path is that of something temporary whose writing was abandoned, because its process crashed. */
+export function isAbandoned(disk: Disk, path: string, now: number, pattern?: RegExp): boolean {
+  const name = basename(path);
+  const pid = (pattern ? pattern.exec(name) : (STAGING_NAME.exec(name) ?? TEMPORARY_NAME.exec(name)))?.groups?.pid;
   if (pid === undefined) return false;
   // Its builder writes to the segments and the index.
   const parts = [path, segmentFolder(path), indexFile(path)];
@@ -51,7 +57,7 @@ export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): vo
   try {
     for (const name of disk.names(folder)) {
       const path = join(folder, name);
-      if (isAbandoned(disk, path, now)) removeTree(disk, path);
+      if (isAbandoned(disk, path, now, STAGING_NAME)) removeTree(disk, path);
       const info = TEMPORARY_NAME.test(name) ? infoOrNull(disk, path, true) : null;
       if (info?.kind === "file" && now - info.modified >= OLD) removeQuietly(disk, path);
     }

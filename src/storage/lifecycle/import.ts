@@ -61,7 +61,8 @@ export async function importSession(deps: LifecycleDeps, path: string, progress?
   );
 }
 
-async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
+/** Reads every entry of a log, which finds the damage that only reading finds. */
+export async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
   const { count } = log.nodes;
   for (let from = 0; from < count; from += LINES) {
     const positions = Int32Array.from({ length: Math.min(LINES, count - from) }, (_, i) => from + i);

@@ -10,12 +10,14 @@ import type { LifeCycle, MovedSession } from "../../core/ports/lifecycle.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
+import { emptyTrash } from "./empty-trash.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, locate } from "./exclusive.ts";
 import { importSession } from "./import.ts";
+import { makeLeftovers } from "./prune.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
 import { moveTo, takeBack } from "./take-back.ts";
-import { deleteSession, isAllowed, pruneFiles, restoreSession, trashed } from "./trash.ts";
+import { deleteSession, isAllowed, restoreSession, trashed } from "./trash.ts";
 
 export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const { flat, root } = deps.paths;
@@ -37,7 +39,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importSession(deps, path, progress),
-    prune: (files) => guarded("moving leftovers to the trash", () => pruneFiles(deps, files)),
+    leftovers: makeLeftovers(deps),
+    emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
     trash: () => guarded("looking into the trash", () => trashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),

@@ -20,14 +20,6 @@ import { originOf } from "../v2/pointer.ts";
 const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
-/** Names of files and containers that are left over, and that no session needs. */
-const LEFTOVER = /\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated|rolled-back(?:\.\d+)?)$/;
-
-/** Whether a name is that of something that is left over: a backup, the file of a migrated session, an old container. */
-export function isLeftover(name: string): boolean {
-  return LEFTOVER.test(name);
-}
-
 /** The path that something has, and the one that it gets. */
 export type PathChange = readonly [from: string, to: string];
 

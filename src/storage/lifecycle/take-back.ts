@@ -15,6 +15,7 @@ import { backupName } from "../fs/quarantine.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
 import { cwdBefore, headerText } from "./header-lines.ts";
+import { holdingOwners } from "./leftovers.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { factsOf, inodeAt, recorded } from "./recorded.ts";
 import { relocateAgain, returnSession } from "./relocate.ts";
@@ -78,7 +79,7 @@ async function taken(
   if (step.do === "prune") return unprune(deps, step);
   if (step.do === "unprune") {
     const files = step.files.map((file) => deps.allowed(file));
-    return { do: "prune", files, item: await toPruned(deps, files, begun) };
+    return holdingOwners(deps, files, async () => ({ do: "prune", files, item: await toPruned(deps, files, begun) }));
   }
   const path = placeOf(deps, step);
   return exclusively(deps, path, "taking the operation back", (locked) => {

@@ -43,8 +43,9 @@ interface Trash {
 /** Yields the items with a record, whether or not they still have what it names. */
 export function* itemsIn({ disk, paths }: Trash): Generator<TrashItem> {
   const trash = trashFolder(paths);
-  for (const item of namesIn(disk, trash).map((name) => join(trash, name))) {
-    const found = itemAt(disk, item);
+  for (const name of namesIn(disk, trash)) {
+    // What is being removed for good is no item any more.
+    const found = name.startsWith(".") ? undefined : itemAt(disk, join(trash, name));
     if (found) yield found;
   }
 }

@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import type { Deleted, MovedSession, Pruned, Trashed, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, MovedSession, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { SHORTEST_ID } from "../../core/session/history.ts";
 import { pointerFile } from "../fs/container-paths.ts";
@@ -14,7 +14,7 @@ import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
-import { belongings, isLeftover, moveWith, type PathChange, requireWayFree } from "./move.ts";
+import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded, type TitleFacts, titleOf } from "./recorded.ts";
 import {
   contentOf,
@@ -298,38 +298,6 @@ function factsIn(deps: LifecycleDeps, { file, record }: Pick<TrashItem, "file" |
 }
 
 // --- leftovers -------------------------------------------------------------------------------------------------------
-
-/** Moves leftovers to one item of the trash. Throws not_a_session for anything else, and moves nothing then. */
-export async function pruneFiles(deps: LifecycleDeps, paths: readonly string[]): Promise<Pruned> {
-  requireWritable(deps);
-  const files = [...new Set(paths)].map((path) => deps.allowed(path));
-  for (const file of files)
-    if (!isLeftover(basename(file)))
-      throw new Failure("not_a_session", `${file} is nothing that is left over; only backups and old containers are.`, {
-        path: file,
-      });
-  const missing = files.find((file) => kindOf(deps.disk, file) === undefined);
-  if (files.length === 0 || missing !== undefined)
-    throw new Failure(
-      "session_not_found",
-      missing === undefined ? "No file is named." : `There is nothing at ${missing}.`,
-      { path: missing },
-    );
-  const operation = {
-    kind: "prune" as const,
-    sessionId: "",
-    sessionPath: files[0],
-    name: null,
-    text: `Moved ${files.length} leftover ${files.length === 1 ? "file" : "files"} to the trash.`,
-    step: { do: "prune" as const, files },
-  };
-  return recorded(
-    deps,
-    operation,
-    async (begun) => ({ itemPath: await toPruned(deps, files, begun), files }),
-    ({ itemPath }) => ({ step: { ...operation.step, item: itemPath } }),
-  );
-}
 
 /** Moves files of any folders to a new item, all or none. */
 export async function toPruned(

@@ -26,7 +26,7 @@ import {
 /** Bytes of a socket's name. All are used, because versions of Node differ in whether they pad a shorter one. */
 const SOCKET_NAME = 108;
 /** The kernel's list of sockets. */
-const SOCKETS = "/proc/net/unix";
+export const SOCKETS = "/proc/net/unix";
 
 /**
  * Returns the locks of Linux. Binding happens inside `listen`, so that the outcome is known when it returns. `holder`
@@ -90,7 +90,8 @@ export function socketLocks(options: LockOptions): Locks {
   };
 }
 
-function socketName(file: FileKey): string {
+/** Returns the name of the socket of a file, but for the padding. */
+export function socketName(file: FileKey): string {
   return `pi-session-server/${keyOf(file)}/`;
 }
 

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFil
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { isLeftover, move, requireWayFree } from "../../../src/storage/lifecycle/move.ts";
+import { move, requireWayFree } from "../../../src/storage/lifecycle/move.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
 import { testEnv } from "../../support/env.ts";
@@ -56,7 +56,15 @@ test.each([
   ["a.v2", false],
   ["a.bak", false],
   ["a.jsonl.blobs", false],
-])("%s is left over: %s", (name, isOne) => expect(isLeftover(name)).toBe(isOne));
+])("%s is left over: %s", async (name, isOne) => {
+  const place = temporaryPlace();
+  const path = put(join(dirname(putSession(place, 1)), name), "content");
+  const found = await lifeCycleIn(place).leftovers.list({});
+  expect(found.map((leftover) => leftover.path)).toEqual(isOne ? [path] : []);
+});
+
+/** Moved to the trash, unless it may be the only copy of something. */
+const MOVED = { permanent: false, force: false };
 
 function lifeCycleIn(place: Place) {
   return makeStores({
@@ -78,7 +86,7 @@ test("leftovers go to the trash together, and undo brings all of them back", asy
   put(join(container, "segments", "1.seg"), "frames");
   leftovers.push(container);
   const before = contentsOf(rootOf(place));
-  const { itemPath } = await lifeCycleIn(place).prune(leftovers);
+  const { itemPath } = await lifeCycleIn(place).leftovers.prune({ paths: leftovers }, MOVED);
   expect(Object.keys(contentsOf(rootOf(place))).sort()).toEqual([...files].sort());
   const server = serveLibrary(place);
   const { items } = await server.result("list_trash");
@@ -89,7 +97,7 @@ test("leftovers go to the trash together, and undo brings all of them back", asy
   // Something else has come to one of the paths: then all of it stays where it is.
   put(leftovers[1], "another");
   expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", path: leftovers[1] });
-  expect(readdirSync(itemPath)).toHaveLength(6);
+  expect(readdirSync(itemPath as string)).toHaveLength(6);
   put(leftovers[1], "x");
   await server.result("undo");
   expect(contentsOf(rootOf(place))).toEqual(before);
@@ -104,10 +112,10 @@ test("nothing but leftovers is pruned, and then nothing at all", async () => {
   const place = temporaryPlace();
   const file = putSession(place, 1);
   const backup = put(`${file}.v1.bak`, "backup");
-  const life = lifeCycleIn(place);
-  await expect(life.prune([backup, file])).rejects.toMatchObject({ name: "not_a_session", details: { path: file } });
-  await expect(life.prune([backup, `${file}.v2.bak`])).rejects.toMatchObject({ name: "session_not_found" });
-  await expect(life.prune([])).rejects.toMatchObject({ name: "session_not_found" });
+  const prune = (...paths: string[]) => lifeCycleIn(place).leftovers.prune({ paths }, MOVED);
+  await expect(prune(backup, file)).rejects.toMatchObject({ name: "not_a_session", details: { path: file } });
+  await expect(prune(backup, `${file}.v2.bak`)).rejects.toMatchObject({ name: "session_not_found" });
+  expect(await prune()).toMatchObject({ operationId: null, removed: [], kept: [] });
   expect(read(backup)).toBe("backup");
   expect((await serveLibrary(place).result("list_operations")).operations).toEqual([]);
 });

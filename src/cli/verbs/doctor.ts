@@ -1,0 +1,246 @@
+import { Failure } from "../../core/failure.ts";
+import { UsageError } from "../options.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
+import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { inVerbs } from "../wording.ts";
+
+/** Rows of a list that are printed unless all are asked for. */
+const MOST_ROWS = 10;
+/** Characters of an id. */
+const ID = 8;
+/** Columns of the names of what is looked at. */
+const LABEL = 12;
+
+export const doctor = {
+  name: "doctor",
+  meaning: "look at this machine and all sessions, and say what is wrong",
+  operands: [],
+  flags: {
+    "--fix": { meaning: "mend what is safe: list it, ask, and do it; no session is touched" },
+    "--dry-run": { meaning: "with --fix: only list it" },
+    "--yes": { meaning: "with --fix: do not ask; required without a terminal" },
+    "--all": { meaning: `print every row, not only the first ${MOST_ROWS} of a list` },
+  },
+  more:
+    "Opens every session without reading what was said; verify --all reads every byte. The exit status is 3 if a " +
+    "session or the catalog is damaged, or something that was begun is not finished.",
+  async run({ ask, confirm }, { flags }) {
+    if (!flags.has("--fix")) {
+      for (const name of ["--yes", "--dry-run"])
+        if (flags.has(name)) throw new UsageError(`${name} goes with --fix. Give both.`);
+      return ask("get_health");
+    }
+    const health = await ask("get_health");
+    if (health.fixes.length === 0 || flags.has("--dry-run")) return health;
+    if (!flags.has("--yes")) {
+      const list = health.fixes.map(({ text, path }: Result) => `  ${inert(text)} ${inert(path)}\n`).join("");
+      const answer = await confirm(`${list}Do this?`);
+      if (answer === undefined)
+        throw new UsageError("doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.");
+      if (!answer) throw new Failure("cancelled", "Nothing was changed.");
+    }
+    const { fixed, failed } = await ask("fix_health");
+    return { ...(await ask("get_health")), fixed, failed };
+  },
+  print: (health, { flags }, page) => report(health, flags.has("--all") ? Number.POSITIVE_INFINITY : MOST_ROWS, page),
+  status: ({ ok }) => (ok ? OK : DAMAGE),
+} satisfies Verb;
+
+function* report(health: Result, most: number, page: OutputStyle): Generator<string> {
+  yield* facts(health, page);
+  yield* damagedLines(health.damaged, most, page);
+  yield* hiddenLines(health.hidden, most, page);
+  yield* lockLines(health.locks, most, page);
+  yield* leftoverLines(health, page);
+  yield* exposedLines(health.exposed, most, page);
+  yield* fixLines(health, page);
+  yield "";
+  yield health.ok ? page.paint("green", "No damage was found.") : page.paint("red", "Damage was found.");
+}
+
+/** Returns the lines of a fact: its label, and texts below each other. */
+function fact(label: string, texts: readonly string[], { width, paint }: OutputStyle): string[] {
+  return texts
+    .flatMap((text) => wrap(text, Math.max(12, width - LABEL)))
+    .map((text, i) => `${paint("dim", (i === 0 ? label : "").padEnd(LABEL))}${text}`);
+}
+
+function* facts(health: Result, page: OutputStyle): Generator<string> {
+  const { server, node, roots, counts, catalog, space, stateFolder } = health;
+  yield* fact("Program", [`${inert(server.name)} ${inert(server.version)}`], page);
+  yield* fact(
+    "Node",
+    [node.supported ? inert(node.version) : `${inert(node.version)}: use ${node.required} or newer`],
+    page,
+  );
+  yield* fact(
+    "Folders",
+    roots.map((root: Result) => rootText(root, page)),
+    page,
+  );
+  yield* fact("State", [shortPath(stateFolder, page.home)], page);
+  yield* fact("Sessions", countTexts(counts), page);
+  yield* fact("Catalog", [catalogText(catalog)], page);
+  if (space) yield* fact("Disk", [`${sizeText(space.freeBytes)} of ${sizeText(space.totalBytes)} free`], page);
+}
+
+const AGENTS: Readonly<Record<string, string>> = { pi: "Pi", pi_agent_rust: "pi_agent_rust" };
+
+function agentsText(agents: readonly string[]): string {
+  return agents.map((agent) => AGENTS[agent] ?? inert(agent)).join(" and ");
+}
+
+function rootText({ path, agents, exists, inUse, hasRustIndex }: Result, { home }: OutputStyle): string {
+  const of = agents.length === 0 ? [] : [`of ${agentsText(agents)}`];
+  const notes = [...of, ...(exists ? [] : ["missing"]), ...(inUse ? [] : ["not used here"])];
+  const index = hasRustIndex ? ["with the index of pi_agent_rust"] : [];
+  return `${shortPath(path, home)} (${[...notes, ...index].join(", ") || "used here"})`;
+}
+
+function countTexts({ sessions, archived, trashed, containers, forks, databases }: Result): string[] {
+  const more = [
+    `${grouped(archived)} archived`,
+    `${grouped(trashed)} in the trash`,
+    count(forks, "fork", "forks"),
+    `${grouped(containers)} in Session Store V2`,
+  ];
+  return [
+    `${grouped(sessions)}; ${more.join(", ")}`,
+    ...(databases === 0
+      ? []
+      : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
+  ];
+}
+
+function catalogText({ state, sizeBytes, reason }: Result): string {
+  if (state === "sound") return `sound, ${sizeText(sizeBytes)}`;
+  if (state === "missing") return "none yet; the next list makes it";
+  if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
+  if (state === "busy") return `it could not be looked at (${inert(reason)})`;
+  return `damaged (${inert(reason)}); doctor --fix throws it away, and the next list makes another`;
+}
+
+/** Returns a heading with the rows of a list, as many as are wanted. */
+function* section(title: string, rows: readonly string[], most: number, page: OutputStyle): Generator<string> {
+  yield "";
+  for (const line of wrap(title, page.width)) yield page.paint("bold", line);
+  for (const row of rows.slice(0, most)) yield cutTo(row, page.width);
+  if (rows.length > most)
+    yield page.paint("dim", cutTo(`  and ${grouped(rows.length - most)} more; --all`, page.width));
+}
+
+/** Returns a session as a row begins: its short id and, where there is room, its name. */
+function sessionText({ sessionId, sessionPath, name }: Result, { width, home }: OutputStyle): string {
+  const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, ID));
+  const room = Math.floor(width * 0.35) - ID;
+  return name === null || room < 8 ? id : `${id}  ${cutTo(oneLine(name), room)}`;
+}
+
+function* damagedLines(damaged: Result[], most: number, page: OutputStyle): Generator<string> {
+  if (damaged.length === 0) return;
+  yield "";
+  yield page.paint("red", `${count(damaged.length, "damaged session", "damaged sessions")}:`);
+  for (const session of damaged.slice(0, most)) {
+    const { reasons, damageCount } = session;
+    yield cutTo(`  ${sessionText(session, page)}`, page.width);
+    const more = damageCount > reasons.length ? [`and ${grouped(damageCount - reasons.length)} more places`] : [];
+    for (const text of [...reasons.map((reason: string) => inVerbs(oneLine(reason))), ...more, remedyText(session)])
+      for (const line of wrap(text, Math.max(12, page.width - 4))) yield `    ${line}`;
+  }
+  if (damaged.length > most) yield page.paint("dim", `  and ${grouped(damaged.length - most)} more; --all`);
+}
+
+function remedyText({ remedy, sessionId, sessionPath, archived }: Result): string {
+  // An id finds sessions that are listed.
+  const name = sessionId === null || archived ? inert(sessionPath) : inert(sessionId.slice(0, ID));
+  if (remedy === "repair") return `Mend it: repair ${name}`;
+  if (remedy === "finish")
+    return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
+  return "Nothing repairs it; restore it from a backup.";
+}
+
+const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>> = {
+  container: ["are in Session Store V2, where agents do not look", "rollback <id> makes a file of one"],
+  database: ["are in databases", "migrate <file> --apply takes one in"],
+  empty_file: ["are empty files", "nothing was ever said in them"],
+  no_header: ["have no header", "repair <id> gives one a header"],
+  older_version: ["have an older version, which pi_agent_rust does not read", "Pi raises it when it opens one"],
+  newer_version: ["have a newer version than agents know", "use a newer agent"],
+  no_cwd: ["name no working directory", "relocate <id> <dir> gives one a directory"],
+  cwd_missing: ["were in a directory that does not exist any more", "relocate <id> <dir> gives one another"],
+  other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],
+};
+
+function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Generator<string> {
+  for (const [reason, [title, remedy]] of Object.entries(HIDDEN)) {
+    const these = hidden.filter((session) => session.reason === reason);
+    if (these.length === 0) continue;
+    const heading = `${count(these.length, "session", "sessions")} that ${agentsText(these[0].agents)} cannot show: they ${title} (${remedy}).`;
+    yield "";
+    for (const line of wrap(heading, page.width)) yield page.paint("bold", line);
+    for (const session of these.slice(0, most)) {
+      const where = reason === "cwd_missing" || reason === "other_folder" ? `  ${oneLine(session.text)}` : "";
+      yield cutTo(`  ${sessionText(session, page)}${where}`, page.width);
+    }
+    if (these.length > most) yield page.paint("dim", `  and ${grouped(these.length - most)} more; --all`);
+  }
+}
+
+function* lockLines(locks: Result[], most: number, page: OutputStyle): Generator<string> {
+  const rowOf = ({ sessionId, sessionPath, holder }: Result): string => {
+    const session = sessionId?.slice(0, ID) ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
+    return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
+  };
+  const [held, stale] = [false, true].map((wanted) => locks.filter(({ isStale }) => isStale === wanted).map(rowOf));
+  if (held.length > 0) yield* section(`${count(held.length, "session", "sessions")} in use:`, held, most, page);
+  if (stale.length > 0)
+    yield* section(`${count(stale.length, "lock", "locks")} that dead processes left:`, stale, most, page);
+}
+
+export const KINDS: Readonly<Record<string, readonly [one: string, many: string]>> = {
+  backup: ["backup", "backups"],
+  migrated: ["file of a migrated session", "files of migrated sessions"],
+  rolled_back: ["container that was rolled back", "containers that were rolled back"],
+  temporary: ["temporary file", "temporary files"],
+};
+
+function* leftoverLines({ leftovers }: Result, page: OutputStyle): Generator<string> {
+  if (leftovers.length === 0) return;
+  const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }: Result) => {
+    const [one, many] = KINDS[kind] ?? [inert(kind), inert(kind)];
+    return `  ${sizeText(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
+  });
+  yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
+}
+
+/** Returns how long ago something was. */
+export function agoText(at: string, { now }: OutputStyle): string {
+  const since = now - Date.parse(at);
+  if (Number.isNaN(since)) return "some time ago";
+  return since < 60_000 ? "just now" : `${ageText(since)} ago`;
+}
+
+function* exposedLines(exposed: Result[], most: number, page: OutputStyle): Generator<string> {
+  if (exposed.length === 0) return;
+  const rows = exposed.map(({ path, mode, fileCount, isOwn }: Result) => {
+    const files = fileCount > 0 ? `, ${count(fileCount, "file", "files")}` : "";
+    return `  ${mode}  ${shortPath(path, page.home)}${isOwn ? " (ours; doctor --fix closes it)" : files}`;
+  });
+  yield* section("Other users of this machine can read:", rows, most, page);
+}
+
+function* fixLines({ fixes, fixed, failed }: Result, page: OutputStyle): Generator<string> {
+  const rows = (list: Result[]): string[] =>
+    list.flatMap(({ text, path }) => [
+      ...wrap(inert(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
+      `    ${shortPath(path, page.home)}`,
+    ]);
+  if (fixed?.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
+  if (failed?.length > 0) {
+    const failures = failed.flatMap(({ fix, reason }: Result) => [...rows([fix]), `    ${inert(reason)}`]);
+    yield* section("Not done:", failures, Number.POSITIVE_INFINITY, page);
+  }
+  if (fixes.length > 0 && fixed === undefined)
+    yield* section("doctor --fix would do this:", rows(fixes), Number.POSITIVE_INFINITY, page);
+}

@@ -1,0 +1,164 @@
+import { Failure } from "../../core/failure.ts";
+import { absolute } from "../../storage/fs/paths.ts";
+import { timeFlag } from "../moments.ts";
+import { UsageError } from "../options.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
+import type { Asking, Given, Result, Verb } from "../verb.ts";
+import { inVerbs } from "../wording.ts";
+import { agoText, KINDS } from "./doctor.ts";
+
+export const prune = {
+  name: "prune",
+  meaning: "show what is left over beside sessions, and remove it",
+  operands: ["[path...]"],
+  flags: {
+    "--apply": { meaning: "move it to the trash; undo brings it back" },
+    "--permanent": { meaning: "with --apply: remove it for good" },
+    "--older-than": { value: "time", meaning: "only what was left before this time, such as 30d" },
+    "--trash": { meaning: "the server's own trash instead; --apply removes what is in it for good" },
+    "--yes": { meaning: "do not ask before something is removed for good; required without a terminal" },
+  },
+  more:
+    "Left over are backups of repairs, relocations and newer formats, files of migrated sessions, containers that were " +
+    "rolled back, and what dead processes were writing. Without --apply, nothing is changed. What may be the only copy " +
+    "of something stays, unless its path is given; and so does what belongs to a session in use.",
+  onInterrupt:
+    "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
+  async run(asking, given) {
+    const { flags, operands } = given;
+    const before = timeFlag(flags, "--older-than", asking);
+    if (flags.has("--permanent") && !flags.has("--apply")) throw new UsageError("--permanent goes with --apply.");
+    if (flags.has("--trash")) return emptyTrash(asking, given, before);
+    const paths = operands.length === 0 ? undefined : operands.map((path) => absolute(path, asking.cwd));
+    const wanted = { paths, before };
+    // Who names the only copy of something means it.
+    const force = paths === undefined ? undefined : true;
+    if (!flags.has("--apply")) return asking.ask("list_leftovers", wanted);
+    if (!flags.has("--permanent")) return asking.ask("prune_leftovers", { ...wanted, force });
+    const { leftovers } = await asking.ask("list_leftovers", wanted);
+    const going = leftovers.filter((one: Result) => (paths ? !one.isNeeded : one.keptBecause === null));
+    const stays = leftovers.filter((one: Result) => !going.includes(one));
+    if (going.length === 0) return { removed: [], removedBytes: 0, kept: stays };
+    await requireYes(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
+    // Only what the question was about goes.
+    const those = going.map(({ path }: Result) => path);
+    const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
+    return { ...result, kept: [...result.kept, ...stays] };
+  },
+  print: (result, { flags }, page) => lines(result, flags, page),
+} satisfies Verb;
+
+/** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
+async function requireYes({ confirm }: Asking, { flags }: Given, what: string): Promise<void> {
+  if (flags.has("--yes")) return;
+  const answer = await confirm(`Remove ${what} for good? Nothing brings it back.`);
+  if (answer === undefined)
+    throw new UsageError(
+      "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
+    );
+  if (!answer) throw new Failure("cancelled", "Nothing was removed.");
+}
+
+async function emptyTrash(asking: Asking, given: Given, before: string | undefined): Promise<Result> {
+  const { flags, operands } = given;
+  if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
+  if (flags.has("--permanent")) throw new UsageError("--trash removes for good always. Leave --permanent out.");
+  const would = await asking.ask("empty_trash", { before, dryRun: true });
+  if (!flags.has("--apply") || would.items.length === 0) return would;
+  const { items, totalBytes } = would;
+  await requireYes(asking, given, `${count(items.length, "item", "items")} of the trash (${sizeText(totalBytes)})`);
+  return asking.ask("empty_trash", { before });
+}
+
+function* lines(result: Result, flags: Given["flags"], page: OutputStyle): Generator<string> {
+  if (flags.has("--trash")) yield* trashLines(result, flags, page);
+  else if (!flags.has("--apply")) yield* preview(result, page);
+  else {
+    yield* resultLines(result, flags.has("--permanent"), page);
+    yield* keptLines(result.kept, page);
+  }
+}
+
+function* preview({ leftovers }: Result, page: OutputStyle): Generator<string> {
+  const going = leftovers.filter((one: Result) => one.keptBecause === null);
+  if (leftovers.length === 0) yield "Nothing is left over.";
+  for (const [kind, [, many]] of Object.entries(KINDS)) {
+    const these = going.filter((one: Result) => one.kind === kind);
+    if (these.length === 0) continue;
+    const head = `${many[0].toUpperCase()}${many.slice(1)}: ${these.length}, ${sizeText(bytesOf(these))}`;
+    yield page.paint("bold", cutTo(head, page.width));
+    for (const one of these) yield rowText(one, page);
+    yield* consequences(these, page);
+    yield "";
+  }
+  yield* keptLines(
+    leftovers.filter((one: Result) => one.keptBecause !== null),
+    page,
+  );
+  if (going.length > 0) {
+    const sentence = `${count(going.length, "leftover", "leftovers")}, ${sizeText(bytesOf(going))}. prune --apply moves it to the trash, and undo brings it back.`;
+    yield* wrap(sentence, page.width);
+  }
+}
+
+function bytesOf(leftovers: readonly Result[]): number {
+  return leftovers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}
+
+/** Returns a leftover as one line: its size and age, and the session that it belongs to. */
+function rowText({ sizeBytes, since, sessionId, name, path }: Result, page: OutputStyle): string {
+  const id = sessionId === null ? "" : `${inert(sessionId.slice(0, 8))}  `;
+  const what = name === null ? shortPath(path, page.home) : oneLine(name);
+  return cutTo(`  ${sizeText(sizeBytes).padStart(7)}  ${agoText(since, page).padEnd(8)}  ${id}${what}`, page.width);
+}
+
+/** Returns what is lost with some leftovers, each sentence once. */
+function* consequences(leftovers: readonly Result[], page: OutputStyle): Generator<string> {
+  for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
+    if (text !== null) for (const line of wrap(inVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
+}
+
+function* keptLines(kept: readonly Result[], page: OutputStyle): Generator<string> {
+  if (kept.length === 0) return;
+  yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${sizeText(bytesOf(kept))}`);
+  for (const one of kept) {
+    yield rowText(one, page);
+    const reason = inVerbs(oneLine(one.keptBecause ?? ""));
+    for (const line of wrap(reason, Math.max(12, page.width - 4))) yield `    ${line}`;
+    // A path that is cut or wrapped cannot be copied.
+    if (!one.isNeeded) yield `    ${inert(one.path)}`;
+  }
+  if (kept.some(({ isNeeded }) => !isNeeded)) yield* wrap("prune <path> --apply moves one nevertheless.", page.width);
+  yield "";
+}
+
+function* resultLines({ removed, removedBytes }: Result, permanent: boolean, page: OutputStyle): Generator<string> {
+  if (removed.length === 0) yield "Nothing was removed.";
+  else {
+    const what = `${count(removed.length, "leftover", "leftovers")} (${sizeText(removedBytes)})`;
+    yield* wrap(
+      permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`,
+      page.width,
+    );
+    yield* consequences(removed, page);
+  }
+}
+
+function* trashLines({ items, totalBytes, kept }: Result, flags: Given["flags"], page: OutputStyle): Generator<string> {
+  const applied = flags.has("--apply");
+  if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
+  for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
+    const id = sessionId === null ? "leftovers" : inert(sessionId.slice(0, 8));
+    const what = name === null ? shortPath(sessionPath, page.home) : oneLine(name);
+    const row = `  ${sizeText(sizeBytes).padStart(7)}  ${agoText(deletedAt, page).padEnd(8)}  ${id}  ${what}`;
+    yield cutTo(row, page.width);
+  }
+  for (const { itemPath, reason } of kept) yield* wrap(`  ${inert(itemPath)}: ${inert(reason)}`, page.width);
+  if (items.length === 0) return;
+  const what = `${count(items.length, "item", "items")}, ${sizeText(totalBytes)}`;
+  const sentence = applied
+    ? `${what}, removed for good.`
+    : `${what}. prune --trash --apply removes it for good: nothing brings it back.`;
+  yield* wrap(sentence, page.width);
+}

@@ -1,0 +1,58 @@
+import * as z from "zod";
+import type { Trashed } from "../core/ports/lifecycle.ts";
+import { moment } from "./list_sessions.ts";
+import { command } from "./shared/command.ts";
+import { bytesIn } from "./shared/leftovers.ts";
+import { stored } from "./shared/shapes.ts";
+
+const item = z.object({
+  itemPath: z.string(),
+  sessionPath: z.string().describe("where it was"),
+  sessionId: z.string().nullable().describe("null for leftovers"),
+  name: stored(z.string().nullable()),
+  deletedAt: z.string().describe("ISO 8601"),
+  sizeBytes: z.number().int(),
+});
+
+export default command({
+  name: "empty_trash",
+  summary:
+    "Removes items of the server's own trash for good: nothing brings them back, and the operations that put them there " +
+    "cannot be undone any more. With dryRun, only tells which.",
+  effect: "server",
+  params: {
+    before: z.string().optional().describe("only what was deleted before this time, ISO 8601; all by default"),
+    dryRun: z.boolean().optional(),
+  },
+  result: z.object({
+    operationId: z.string().nullable().describe("of the record; null when nothing was removed"),
+    items: z.array(item).describe("that were removed, or would be"),
+    totalBytes: z.number().int(),
+    kept: z.array(z.object({ itemPath: z.string(), reason: z.string() })),
+  }),
+  failures: ["read_only", "storage_failed"],
+  example: {
+    params: { before: "2026-01-24T16:22:26.831Z", dryRun: true },
+    result: { operationId: null, items: [], totalBytes: 0, kept: [] },
+  },
+  async run({ workspace, progress }, { before, dryRun = false }) {
+    const { lifeCycle } = workspace.stores;
+    const time = moment("before", before);
+    if (dryRun) {
+      const items = lifeCycle.trash().filter(({ deletedAt }) => time === undefined || Date.parse(deletedAt) < time);
+      return { operationId: null, items: items.map(toWire), totalBytes: bytesIn(items), kept: [] };
+    }
+    const { operationId, removed, kept } = await lifeCycle.emptyTrash(time, progress);
+    return {
+      operationId,
+      // What it was called is gone with it.
+      items: removed.map((one) => toWire({ ...one, facts: () => ({ name: null, messageCount: null }) })),
+      totalBytes: bytesIn(removed),
+      kept: kept.map(({ item, reason }) => ({ itemPath: item.itemPath, reason })),
+    };
+  },
+});
+
+function toWire({ itemPath, sessionPath, sessionId, deletedAt, sizeBytes, facts }: Trashed): z.input<typeof item> {
+  return { itemPath, sessionPath, sessionId, name: facts().name, deletedAt, sizeBytes };
+}

@@ -1,0 +1,26 @@
+import * as z from "zod";
+import { FIX_KINDS } from "../core/ports/health.ts";
+import { fix } from "./get_health.ts";
+import { command } from "./shared/command.ts";
+
+export default command({
+  name: "fix_health",
+  summary:
+    "Mends what can be mended without a risk to any session: the permissions of the state folder, what dead processes " +
+    "were writing, locks that they left, a damaged catalog. get_health lists it before. Touches no session.",
+  effect: "server",
+  params: { kinds: z.array(z.enum(FIX_KINDS)).optional().describe("only these; all by default") },
+  result: z.object({
+    fixed: z.array(fix),
+    failed: z.array(z.object({ fix, reason: z.string() })),
+  }),
+  failures: ["read_only", "storage_failed"],
+  example: { params: { kinds: ["state_permissions"] }, result: { fixed: [], failed: [] } },
+  async run({ workspace }, { kinds }) {
+    const { fixed, failed } = await workspace.stores.health.fix(kinds);
+    return {
+      fixed: fixed.map((one) => ({ ...one })),
+      failed: failed.map(({ fix, reason }) => ({ fix: { ...fix }, reason })),
+    };
+  },
+});

@@ -1,0 +1,161 @@
+import * as z from "zod";
+import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
+import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
+import { command } from "./shared/command.ts";
+import { stored } from "./shared/shapes.ts";
+
+const agents = z.array(z.enum(["pi", "pi_agent_rust"]));
+
+const known = {
+  sessionPath: z.string(),
+  sessionId: z.string().nullable(),
+  name: stored(z.string().nullable()).describe("its name, or the beginning of what was said in it"),
+  archived: z.boolean(),
+};
+
+export const fix = z.object({
+  kind: z.enum(FIX_KINDS),
+  path: z.string(),
+  text: z.string().describe("one sentence: what is done"),
+});
+
+const holder = z.object({ client: z.string(), pid: z.number().int(), since: z.string().describe("ISO 8601") });
+
+export default command({
+  name: "get_health",
+  summary:
+    "Tells what is known of this machine and its sessions: folders, counts, sessions that agents do not show, damage, " +
+    "locks, leftovers, permissions, the catalog. Opens every session and does not read what was said; verify_sessions " +
+    "does. Changes nothing.",
+  effect: "server",
+  repeatable: true,
+  result: z.object({
+    ok: z.boolean().describe("no damaged session, nothing that was begun and not finished, and no damaged catalog"),
+    server: z.object({ name: z.string(), version: z.string() }),
+    node: z.object({ version: z.string(), required: z.string(), supported: z.boolean() }),
+    roots: z.array(
+      z.object({
+        path: z.string(),
+        agents: agents.describe("programs that look for sessions there"),
+        exists: z.boolean(),
+        inUse: z.boolean().describe("whether lists come from there"),
+        hasRustIndex: z.boolean().describe("whether the index of pi_agent_rust is there"),
+      }),
+    ),
+    stateFolder: z.string(),
+    counts: z.object({
+      sessions: z.number().int().describe("neither archived nor in the trash"),
+      archived: z.number().int(),
+      trashed: z.number().int().describe("items of the server's own trash"),
+      containers: z.number().int().describe("sessions in Session Store V2"),
+      forks: z.number().int(),
+      databases: z.number().int().describe("databases of pi_agent_rust, which migrate_session takes in"),
+    }),
+    hidden: z
+      .array(z.object({ ...known, reason: z.enum(HIDDEN_REASONS), text: z.string(), agents }))
+      .describe("sessions that agents do not show, or do not continue where they were"),
+    damaged: z.array(
+      z.object({
+        ...known,
+        reasons: z.array(z.string()).describe("the first few"),
+        damageCount: z.number().int(),
+        remedy: z
+          .enum(["repair", "finish", "none"])
+          .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
+      }),
+    ),
+    locks: z.array(
+      z.object({
+        sessionPath: z.string().nullable(),
+        sessionId: z.string().nullable(),
+        holder,
+        isStale: z.boolean().describe("nobody holds it: the process ended without releasing it"),
+        isOwn: z.boolean().describe("this server holds it"),
+      }),
+    ),
+    leftovers: z
+      .array(
+        z.object({
+          kind: z.enum(LEFTOVER_KINDS),
+          count: z.number().int(),
+          sizeBytes: z.number().int(),
+          oldest: z.string().describe("ISO 8601"),
+        }),
+      )
+      .describe("list_leftovers has them one by one"),
+    exposed: z
+      .array(
+        z.object({
+          path: z.string(),
+          mode: z.string().describe("octal digits"),
+          isOwn: z.boolean().describe("whether it is the state folder"),
+          fileCount: z.number().int().describe("files in it that others can read"),
+        }),
+      )
+      .describe("folders that other users of the machine can look into, or with files that they can read"),
+    catalog: z.object({
+      state: z
+        .enum(["sound", "damaged", "missing", "unused", "busy"])
+        .describe("missing: the next list makes it; unused: there is no SQLite; busy: it could not be looked at"),
+      path: z.string().nullable(),
+      sizeBytes: z.number().int(),
+      reason: z.string().nullable(),
+    }),
+    space: z
+      .object({ path: z.string(), freeBytes: z.number(), totalBytes: z.number() })
+      .optional()
+      .describe("missing where the system does not tell"),
+    fixes: z.array(fix).describe("what fix_health would do"),
+  }),
+  failures: ["storage_failed"],
+  example: {
+    params: {},
+    result: {
+      ok: true,
+      server: { name: "pi-session-server", version: "0.1.0" },
+      node: { version: "24.4.0", required: "20.19", supported: true },
+      roots: [
+        {
+          path: "/home/me/.pi/agent/sessions",
+          agents: ["pi", "pi_agent_rust"],
+          exists: true,
+          inUse: true,
+          hasRustIndex: false,
+        },
+      ],
+      stateFolder: "/home/me/.local/state/pi-session-server",
+      counts: { sessions: 1, archived: 0, trashed: 0, containers: 0, forks: 0, databases: 0 },
+      hidden: [],
+      damaged: [],
+      locks: [],
+      leftovers: [],
+      exposed: [],
+      catalog: {
+        state: "sound",
+        path: "/home/me/.local/state/pi-session-server/catalog/0f1e2d3c4b5a6978.sqlite",
+        sizeBytes: 65536,
+        reason: null,
+      },
+      space: { path: "/home/me/.pi/agent/sessions", freeBytes: 51539607552, totalBytes: 255013683200 },
+      fixes: [],
+    },
+  },
+  async run({ workspace, server, progress }) {
+    const { leftovers, damaged, hidden, roots, catalog, ...health } = await workspace.stores.health.examine(progress);
+    return {
+      ...health,
+      ok: damaged.length === 0 && catalog.state !== "damaged",
+      server: { name: server.name, version: server.version },
+      catalog: { ...catalog },
+      counts: { ...health.counts },
+      node: { ...health.node },
+      roots: roots.map((root) => ({ ...root, agents: [...root.agents] })),
+      hidden: hidden.map((session) => ({ ...session, agents: [...session.agents] })),
+      damaged: damaged.map((session) => ({ ...session, reasons: [...session.reasons] })),
+      locks: health.locks.map((lock) => ({ ...lock, holder: { ...lock.holder } })),
+      exposed: health.exposed.map((found) => ({ ...found })),
+      fixes: health.fixes.map((found) => ({ ...found })),
+      leftovers: leftovers.map((group) => ({ ...group, oldest: new Date(group.oldest).toISOString() })),
+    };
+  },
+});

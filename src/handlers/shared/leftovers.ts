@@ -1,0 +1,71 @@
+/** Shared parts of the commands about what is left over. */
+
+import * as z from "zod";
+import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/ports/leftovers.ts";
+import { moment } from "../list_sessions.ts";
+import { optionalName, stored } from "./shapes.ts";
+
+export const before = z.string().optional().describe("only what was left before this time, ISO 8601");
+
+export const wanted = {
+  paths: z
+    .array(z.string().min(1))
+    .min(1)
+    .optional()
+    .describe("only these, each by its path; by default those of all sessions that are listed or archived"),
+  sessionPath: optionalName.describe("only those of this session"),
+  kinds: z.array(z.enum(LEFTOVER_KINDS)).optional(),
+  before,
+};
+
+export const leftover = z.object({
+  path: z.string(),
+  kind: z
+    .enum(LEFTOVER_KINDS)
+    .describe(
+      "backup: from a repair, a relocation or a newer format; migrated: the file that a container has taken the place of; " +
+        "rolled_back: such a container; temporary: what a process was writing when it ended",
+    ),
+  sizeBytes: z.number().int(),
+  since: z.string().describe("when it was left, as far as the disk tells, ISO 8601"),
+  sessionPath: z.string().nullable().describe("of the session that it belongs to; null when that is not there"),
+  sessionId: z.string().nullable(),
+  name: stored(z.string().nullable()).describe("of the session, or the beginning of what was said in it"),
+  keptBecause: z.string().nullable().describe("why it stays; null when it may go"),
+  isNeeded: z.boolean().describe("whether it stays even when that is forced"),
+  consequence: z.string().nullable().describe("what cannot be done any more when it is gone"),
+});
+
+interface LeftoverParams {
+  readonly paths?: readonly string[];
+  readonly sessionPath?: string;
+  readonly kinds?: WantedLeftovers["kinds"];
+  readonly before?: string;
+}
+
+/** Returns what params ask for. Throws BadParams for a text that is no time. */
+export function wantedOf({ before, ...rest }: LeftoverParams): WantedLeftovers {
+  return { ...rest, before: moment("before", before) };
+}
+
+export function toWire({ since, ...rest }: Leftover): z.input<typeof leftover> {
+  return { ...rest, since: new Date(since).toISOString() };
+}
+
+/** Returns the bytes of all. */
+export function bytesIn(things: readonly { readonly sizeBytes: number }[]): number {
+  return things.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}
+
+export const exampleLeftover = {
+  path: "/home/me/sessions/current.jsonl.v2.bak",
+  kind: "backup" as const,
+  sizeBytes: 812,
+  since: "2026-01-24T16:22:26.831Z",
+  sessionPath: "/home/me/sessions/current.jsonl",
+  sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
+  name: null,
+  keptBecause: null,
+  isNeeded: false,
+  consequence: null,
+};

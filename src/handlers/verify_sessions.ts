@@ -1,0 +1,79 @@
+import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import type { Session } from "../core/session/session.ts";
+import { type CommandContext, command } from "./shared/command.ts";
+import { damage, stored } from "./shared/shapes.ts";
+import { verified } from "./shared/verified.ts";
+
+/** Damaged places that are reported of one session. */
+const MOST_DAMAGE = 20;
+
+const row = z.object({
+  sessionPath: z.string(),
+  sessionId: z.string().nullable().describe("null when it cannot be opened"),
+  archived: z.boolean(),
+  name: stored(z.string().nullable()),
+  damage: z.array(damage).describe(`the first ${MOST_DAMAGE} places`),
+  damageCount: z.number().int(),
+  lockedBy: z
+    .object({ client: z.string(), pid: z.number(), since: z.string() })
+    .nullable()
+    .describe("who writes to it now; what is wrong may be only on its way"),
+  failure: z.string().nullable().describe("why it cannot be read at all; then nothing repairs it"),
+});
+
+type DamagedRow = z.input<typeof row>;
+
+export default command({
+  name: "verify_sessions",
+  summary:
+    "Reads every byte of every session, one after the other and each for reading only, and reports those that are " +
+    "damaged. Goes on past those that cannot be read. Changes nothing.",
+  effect: "server",
+  repeatable: true,
+  params: { archived: z.boolean().optional().describe("archived sessions too") },
+  result: z.object({
+    total: z.number().int().describe("sessions that were looked at"),
+    damaged: z.array(row),
+    ok: z.boolean().describe("none is damaged"),
+  }),
+  failures: ["storage_failed"],
+  example: { params: {}, result: { total: 1, damaged: [], ok: true } },
+  async run(context, { archived = false }) {
+    const damaged: DamagedRow[] = [];
+    const visit = async (file: string, isArchived: boolean): Promise<void> => {
+      const found = await verdictOn(context, file, isArchived);
+      if (found) damaged.push(found);
+    };
+    const total = await context.workspace.stores.health.visitAll(archived, visit, context.progress);
+    return { total, damaged, ok: damaged.length === 0 };
+  },
+});
+
+/** Returns what is wrong with the session at a path; null when nothing is, or when it was removed meanwhile. */
+async function verdictOn(context: CommandContext, sessionPath: string, archived: boolean): Promise<DamagedRow | null> {
+  const { workspace } = context;
+  let session: Session | undefined;
+  try {
+    session = workspace.look(sessionPath);
+    const { damage, ok } = await verified(context, session, false);
+    if (ok) return null;
+    return {
+      sessionPath,
+      archived,
+      sessionId: session.id,
+      name: session.name,
+      damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
+      damageCount: damage.length,
+      lockedBy: session.log.lockedBy && { ...session.log.lockedBy },
+      failure: null,
+    };
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    if (error.name === "session_not_found") return null;
+    const nothing = { damage: [], damageCount: 1, lockedBy: null };
+    return { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
+  } finally {
+    session?.close();
+  }
+}

@@ -1,0 +1,221 @@
+/** Puts together what is known of this machine and its sessions, and mends what is safe to mend. */
+
+import { join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import {
+  FIX_KINDS,
+  type Fix,
+  type Fixed,
+  type FixKind,
+  type FoundLock,
+  type FoundRoot,
+  type Health,
+  type HealthCheck,
+  type LeftoverGroup,
+  OLDEST_NODE,
+  type SessionRoot,
+} from "../../core/ports/health.ts";
+import type { LeftoverFile } from "../../core/ports/leftovers.ts";
+import type { CatalogOptions } from "../catalog/cached-rows.ts";
+import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
+import type { Disk } from "../fs/disk.ts";
+import { guarded, infoOrNull } from "../fs/files.ts";
+import { removeAll } from "../fs/folders.ts";
+import { readHeader } from "../fs/header.ts";
+import { allFolders } from "../fs/paths.ts";
+import { isAbandoned } from "../fs/staging.ts";
+import { type LifecycleDeps, requireWritable } from "../lifecycle/exclusive.ts";
+import { leftoverFiles } from "../lifecycle/leftovers.ts";
+import { trashed } from "../lifecycle/trash.ts";
+import type { Locks } from "../locks/contract.ts";
+import { clearLock, findLocks, type LockTrace } from "../locks/found-locks.ts";
+import { findExposed } from "./permissions.ts";
+import { type SessionsDeps, sessionKeys, survey, visitAll } from "./sessions.ts";
+
+/** Milliseconds after the last write to a session in which what its dead writer left is needed by the next. */
+const TORN_JUST_NOW = 60_000;
+
+export interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
+  readonly lifecycle: LifecycleDeps;
+  readonly locks: Locks;
+  /** Folders in which agents look for sessions. */
+  readonly roots: readonly SessionRoot[];
+}
+
+export function makeHealth(deps: HealthDeps): HealthCheck {
+  return {
+    examine: (progress) => guarded("looking at the sessions", () => examine(deps, progress)),
+    fix: (kinds = FIX_KINDS) => guarded("mending", async () => fix(deps, kinds)),
+    visitAll: (archived, visit, progress) =>
+      guarded("looking at the sessions", () => visitAll(deps, archived, visit, progress)),
+  };
+}
+
+async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
+  const { disk, paths, lifecycle } = deps;
+  // First, because a list would throw a damaged one away.
+  const catalog = checkCatalog({ ...deps, env: lifecycle.env });
+  const { hidden, damaged, ...counted } = await survey(deps, progress);
+  const traces = tracesOf(deps);
+  const leftovers = [...leftoverFiles(lifecycle)];
+  return {
+    node: nodeFacts(),
+    roots: rootsOf(deps),
+    stateFolder: paths.state,
+    counts: { ...counted, trashed: trashed(lifecycle).length },
+    hidden,
+    damaged,
+    locks: traces.map((trace) => toFound(disk, trace)),
+    leftovers: groupsOf(leftovers),
+    exposed: findExposed(disk, allFolders(paths, disk), paths.state),
+    catalog,
+    space: spaceOf(disk, paths.flat ?? (paths.root as string), paths.state),
+    fixes: FIX_KINDS.flatMap((kind) => fixesOf(deps, kind).map(({ fix }) => fix)),
+  };
+}
+
+function nodeFacts(): Health["node"] {
+  const version = process.versions.node;
+  const [has, needs] = [version, OLDEST_NODE].map((text) => text.split(".").map(Number));
+  return {
+    version,
+    required: OLDEST_NODE,
+    supported: has[0] > needs[0] || (has[0] === needs[0] && has[1] >= needs[1]),
+  };
+}
+
+function rootsOf({ disk, paths, roots }: HealthDeps): FoundRoot[] {
+  const own = paths.flat ?? (paths.root as string);
+  const all = roots.some(({ path }) => path === own) ? roots : [{ path: own, agents: [] }, ...roots];
+  return all.map(({ path, agents }) => ({
+    path,
+    agents,
+    exists: infoOrNull(disk, path)?.kind === "folder",
+    inUse: path === own,
+    hasRustIndex: infoOrNull(disk, join(path, "session-index.sqlite"))?.kind === "file",
+  }));
+}
+
+function tracesOf(deps: HealthDeps): LockTrace[] {
+  const { disk, locks, paths } = deps;
+  return findLocks({ disk, locks, stateFolder: paths.state }, sessionKeys(deps), allFolders(paths, disk));
+}
+
+function toFound(disk: Disk, { session, holder, noted }: LockTrace): FoundLock {
+  const by = holder ?? noted;
+  const id = session === null ? undefined : readHeader(disk, session)?.id;
+  return {
+    sessionPath: session,
+    sessionId: typeof id === "string" ? id : null,
+    holder: by,
+    isStale: holder === null,
+    isOwn: by.pid === process.pid,
+  };
+}
+
+function groupsOf(files: readonly LeftoverFile[]): LeftoverGroup[] {
+  const groups = new Map<string, LeftoverGroup>();
+  for (const { kind, sizeBytes, since } of files) {
+    const { count = 0, sizeBytes: before = 0, oldest = since } = groups.get(kind) ?? {};
+    groups.set(kind, { kind, count: count + 1, sizeBytes: before + sizeBytes, oldest: Math.min(oldest, since) });
+  }
+  return [...groups.values()];
+}
+
+/** Returns the room on the file system of the first folder that exists. */
+function spaceOf(disk: Disk, ...folders: readonly string[]): Health["space"] {
+  const path = folders.find((folder) => infoOrNull(disk, folder)?.kind === "folder");
+  if (path === undefined) return undefined;
+  try {
+    const found = disk.space?.(path);
+    return found && { path, freeBytes: found.free, totalBytes: found.total };
+  } catch {
+    // This file system does not tell.
+    return undefined;
+  }
+}
+
+// --- mending -----------------------------------------------------------------------------------------------------------
+
+/** Something to mend, and the way. `run` throws a failure when it is not so any more. */
+interface Mending {
+  readonly fix: Fix;
+  run(): void;
+}
+
+function fix(deps: HealthDeps, kinds: readonly FixKind[]): Fixed {
+  requireWritable(deps.lifecycle);
+  const fixed: Fix[] = [];
+  const failed: { fix: Fix; reason: string }[] = [];
+  for (const { fix, run } of FIX_KINDS.filter((kind) => kinds.includes(kind)).flatMap((kind) => fixesOf(deps, kind)))
+    try {
+      run();
+      fixed.push(fix);
+    } catch (error) {
+      if (!isErrno(error) && !(error instanceof Failure)) throw error;
+      failed.push({ fix, reason: error instanceof Failure ? error.message : `the disk refused (${error.code})` });
+    }
+  return { fixed, failed };
+}
+
+/** Returns what there is to mend of one kind. */
+function fixesOf(deps: HealthDeps, kind: FixKind): Mending[] {
+  if (kind === "state_permissions") return permissionFixes(deps);
+  if (kind === "temporary_files") return temporaryFixes(deps);
+  return kind === "stale_locks" ? lockFixes(deps) : catalogFixes(deps);
+}
+
+function permissionFixes({ disk, paths: { state } }: HealthDeps): Mending[] {
+  const { setFolderMode } = disk;
+  const [exposed] = findExposed(disk, [], state);
+  if (exposed === undefined || setFolderMode === undefined) return [];
+  const text = `Close the state folder to other users: its mode becomes 700, and is ${exposed.mode}.`;
+  return [{ fix: { kind: "state_permissions", path: state, text }, run: () => setFolderMode.call(disk, state, 0o700) }];
+}
+
+function temporaryFixes({ disk, lifecycle }: HealthDeps): Mending[] {
+  const now = lifecycle.env.now();
+  const found = [...leftoverFiles(lifecycle)].filter(
+    ({ kind, path }) => kind === "temporary" && isAbandoned(disk, path, now),
+  );
+  return found.map(({ path, sizeBytes }) => ({
+    fix: {
+      kind: "temporary_files",
+      path,
+      text: `Remove what a process was writing when it ended (${sizeBytes} bytes, never part of a session).`,
+    },
+    run() {
+      if (isAbandoned(disk, path, now)) removeAll(disk, path);
+    },
+  }));
+}
+
+function lockFixes(deps: HealthDeps): Mending[] {
+  const { disk, locks, paths, lifecycle } = deps;
+  // The note tells the next writer that a line which was torn just now will not be continued.
+  const isStill = ({ session }: LockTrace): boolean =>
+    session === null || lifecycle.env.now() - (infoOrNull(disk, session)?.modified ?? 0) > TORN_JUST_NOW;
+  return tracesOf(deps)
+    .filter((trace) => trace.holder === null && isStill(trace))
+    .map((trace) => ({
+      fix: {
+        kind: "stale_locks",
+        path: trace.place?.path ?? paths.state,
+        text: `Clear the lock that process ${trace.noted.pid} left when it ended.`,
+      },
+      run() {
+        const holder = clearLock(locks, trace);
+        if (holder) throw new Failure("session_locked", `Process ${holder.pid} has the lock now.`);
+      },
+    }));
+}
+
+function catalogFixes(deps: HealthDeps): Mending[] {
+  const looked = { ...deps, env: deps.lifecycle.env };
+  const { state, path, reason } = checkCatalog(looked);
+  if (state !== "damaged" || path === null) return [];
+  const text = `Throw the damaged catalog away (${reason}); the next list builds it anew from the sessions.`;
+  return [{ fix: { kind: "catalog", path, text }, run: () => discardCatalog(looked, path) }];
+}

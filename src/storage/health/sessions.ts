@@ -1,0 +1,188 @@
+/** Goes through all session files, each opened for reading, and tells what is wrong with them. */
+
+import { dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { pause } from "../fs/chunked-io.ts";
+import { isBelow } from "../fs/confined-disk.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { closing, guarded, infoOrNull } from "../fs/files.ts";
+import { entriesIfListed, entriesIn } from "../fs/folders.ts";
+import { idInName } from "../fs/header.ts";
+import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
+import { nameIn } from "../lifecycle/leftovers.ts";
+import { keyOf } from "../locks/contract.ts";
+import { isActive, status } from "../v2/pointer.ts";
+import { isDatabase } from "../v2/sqlite-v1.ts";
+import { hiddenBecause } from "./visibility.ts";
+
+/** Reasons that are told of one session. */
+const MOST_REASONS = 3;
+
+/** Everything that looking at sessions needs. */
+export interface SessionsDeps {
+  readonly disk: Disk;
+  readonly paths: StoragePaths;
+  /** Opens a session for reading. */
+  readonly openLog: (file: string) => Log;
+}
+
+/** Everything that is learned of the sessions. */
+export interface Survey {
+  sessions: number;
+  archived: number;
+  containers: number;
+  forks: number;
+  databases: number;
+  readonly hidden: HiddenSession[];
+  readonly damaged: DamagedSession[];
+}
+
+/** Yields the paths of session files and containers, also of those that no list shows. */
+function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
+  for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk))
+    for (const { name, kind } of entriesIfListed(disk, folder)) {
+      if (isContainerName(name) ? kind === "folder" && isSession(disk, join(folder, name)) : isSessionName(name))
+        if (kind !== "folder" || isContainerName(name)) yield join(folder, name);
+    }
+}
+
+/** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
+function isSession(disk: Disk, container: string): boolean {
+  try {
+    return isActive(disk, container);
+  } catch {
+    return true;
+  }
+}
+
+/** Returns the paths of the sessions by the keys of their locks. */
+export function sessionKeys(deps: SessionsDeps): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const file of sessionFiles(deps, true)) {
+    const info = infoOrNull(deps.disk, lockedFileOf(file));
+    if (info) found.set(keyOf(info), file);
+  }
+  return found;
+}
+
+/** Returns the file whose inode the lock of a session belongs to. */
+function lockedFileOf(session: string): string {
+  return isContainerName(session) ? headerFile(session) : session;
+}
+
+/** Opens all sessions, one at a time. */
+export async function survey(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
+  const found: Survey = {
+    sessions: 0,
+    archived: 0,
+    containers: 0,
+    forks: 0,
+    databases: countDatabases(deps),
+    hidden: [],
+    damaged: [],
+  };
+  for (const folder of allFolders(deps.paths, deps.disk)) requireListed(deps.disk, folder, found);
+  await visitAll(deps, true, async (file, archived) => lookAt(deps, file, archived, found), progress);
+  return found;
+}
+
+/** Adds a folder that the disk refuses to list, so that the sessions in it are not taken for none. */
+function requireListed(disk: Disk, folder: string, { damaged }: Survey): void {
+  try {
+    guarded("listing the folder", () => entriesIn(disk, folder));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const nobody = { sessionPath: folder, sessionId: null, name: null, archived: false };
+    damaged.push({ ...nobody, reasons: [error.message], damageCount: 1, remedy: "none" });
+  }
+}
+
+/** See HealthCheck.visitAll. */
+export async function visitAll(
+  deps: SessionsDeps,
+  archived: boolean,
+  visit: (sessionPath: string, archived: boolean) => Promise<void>,
+  progress?: Progress,
+): Promise<number> {
+  const archive = archiveFolder(deps.paths);
+  const files = [...sessionFiles(deps, archived)];
+  for (const [done, file] of files.entries()) {
+    await visit(file, isBelow(archive, file));
+    progress?.(done + 1, files.length);
+    await pause();
+  }
+  return files.length;
+}
+
+function countDatabases({ disk, paths }: SessionsDeps): number {
+  let count = 0;
+  for (const folder of sessionFolders(paths, disk))
+    for (const { name, kind } of entriesIfListed(disk, folder))
+      if (kind === "file" && name.endsWith(".sqlite") && isDatabase(disk, join(folder, name))) count++;
+  return count;
+}
+
+/** Adds to the survey what one session tells. */
+function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
+  const info = infoOrNull(deps.disk, lockedFileOf(file));
+  const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };
+  if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
+    const agents = ["pi", "pi_agent_rust"] as const;
+    if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents });
+    return;
+  }
+  try {
+    guarded("opening the session", () => closing(deps.openLog(file), (log) => lookInto(deps, known, log, found)));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    // It was removed meanwhile.
+    if (error.name === "session_not_found") return;
+    found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
+  }
+  if (archived) found.archived++;
+  else found.sessions++;
+  if (isContainerName(file)) found.containers++;
+}
+
+/** Adds to the survey what an open session tells. */
+function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, found: Survey): void {
+  const { parentSession, branchedFrom } = log.header;
+  if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
+  const damaged = damageOf(disk, known.sessionPath, log);
+  const hidden = known.archived ? null : hiddenBecause(disk, paths, known.sessionPath);
+  if (!damaged && !hidden) return;
+  const session = { ...known, sessionId: log.header.id, name: nameIn(log) };
+  if (hidden) found.hidden.push({ ...session, ...hidden });
+  if (damaged) found.damaged.push({ ...session, ...damaged });
+}
+
+/** Returns what is wrong with an open session; null when nothing is. */
+function damageOf(
+  disk: Disk,
+  file: string,
+  log: Log,
+): Pick<DamagedSession, "reasons" | "damageCount" | "remedy"> | null {
+  const unfinished = unfinishedIn(disk, file, log);
+  if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
+  // A version that nobody here knows is no damage, and the last line of one that is being written may be on its way.
+  const damage = log.damage.filter(
+    ({ kind }) => kind !== "newer_version" && !(kind === "torn_tail" && log.lockedBy !== null),
+  );
+  if (damage.length === 0) return null;
+  const reasons = damage
+    .slice(0, MOST_REASONS)
+    .map(({ line, reason }) => (line > 0 ? `line ${line}: ${reason}` : reason));
+  return { reasons, damageCount: damage.length, remedy: "repair" };
+}
+
+/** Returns what was begun with a session and not finished. */
+function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
+  if (readOnly?.name === "migration_failed") return readOnly.message;
+  const staging = join(dirname(file), `${header.id}.v2.staging`);
+  if (isContainerName(file) || infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
+  return "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
+}

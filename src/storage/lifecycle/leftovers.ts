@@ -1,0 +1,231 @@
+/**
+ * Finds what is left over of sessions, and judges whether it may go. Names show what something is; the session that it
+ * belongs to shows whether it is still needed.
+ */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { Leftover, LeftoverFile, LeftoverKind, WantedLeftovers } from "../../core/ports/leftovers.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { CONTAINER, isContainerName, POINTER } from "../fs/container-paths.ts";
+import { type Disk, exists } from "../fs/disk.ts";
+import { closing, infoOrNull } from "../fs/files.ts";
+import { entriesIfListed, kindOf } from "../fs/folders.ts";
+import { idInName } from "../fs/header.ts";
+import { allFolders, isSessionName } from "../fs/paths.ts";
+import { isAbandoned, temporaryFor } from "../fs/staging.ts";
+import { currentPathOf, status } from "../v2/pointer.ts";
+import type { LifecycleDeps } from "./exclusive.ts";
+import { readAllOf } from "./import.ts";
+import { factsOf, titleOf } from "./recorded.ts";
+import { sizeOfFolder } from "./trash-items.ts";
+
+/** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
+const LEFTOVER =
+  /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/s;
+
+/** The meaning of a name. */
+interface Form {
+  readonly kind: LeftoverKind;
+  /** Name of the session, or of its pointer, that it belongs to. */
+  readonly base: string;
+  /** The kind of a backup. */
+  readonly backup?: string;
+}
+
+/** Returns the meaning of a name; undefined for anything that is not left over. */
+function formOf(name: string): Form | undefined {
+  const base = temporaryFor(name);
+  if (base !== undefined) return { kind: "temporary", base };
+  const found = LEFTOVER.exec(name)?.groups;
+  if (found === undefined || name.startsWith(".")) return undefined;
+  const kind = found.backup !== undefined ? "backup" : found.migrated !== undefined ? "migrated" : "rolled_back";
+  return { kind, base: found.base, backup: found.backup };
+}
+
+/** Yields what is left over in the session folders and the archive. Nothing is followed that is a link. */
+export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
+  for (const folder of allFolders(deps.paths, deps.disk))
+    for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
+      const found = kind === "file" || kind === "folder" ? fileAt(deps, join(folder, name)) : undefined;
+      if (found) yield found;
+    }
+}
+
+/** Returns the leftover at a path; undefined when nothing, or something else, is there. */
+function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
+  const { disk } = deps;
+  const form = formOf(basename(path));
+  const info = form && infoOrNull(disk, path, true);
+  if (!form || (info?.kind !== "file" && info?.kind !== "folder")) return undefined;
+  const sizeBytes = info.kind === "folder" ? sizeOfFolder(disk, path) : info.size;
+  // A rename, which makes most leftovers, changes only the time of the inode.
+  return { path, kind: form.kind, sizeBytes, since: info.changed ?? info.modified, sessionPath: ownerOf(disk, path) };
+}
+
+/** Returns the path of the session that a leftover belongs to; null when it is not there. */
+export function ownerOf(disk: Disk, path: string): string | null {
+  const base = formOf(basename(path))?.base;
+  if (base === undefined) return null;
+  const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
+  try {
+    const now = currentPathOf(disk, join(dirname(path), container));
+    return exists(disk, now) ? now : fileOf(disk, now);
+  } catch {
+    // Its pointer or its header cannot be read, so that nobody knows which of its files is the session.
+    return null;
+  }
+}
+
+/** Returns the session file beside a container that is not there and has no pointer: its name has the same id. */
+function fileOf(disk: Disk, container: string): string | null {
+  if (!isContainerName(container)) return null;
+  const folder = dirname(container);
+  const id = basename(container, CONTAINER);
+  const found = entriesIfListed(disk, folder).find(({ name }) => isSessionName(name) && idInName(name) === id);
+  return found ? join(folder, found.name) : null;
+}
+
+/** Runs `run` while nobody else can write to the sessions that leftovers belong to. Throws session_locked. */
+export async function holdingOwners<T>(
+  deps: LifecycleDeps,
+  leftovers: readonly string[],
+  run: () => Promise<T>,
+): Promise<T> {
+  const logs: Log[] = [];
+  try {
+    for (const owner of new Set(leftovers.map((path) => ownerOf(deps.disk, path)))) {
+      if (owner === null) continue;
+      const log = deps.open(owner);
+      logs.push(log);
+      log.acquireLock();
+    }
+    return await run();
+  } finally {
+    for (const log of logs) log.close();
+  }
+}
+
+/** A session as its leftovers depend on it. */
+export interface Owner {
+  readonly sessionId: string | null;
+  readonly name: string | null;
+  /** The reason why leftovers of it may be the only copy of something; null when it is whole. */
+  readonly fault: string | null;
+  /** Whether a migration or a rollback of it is under way or was interrupted, which needs what that left. */
+  readonly isUnderWay: boolean;
+}
+
+/** Returns the name of a session, or the beginning of what was said in it. */
+export function nameIn(log: Log): string | null {
+  const { name, title } = factsOf(log);
+  return name ?? (title === titleOf(null, log.header.id) ? null : title.slice(1, -1));
+}
+
+/** Opens a session for reading and returns what its leftovers depend on. Reads all of it. */
+async function lookAt(deps: LifecycleDeps, path: string): Promise<Owner> {
+  try {
+    return await closing(deps.open(path), (log) => judge(deps, log));
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const fault = `its session cannot be opened (${error.message})`;
+    return { sessionId: null, name: null, fault, isUnderWay: false };
+  }
+}
+
+/** Judges an open session: whether what is left over of it may go. */
+export async function judge(deps: LifecycleDeps, log: Log): Promise<Owner> {
+  const owner = { sessionId: log.header.id, name: nameIn(log) };
+  await readAllOf(log, undefined);
+  const [first] = log.damage;
+  const fault = first === undefined ? null : `its session is damaged (${first.reason}), and this may have what is lost`;
+  return { ...owner, fault, isUnderWay: isInterrupted(deps, log) };
+}
+
+function isInterrupted({ disk }: LifecycleDeps, { file, readOnly }: Log): boolean {
+  if (readOnly?.name === "migration_failed") return true;
+  try {
+    return file !== null && status(disk, file).interrupted;
+  } catch {
+    return true;
+  }
+}
+
+/** The owner of a leftover whose session is not there. */
+const NOBODY: Owner = {
+  sessionId: null,
+  name: null,
+  fault: "its session is not there, so that this may be the only copy of it",
+  isUnderWay: false,
+};
+
+/** Returns the leftovers that are wanted, each judged by its session. Throws not_a_session, path_outside_root. */
+export async function listLeftovers(
+  deps: LifecycleDeps,
+  wanted: WantedLeftovers,
+  progress?: Progress,
+): Promise<Leftover[]> {
+  const files = [...(wanted.paths ? namedFiles(deps, wanted.paths) : leftoverFiles(deps))].filter(
+    filterOf(deps, wanted),
+  );
+  const owners = new Map<string, Owner>();
+  const found: Leftover[] = [];
+  for (const [done, file] of files.entries()) {
+    const { sessionPath } = file;
+    const owner = sessionPath === null ? NOBODY : (owners.get(sessionPath) ?? (await lookAt(deps, sessionPath)));
+    if (sessionPath !== null) owners.set(sessionPath, owner);
+    found.push(leftoverOf(deps, file, owner));
+    progress?.(done + 1, files.length);
+  }
+  return found.sort((a, b) => b.sizeBytes - a.sizeBytes || (a.path < b.path ? -1 : 1));
+}
+
+function* namedFiles(deps: LifecycleDeps, paths: readonly string[]): Generator<LeftoverFile> {
+  for (const path of new Set(paths.map((path) => deps.allowed(path)))) {
+    const found = fileAt(deps, path);
+    if (!found) throw notLeftOver(deps, path);
+    yield found;
+  }
+}
+
+function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
+  if (kindOf(disk, path) === undefined)
+    return new Failure("session_not_found", `There is nothing at ${path}.`, { path });
+  const sentence = `${path} is nothing that is left over; only backups, files of migrated sessions, old containers and temporary files are.`;
+  return new Failure("not_a_session", sentence, { path });
+}
+
+function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLeftovers) {
+  const owner = sessionPath === undefined ? undefined : currentPathOf(deps.disk, deps.allowed(sessionPath));
+  return (file: LeftoverFile): boolean =>
+    (owner === undefined || file.sessionPath === owner) &&
+    (kinds === undefined || kinds.includes(file.kind)) &&
+    (before === undefined || file.since < before);
+}
+
+/** Returns a leftover as its session shows it. */
+export function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Leftover {
+  const { sessionId, name } = owner;
+  const needed = neededFor(deps, file, owner);
+  const fault = file.kind === "temporary" ? null : owner.fault;
+  const consequence = consequenceOf(file.path);
+  return { ...file, sessionId, name, keptBecause: needed ?? fault, isNeeded: needed !== null, consequence };
+}
+
+/** Returns the reason why a leftover stays whatever anybody wants; null when there is none. */
+function neededFor({ disk, env }: LifecycleDeps, { kind, path }: LeftoverFile, { isUnderWay }: Owner): string | null {
+  if (kind === "temporary") return isAbandoned(disk, path, env.now()) ? null : "a process may still be writing it";
+  if (kind === "backup" || !isUnderWay) return null;
+  return "its migration or rollback was interrupted; finish that first, by migrate_session or rollback_migration";
+}
+
+/** Returns what is lost with a leftover, as a sentence. */
+function consequenceOf(path: string): string | null {
+  const { kind, backup } = formOf(basename(path)) as Form;
+  if (kind === "migrated")
+    return "The session is in its container. Without this file, a rollback cannot bring the original back; it would write a new one from the container.";
+  if (kind === "rolled_back") return "The record of its migration goes with it.";
+  if (backup === "damaged") return "Without it, the repair cannot be undone.";
+  return backup === "repaired" ? "Without it, what was undone cannot be redone." : null;
+}

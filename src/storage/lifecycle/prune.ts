@@ -1,0 +1,155 @@
+/** Removes what is left over: to our trash, from where it can be brought back, or for good. */
+
+import { dirname } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
+import type {
+  Leftover,
+  Leftovers,
+  PrunedLeftovers,
+  PruningManner,
+  WantedLeftovers,
+} from "../../core/ports/leftovers.ts";
+import type { NewOperation } from "../../core/ports/operations.ts";
+import { guarded } from "../fs/files.ts";
+import { removeAll } from "../fs/folders.ts";
+import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
+import { judge, leftoverOf, listLeftovers } from "./leftovers.ts";
+import { moveWith } from "./move.ts";
+import { recorded } from "./recorded.ts";
+import { discardEmpty, leftoverIn, makeItem, type TrashRecord } from "./trash-items.ts";
+
+const DOING = "removing leftovers";
+export const FOR_GOOD = "It was removed for good, and nothing is left of it to bring back.";
+
+export function makeLeftovers(deps: LifecycleDeps): Leftovers {
+  return {
+    list: (wanted, progress) => guarded("looking for leftovers", () => listLeftovers(deps, wanted, progress)),
+    prune: (wanted, how, progress) => guarded(DOING, () => pruneLeftovers(deps, wanted, how, progress)),
+  };
+}
+
+/** Returns an operation on what belongs to no session in particular. */
+export function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
+  return { kind: "prune", sessionId: "", sessionPath: path, name: null, ...rest };
+}
+
+function filesText(count: number): string {
+  return `${count} leftover ${count === 1 ? "file" : "files"}`;
+}
+
+/** Removes one leftover, whose session nobody else can write to meanwhile. */
+type Removal = (leftover: Leftover) => Promise<void>;
+
+async function pruneLeftovers(
+  deps: LifecycleDeps,
+  wanted: WantedLeftovers,
+  { permanent, force }: PruningManner,
+  progress?: Progress,
+): Promise<PrunedLeftovers> {
+  requireWritable(deps);
+  const { disk } = deps;
+  const all = await listLeftovers(deps, wanted);
+  const planned = all.filter((one) => mayGo(one, force));
+  const kept = all.filter((one) => !mayGo(one, force));
+  if (planned.length === 0) return { operationId: null, itemPath: null, removed: [], kept };
+  const files = planned.map(({ path }) => path);
+  let made: { operationId: string; itemPath: string | null } = { operationId: "", itemPath: null };
+  const run = async ({ id, at }: { id: string; at: string }): Promise<Leftover[]> => {
+    const record: TrashRecord = { sessionId: "", path: files[0], deletedAt: at, operationId: id, files };
+    const item = permanent ? null : await makeItem(disk, deps.paths, "leftovers", record);
+    made = { operationId: id, itemPath: item };
+    const remove: Removal =
+      item === null
+        ? ({ path }) => unlink(deps, path)
+        : ({ path }) => moveWith(disk, [[path, leftoverIn({ item, record }, files.indexOf(path))]]);
+    const removed = await removeEach(deps, planned, force, remove, kept, progress);
+    if (item !== null) discardEmpty(disk, item);
+    return removed;
+  };
+  const begun = operationOn(files[0], {
+    text: permanent ? `Removed ${filesText(files.length)} for good.` : `Moved ${filesText(files.length)} to the trash.`,
+    ...(permanent ? { final: FOR_GOOD } : { step: { do: "prune", files } }),
+  });
+  const removed = await recorded(deps, begun, run, (gone) => {
+    if (gone.length === 0) return null;
+    const text = begun.text.replace(filesText(files.length), filesText(gone.length));
+    if (made.itemPath === null) return { text };
+    return { text, step: { do: "prune", files: gone.map(({ path }) => path), item: made.itemPath } };
+  });
+  if (removed.length === 0) return { operationId: null, itemPath: null, removed, kept };
+  return { ...made, removed, kept };
+}
+
+function mayGo({ keptBecause, isNeeded }: Leftover, force: boolean): boolean {
+  return force ? !isNeeded : keptBecause === null;
+}
+
+/** Removes leftovers session by session, each with its session's lock. Those that stay are added to `kept`. */
+async function removeEach(
+  deps: LifecycleDeps,
+  planned: readonly Leftover[],
+  force: boolean,
+  remove: Removal,
+  kept: Leftover[],
+  progress?: Progress,
+): Promise<Leftover[]> {
+  const removed: Leftover[] = [];
+  const keptBefore = kept.length;
+  const removeOne = async (leftover: Leftover): Promise<void> => {
+    if (!mayGo(leftover, force)) kept.push(leftover);
+    else {
+      await guarded(DOING, () => remove(leftover));
+      removed.push(leftover);
+    }
+    progress?.(removed.length + kept.length - keptBefore, planned.length);
+  };
+  for (const [sessionPath, group] of bySession(planned)) {
+    let rest = group;
+    const removeAllOf = async (ones: readonly Leftover[]): Promise<void> => {
+      for (const one of ones) {
+        await removeOne(one);
+        rest = rest.slice(1);
+      }
+    };
+    // What cannot be removed does not keep the others.
+    while (rest.length > 0)
+      try {
+        if (sessionPath === null) await removeAllOf(rest);
+        else
+          await exclusively(deps, sessionPath, DOING, async (locked) => removeAllOf(await judged(deps, rest, locked)));
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        // The lock, or the session, is the reason for all of them.
+        const failed = error.name === "storage_failed" || error.name === "storage_full" ? rest.slice(0, 1) : rest;
+        kept.push(...failed.map((one) => ({ ...one, keptBecause: error.message, isNeeded: true })));
+        rest = rest.slice(failed.length);
+      }
+  }
+  return removed;
+}
+
+function bySession(leftovers: readonly Leftover[]): Map<string | null, Leftover[]> {
+  const groups = new Map<string | null, Leftover[]>();
+  for (const one of leftovers) groups.set(one.sessionPath, [...(groups.get(one.sessionPath) ?? []), one]);
+  return groups;
+}
+
+/** Judges leftovers again, now that nobody else can write to their session. */
+async function judged(
+  deps: LifecycleDeps,
+  leftovers: readonly Leftover[],
+  { file, log }: Parameters<Parameters<typeof exclusively>[3]>[0],
+): Promise<Leftover[]> {
+  const owner = await judge(deps, log);
+  return leftovers.map((one) => {
+    if (one.sessionPath === file) return leftoverOf(deps, one, owner);
+    return { ...one, keptBecause: `its session is ${file} now`, isNeeded: true };
+  });
+}
+
+/** Removes a file, or a folder with its content, for good. */
+async function unlink({ disk }: LifecycleDeps, path: string): Promise<void> {
+  removeAll(disk, path);
+  await disk.syncFolder(dirname(path));
+}
