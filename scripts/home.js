@@ -116,14 +116,14 @@ class Made {
   assistant(text, calls = [], scale = 1) {
     const { provider, model, input: inputPrice, output: outputPrice } = this.model;
     const [input, output] = [Math.round((500 + below(20_000)) * scale), Math.round((50 + below(2000)) * scale)];
-    const cost = inputPrice === undefined ? undefined : (input * inputPrice + output * outputPrice) / 1e6;
+    const total = inputPrice === undefined ? 0 : (input * inputPrice + output * outputPrice) / 1e6;
     const usage = {
       input,
       output,
       cacheRead: 0,
       cacheWrite: 0,
       totalTokens: input + output,
-      ...(cost === undefined ? {} : { cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: cost } }),
+      cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total },
     };
     const content = [...(text === "" ? [] : [{ type: "text", text }]), ...calls];
     const stopReason = calls.length > 0 ? "toolUse" : "stop";
