@@ -255,8 +255,8 @@ test("what is said of random texts is found in any case and composition", async 
 });
 
 test("the stamps of many files are read once for the first list, and not again until something changes", async () => {
-  const library = temporaryLibrary();
   await forSeedsAsync(1, async (random) => {
+    const library = temporaryLibrary();
     for (let n = 0; n < 20; n++) create(random, library);
     const looks: string[] = [];
     const disk: Disk = Object.create(realDisk);
