@@ -137,7 +137,8 @@ export function makeStores(options: StoresOptions): Stores {
     find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
     withId(id) {
       const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
-      return exact.filter((file) => (readId(disk, file) ?? id) === id);
+      const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
+      return found.length < 2 ? found : [...new Set(found.map((file) => nowAt(disk, file)))];
     },
   };
   const catalog: CatalogOptions = {

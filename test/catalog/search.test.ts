@@ -4,6 +4,7 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { expressionOf } from "../../src/core/search/query.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
@@ -79,6 +80,17 @@ describe.each(VARIANTS)("%s", (variant) => {
     };
     for (const [query, n] of Object.entries(expected)) expect(await texts(server, query), query).toEqual([all[n]]);
     for (const query of ["议会", "会录", "grosse", "é\u0301"]) expect(await texts(server, query), query).toEqual([]);
+  });
+
+  test("finds a message by thousands of its words, and by a page without spaces", async () => {
+    const words = Array.from({ length: 3000 }, (_, i) => `w${i * 7919}`).join(" ");
+    const page = `${"𠀀会议记录".repeat(30_000)}完`;
+    const server = serverOn(variant, { a: chain(user(words), user(page)) });
+    expect((await texts(server, words)).length).toBe(1);
+    expect(await texts(server, `${words} w`)).toEqual(await texts(server, words));
+    expect(await texts(server, `${words} missing`)).toEqual([]);
+    expect((await texts(server, page)).length).toBe(1);
+    expect(await texts(server, `${page}完`)).toEqual([]);
   });
 
   test("looks at users and assistants, at tools on request, and at one role only if told so", async () => {
@@ -343,4 +355,14 @@ test("what was said is indexed after a list, before anybody searches", async () 
   opened = [];
   expect(places(await allHits(catalog, { query: "word7" }))).toEqual([`${files[7]} 0000000a`]);
   expect(opened.filter((path) => path.endsWith(".jsonl"))).toEqual([files[7]]);
+});
+
+test("a query asks for few words of all that there are, however long it is", () => {
+  const terms = Array.from({ length: 100_000 }, (_, i) => `word${i}`);
+  const asked: string[] = [];
+  const { words, parts } = expressionOf(terms, (part) => {
+    asked.push(part);
+    return [part];
+  });
+  expect([asked.length < 100, words?.includes("word10000"), (parts ?? "").length < 2000]).toEqual([true, true, true]);
 });

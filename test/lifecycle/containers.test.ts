@@ -39,6 +39,8 @@ async function migrated(): Promise<Made> {
   return { place, server, file: sessions[0].sessionPath, id: sessionId(1) };
 }
 
+const pointerOf = (file: string): string => file.replace(/\.v2$/, ".store.json");
+
 async function said(server: HereServer, sessionPath: string): Promise<string[]> {
   const { content } = await server.result("export_session", { sessionPath, format: "training" });
   return JSON.parse(content).turns.map((turn: Json) => turn.content);
@@ -214,8 +216,6 @@ test("a container that was copied without its pointer is the session that began 
 });
 
 describe("a migrated session whose pointer is gone", () => {
-  const pointerOf = (file: string) => file.replace(/\.v2$/, ".store.json");
-
   test("is the session that was migrated, by its id and both of its paths, and gets its pointer with the next write", async () => {
     const { server, file, id } = await migrated();
     const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
@@ -324,6 +324,41 @@ describe("a container whose snapshot was deleted by hand is the session", () => 
     await server.result("restore_session", { sessionId: id });
     expect(await listed(server)).toEqual([id]);
   });
+});
+
+describe("a rollback that was cut off with its file made, and the container still the session", () => {
+  const begin = async (): Promise<Made & { readonly source: string }> => {
+    const made = await migrated();
+    const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    put(source, read(`${source}.migrated`));
+    const pointer = pointerOf(made.file);
+    put(pointer, JSON.stringify({ ...JSON.parse(read(pointer)), phase: "rollback", reason: "asked for" }, null, 2));
+    return { ...made, source };
+  };
+
+  test("is listed once", async () => {
+    const { server, file } = await begin();
+    const { sessions } = await server.result("list_sessions");
+    expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toEqual([file]);
+  });
+
+  for (const [method, back] of [
+    ["delete_session", "restore_session"],
+    ["archive_session", "unarchive_session"],
+  ] as const)
+    test(`${method} takes all of it along, by either path, and ${back} brings it back`, async () => {
+      for (const which of ["file", "source"] as const) {
+        const made = await begin();
+        const { place, server, id } = made;
+        const before = contentsOf(rootOf(place));
+        await server.result(method, { sessionPath: made[which] });
+        expect(contentsOf(rootOf(place))).toEqual({});
+        await server.result(back, { sessionId: id });
+        expect(contentsOf(rootOf(place))).toEqual(before);
+        await server.result("rollback_migration", { sessionPath: made.file });
+        expect((await said(server, made.source)).length).toBeGreaterThan(0);
+      }
+    });
 });
 
 describe("the frozen file of a migrated session", () => {

@@ -15,7 +15,7 @@ import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
-import { isActive } from "../v2/pointer.ts";
+import { activeSource } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
 
 /** Returns the name of the container that a pointer file belongs to; undefined for any other name. */
@@ -23,18 +23,25 @@ export function containerOfPointer(name: string): string | undefined {
   return name.endsWith(POINTER) ? `${name.slice(0, -POINTER.length)}${CONTAINER}` : undefined;
 }
 
+/** A container that is a session, with the name of the file that it was migrated from. */
+interface FoundContainer {
+  readonly stamp: FoundStamp;
+  readonly source: string | null;
+}
+
 /**
  * Returns a stamp of all files that an append, a move or a rollback changes, with the device and inode of the header
  * file. Returns undefined when there is no session: a container that pi_agent_rust derives from a session file has
  * neither header nor pointer, and one that is being built has no pointer yet.
  */
-export function stampOfContainer(disk: Disk, path: string): FoundStamp | undefined {
+export function foundContainer(disk: Disk, path: string): FoundContainer | undefined {
   try {
-    if (!isActive(disk, path)) return undefined;
+    const source = activeSource(disk, path);
+    if (source === undefined) return undefined;
     const files = filesOf(disk, path, pointerFile(path), indexFile(path));
     const [{ device, inode }] = files;
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
-    return {
+    const stamp = {
       device,
       inode,
       size: sum(({ size }) => size),
@@ -42,6 +49,7 @@ export function stampOfContainer(disk: Disk, path: string): FoundStamp | undefin
       modified: sum(({ inode, modified }) => modified + (inode % 1024)),
       changed: Math.max(...files.map(({ changed = 0 }) => changed)),
     };
+    return { stamp, source };
   } catch {
     // It was removed, or may not be read.
     return undefined;

@@ -8,7 +8,7 @@ import { infoOrNull } from "../fs/files.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
-import { containerOfPointer, stampOfContainer } from "./containers.ts";
+import { containerOfPointer, foundContainer } from "./containers.ts";
 
 /** The result of `changes`, by path. Files that are in neither list have not changed. */
 interface FolderChanges {
@@ -24,6 +24,8 @@ interface Folder {
   files: Set<string>;
   /** Names that can change without a notification of the watch: links, files with other hard links, containers. */
   elsewhere: Set<string>;
+  /** Names of files in whose place a container is: a rollback that was cut off has made one already. */
+  taken: Set<string>;
   /** Names that the watch reported; null: the whole folder. */
   dirty: Set<string> | null;
   stop?: () => void;
@@ -98,6 +100,7 @@ export class Folders {
         if (++count % SLICE === 0) await pause();
         this.ask(folder, name, there);
       }
+      hideTaken(folder, there);
     }
     const removed: string[] = [];
     for (const [path, known] of before) {
@@ -151,17 +154,18 @@ export class Folders {
     const same = before !== undefined && isSameFile(before, info);
     if (!same) before?.stop?.();
     const stop = same ? before.stop : undefined;
-    return { path, device, inode, files: new Set(), elsewhere: new Set(), dirty: new Set(), stop };
+    return { path, device, inode, files: new Set(), elsewhere: new Set(), taken: new Set(), dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
     const path = join(folder.path, name);
     if (isContainerName(name)) {
-      const stamp = stampOfContainer(this.disk, path);
-      if (!stamp) return;
+      const found = foundContainer(this.disk, path);
+      if (!found) return;
       folder.files.add(name);
       folder.elsewhere.add(name);
-      there.set(path, stamp);
+      there.set(path, found.stamp);
+      if (found.source !== null) folder.taken.add(found.source);
       return;
     }
     const info = infoOrNull(this.disk, path);
@@ -186,6 +190,7 @@ export class Folders {
     for (const folder of this.folders.values()) {
       const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
       folder.dirty?.clear();
+      folder.taken.clear();
       for (const name of names) {
         const path = join(folder.path, name);
         if (!isSessionName(name) && !isContainerName(name)) continue;
@@ -196,6 +201,7 @@ export class Folders {
         folder.elsewhere.delete(name);
         removed.push(path);
       }
+      removed.push(...hideTaken(folder, there));
     }
     return { there, removed };
   }
@@ -273,4 +279,14 @@ export class Folders {
     }
     this.watching = false;
   }
+}
+
+/** Leaves out the files in whose place containers are, and returns their paths. They are asked for each time. */
+function hideTaken({ path, files, elsewhere, taken }: Folder, there: Map<string, FoundStamp>): string[] {
+  const hidden = [...taken].filter((name) => files.delete(name));
+  for (const name of hidden) {
+    elsewhere.add(name);
+    there.delete(join(path, name));
+  }
+  return hidden.map((name) => join(path, name));
 }

@@ -44,6 +44,13 @@ function formOf(name: string): Form | undefined {
   return { kind, base: found.base, backup: found.backup };
 }
 
+/** Whether the name of a path is one that we give to what is left over; with a session, to a backup of that. */
+export function isLeftover(path: string, session?: string): boolean {
+  const form = formOf(basename(path));
+  if (form === undefined || session === undefined) return form !== undefined;
+  return form.kind === "backup" && dirname(path) === dirname(session) && form.base === basename(session);
+}
+
 /** Yields what is left over in the session folders and the archive. Nothing is followed that is a link. */
 export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   for (const folder of allFolders(deps.paths, deps.disk))

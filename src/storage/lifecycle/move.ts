@@ -38,7 +38,11 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     container = name;
     own.add(basename(pointerFile(session)));
     const source = sourceOf(disk, session);
-    if (source !== null) bases.push(source);
+    if (source !== null) {
+      bases.push(source);
+      // A rollback that was cut off has made it. Left behind, it would be a second session with this id.
+      own.add(source);
+    }
   } else {
     own.add(`${name.replace(/\.[^.]*$/, "")}.v2`);
     // The container is named by the id. When another file has the same id, it stays with that.

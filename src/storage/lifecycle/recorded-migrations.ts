@@ -3,7 +3,7 @@
 import type { Migrated, Migrations, Wishes } from "../../core/ports/migrations.ts";
 import type { NewOperation } from "../../core/ports/operations.ts";
 import { closing, guarded } from "../fs/files.ts";
-import { currentPathOf, locationOf } from "../v2/pointer.ts";
+import { currentPathOf, locationOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 import { factsOf, recorded, titleOf } from "./recorded.ts";
 
@@ -36,13 +36,17 @@ export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations):
   };
 }
 
-/** Returns the operation that is about to be done; undefined where the session cannot be found, which it reports itself. */
+/**
+ * Returns the operation that is about to be done; undefined where the session cannot be found, which it reports itself,
+ * and where it is in the wanted store: a refusal would then look like what happened, and undo would do the opposite.
+ */
 function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: Wishes) {
   const { disk } = deps;
   try {
     return guarded("looking for the session", () => {
       const file = deps.allowed(path);
       const location = locationOf(disk, file);
+      if ((status(disk, file).active === "native_v2") === (kind === "migrate")) return undefined;
       const { sessionId } = location;
       const from = currentPathOf(disk, file);
       const { name, title } = factsAt(deps, from, sessionId);

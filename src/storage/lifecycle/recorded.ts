@@ -1,5 +1,6 @@
 /** Changes of whole sessions as operations: recorded before they begin, and judged where nobody said how they ended. */
 
+import { Failure } from "../../core/failure.ts";
 import { contentText } from "../../core/format/message.ts";
 import { parse } from "../../core/json/json.ts";
 import type {
@@ -88,8 +89,9 @@ export async function recorded<T>(
   try {
     result = await run(begun);
   } catch (error) {
-    // Where the name was taken, another process has made the file.
-    if (isNameTaken(error) || hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false)
+    // Where the name was taken, another process has made the file, and where the ground has moved, nothing was done.
+    const isRefused = isNameTaken(error) || (error instanceof Failure && error.name === "ground_moved");
+    if (isRefused || hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false)
       operations.failed([begun.id]);
     throw error;
   }

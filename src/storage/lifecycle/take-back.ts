@@ -15,7 +15,7 @@ import { backupName } from "../fs/quarantine.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
 import { cwdBefore, headerText } from "./header-lines.ts";
-import { holdingOwners } from "./leftovers.ts";
+import { holdingOwners, isLeftover } from "./leftovers.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { factsOf, inodeAt, recorded } from "./recorded.ts";
 import { relocateAgain, returnSession } from "./relocate.ts";
@@ -79,6 +79,7 @@ async function taken(
   if (step.do === "prune") return unprune(deps, step);
   if (step.do === "unprune") {
     const files = step.files.map((file) => deps.allowed(file));
+    requireLeftovers(files);
     return holdingOwners(deps, files, async () => ({ do: "prune", files, item: await toPruned(deps, files, begun) }));
   }
   const path = placeOf(deps, step);
@@ -182,8 +183,16 @@ async function fromTrash(deps: LifecycleDeps, operation: Operation, step: StepOf
 }
 
 async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<OperationStep> {
-  await restoreLeftovers(deps, itemOf(deps, step.item));
+  const item = itemOf(deps, step.item);
+  requireLeftovers(item.record.files ?? []);
+  await restoreLeftovers(deps, item);
   return { do: "unprune", files: step.files };
+}
+
+/** Throws ground_moved for files that are nothing that is left over: no prune of ours has moved them. */
+function requireLeftovers(files: readonly string[]): void {
+  const other = files.find((file) => !isLeftover(file));
+  if (other !== undefined) throw groundMoved(`${other} is nothing that is left over.`, { path: other });
 }
 
 /** Puts what a repair, or its undo, replaced in the place of the session, and keeps what is there under another name. */
@@ -191,7 +200,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   const { disk } = deps;
   const { file, log } = locked;
   const other = step.other && deps.allowed(step.other);
-  if (other === undefined || dirname(other) !== dirname(file) || !exists(disk, other))
+  if (other === undefined || !isLeftover(other, file) || !exists(disk, other))
     throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
   requireNotContinued(log, step.count);
   const inode = inodeAt(deps, file) as number;

@@ -55,7 +55,7 @@ export function isActive(disk: Disk, container: string): boolean {
 }
 
 /** Returns the name of the file that a container was migrated from, or null; undefined when it is not the session. */
-function activeSource(disk: Disk, container: string): string | null | undefined {
+export function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
   if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;
   const origin = originOf(disk, container);
