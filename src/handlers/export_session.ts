@@ -2,6 +2,7 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
+import { Redaction } from "../core/export/redact.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
@@ -32,6 +33,13 @@ export default command({
       .enum(["all", "path"])
       .optional()
       .describe("every branch, or the path to the leaf; all by default for jsonl and html, path for the others"),
+    redact: z
+      .boolean()
+      .optional()
+      .describe(
+        "html, markdown, training: takes out keys, tokens, passwords and names of home folders that have a known shape; " +
+          "secrets without one stay",
+      ),
     rolePatterns: z
       .record(z.string().min(1).max(200), z.string().min(1))
       .optional()
@@ -49,6 +57,7 @@ export default command({
     path: z.string().optional().describe("where it was written"),
     content: z.string().optional().describe("when no outputPath was given"),
     records: z.number().int().optional().describe("training: how many"),
+    redacted: z.number().int().optional().describe("with redact: how many places were taken out"),
   }),
   failures: [
     "not_a_session",
@@ -69,6 +78,11 @@ export default command({
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = roleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
+    if (params.redact && format === "jsonl")
+      throw new BadParams([
+        { path: "redact", message: "goes with html, markdown and training; jsonl keeps every byte" },
+      ]);
+    const redaction = params.redact ? new Redaction() : undefined;
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
@@ -78,15 +92,19 @@ export default command({
           yield `${jsonText(record)}\n`;
         }
       };
-      const pieces = format === "training" ? recordLines() : piecesOf(workspace.stores, session, format, all);
+      const pieces =
+        format === "training"
+          ? redacted(recordLines(), redaction)
+          : piecesOf(workspace.stores, session, format, all, redaction);
       const { id: sessionId, file } = session;
-      if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), records };
+      if (outputPath === undefined)
+        return { sessionId, content: contentOf(context, pieces), records, redacted: redaction?.count };
       const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
       const taken = overwrite ? "replace" : "refuse";
       const isBytes = format === "jsonl" && all;
       const told = withProgress(pieces, session, isBytes, context.progress);
       const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
-      return { sessionId, path, records };
+      return { sessionId, path, records, redacted: redaction?.count };
     } finally {
       workspace.release(session);
     }
@@ -117,9 +135,21 @@ function* withProgress(
   }
 }
 
-function piecesOf(stores: Stores, session: Session, format: string, all: boolean): ExportPieces {
-  if (format === "html") return htmlPieces(pageOf(session, all));
-  if (format === "markdown") return markdownPieces(pageOf(session, all));
+function redacted(pieces: Iterable<string>, redaction: Redaction | undefined): Iterable<string> {
+  return redaction ? redaction.pieces(pieces) : pieces;
+}
+
+function piecesOf(
+  stores: Stores,
+  session: Session,
+  format: string,
+  all: boolean,
+  redaction: Redaction | undefined,
+): ExportPieces {
+  if (format === "html" || format === "markdown") {
+    const page = redaction ? redaction.page(pageOf(session, all)) : pageOf(session, all);
+    return redacted(format === "html" ? htmlPieces(page) : markdownPieces(page), redaction);
+  }
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 

@@ -22,8 +22,10 @@ export default command({
       .describe("only sessions that have all these words in name, first message, working directory or id"),
     name: z.string().optional().describe("only sessions whose name contains this, in any case"),
     named: z.boolean().optional().describe("only sessions with a name"),
+    unnamed: z.boolean().optional().describe("only sessions without a name"),
     parent: z.string().optional().describe("only forks of this session, by its path or id"),
     since: z.string().optional().describe("only sessions whose `modified` is this time or later, ISO 8601"),
+    until: z.string().optional().describe("only sessions whose `modified` is before this time, ISO 8601"),
     archived: z.boolean().optional().describe("archived sessions instead of the others"),
     headerOnly: z.boolean().optional().describe("also sessions without any entry, which are left out by default"),
     sort: z
@@ -118,10 +120,10 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, limit, stream, quick, ...request } = params;
+    const { since, until, limit, stream, quick, ...request } = params;
     if (quick === true) return glance(context, params.cwd, limit);
     const order = params.sort ?? "modified";
-    const wanted = { ...request, since: moment("since", since) };
+    const wanted = { ...request, since: moment("since", since), until: moment("until", until) };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
     const { found, total } = listing;
     const sessions = found.slice(0, limit).map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing) }));

@@ -15,6 +15,7 @@ const row = z.object({
   name: stored(z.string().nullable()),
   damage: z.array(damage).describe(`the first ${MOST_DAMAGE} places`),
   damageCount: z.number().int(),
+  incompleteCount: z.number().int().describe("those of them where nothing is lost and a message lacks what Pi needs"),
   lockedBy: z
     .object({ client: z.string(), pid: z.number(), since: z.string() })
     .nullable()
@@ -65,13 +66,14 @@ async function verdictOn(context: CommandContext, sessionPath: string, archived:
       name: session.name,
       damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
       damageCount: damage.length,
+      incompleteCount: damage.filter(({ kind }) => kind === "incomplete_message").length,
       lockedBy: session.log.lockedBy && { ...session.log.lockedBy },
       failure: null,
     };
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     if (error.name === "session_not_found") return null;
-    const nothing = { damage: [], damageCount: 1, lockedBy: null };
+    const nothing = { damage: [], damageCount: 1, incompleteCount: 0, lockedBy: null };
     return { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
   } finally {
     session?.close();

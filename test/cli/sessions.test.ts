@@ -230,7 +230,7 @@ describe("delete asks", () => {
     expect(asked[0]).toContain('"Refactor auth", 1 message');
     expect(asked[0]).toContain('"Old one", 1 message');
     expect(asked[0]).toMatch(/\nDelete these 2 sessions\? \[y\/N\] $/);
-    expect(said.match(/restore brings it back/g)).toHaveLength(2);
+    expect(said.match(/undo brings it back/g)).toHaveLength(2);
     expect([existsSync(auth), existsSync(old)]).toEqual([false, false]);
   });
 

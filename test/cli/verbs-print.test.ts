@@ -419,7 +419,9 @@ describe("changes", () => {
     expect(existsSync(file)).toBe(true);
 
     const before = readFileSync(file);
-    expect(await printed(place, ["delete", file], saying("y"))).toMatch(/ is now .+\.\nrestore brings it back\.\n$/);
+    expect(await printed(place, ["delete", file], saying("y"))).toMatch(
+      / is now .+\.\nundo brings it back, and so does restore with its id\.\n$/,
+    );
     expect(existsSync(file)).toBe(false);
     expect(await printed(place, ["restore", SESSION])).toBe(`It is now at ${file}.\n`);
     expect(readFileSync(file)).toEqual(before);

@@ -667,3 +667,46 @@ describe("training", () => {
     expect(metadata.turn_usage).toEqual([null, null, null, null]);
   });
 });
+
+describe("redact", () => {
+  const KEY = `sk-ant-${"a1B2".repeat(8)}`;
+  const PEM = `-----BEGIN RSA PRIVATE KEY-----\nMIIEow${"Ab1/".repeat(20)}\n-----END RSA PRIVATE KEY-----`;
+  const SECRETS = [
+    KEY,
+    `ghp_${"x9".repeat(18)}`,
+    "AKIAIOSFODNN7EXAMPLE",
+    "hunter22",
+    "pa55word",
+    PEM.split("\n")[1],
+    "jdoe",
+  ];
+  const said =
+    `Use ${SECRETS.slice(0, 3).join(", ")}. DB_PASSWORD="hunter22" and https://me:pa55word@host/x\n${PEM}\n` +
+    "in /home/jdoe/app; const token = next(); the token is read, keys stay";
+
+  test.each(["markdown", "html", "training"])("takes secrets out of %s, and leaves the rest", async (format) => {
+    const place = temporaryPlace();
+    const file = fileOf(place, fileText(headerText(), userText(id(0), null, said)));
+    const server = open(place, file);
+    await server.result("set_session_name", { name: `Rotate ${KEY}` });
+    const { content, redacted } = await server.result("export_session", { format, redact: true });
+    for (const secret of SECRETS) expect(content).not.toContain(secret);
+    expect(content).toContain("const token = next(); the token is read, keys stay");
+    expect(content).toContain("REDACTED@host/x");
+    expect(redacted).toBeGreaterThanOrEqual(SECRETS.length);
+    if (format === "training") JSON.parse(content);
+    expect((await server.result("export_session", { format })).content).toContain(KEY);
+  });
+
+  test("is refused for jsonl, and takes linear time on hostile text", async () => {
+    const place = temporaryPlace();
+    const hostile = ["eyJ-", "-----BEGIN PRIVATE KEY-----", "token:", "sk-", "://a:", "Bearer ", "eyJaaaaaaaa."];
+    const text = hostile.map((part) => part.repeat(8000)).join(" ");
+    const server = open(place, fileOf(place, fileText(headerText(), userText(id(0), null, text))));
+    const { error } = await server.request("export_session", { format: "jsonl", redact: true });
+    expect([error.code, JSON.stringify(error)]).toEqual([-32602, expect.stringContaining("jsonl keeps every byte")]);
+    const from = performance.now();
+    await server.result("export_session", { format: "markdown", redact: true });
+    expect(performance.now() - from).toBeLessThan(2000);
+  });
+});

@@ -136,6 +136,8 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
   ],
 ];
 
+const TREE_FIRST = [...HELP.filter(([title]) => title === "Tree"), ...HELP.filter(([title]) => title !== "Tree")];
+
 /** Returns the keys of the screen in one line, as many as there is room for. */
 export function keyLine(state: BrowseState, width: number): string {
   const { tree, list } = state;
@@ -150,11 +152,11 @@ export function keyLine(state: BrowseState, width: number): string {
   return line;
 }
 
-/** Returns the lines of the help. */
-export function helpLines({ width, paint }: OutputStyle): string[] {
+/** Returns the lines of the help, which begins with the keys of the screen from which it is asked for. */
+export function helpLines({ width, paint }: OutputStyle, inTree: boolean): string[] {
   const left = Math.min(30, Math.max(8, Math.floor(width * 0.3)));
   const lines: string[] = [];
-  for (const [title, keys] of HELP) {
+  for (const [title, keys] of inTree ? TREE_FIRST : HELP) {
     if (lines.length > 0) lines.push("");
     lines.push(paint("bold", cutTo(title, width)));
     for (const [key, meaning] of keys) {

@@ -201,7 +201,7 @@ function inHelp(state: BrowseState, top: number, { name, text }: Key): Step {
     return still({ ...state, help: undefined });
   const { rows, columns } = state;
   const page = { width: columns, paint: plain, now: 0, home: "", isTerminal: true };
-  const last = Math.max(0, helpLines(page).length - (rows - 2));
+  const last = Math.max(0, helpLines(page, state.tree !== undefined).length - (rows - 2));
   const by =
     name === "pageDown" || text === " "
       ? rows - 3

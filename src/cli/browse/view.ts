@@ -31,8 +31,8 @@ export function view(state: BrowseState, page: OutputStyle): string[] {
   return [...withPreview(state, lines, page), lastLine(state, page)];
 }
 
-function helpView({ rows, columns }: BrowseState, top: number, page: OutputStyle): string[] {
-  const all = helpLines(page);
+function helpView({ rows, columns, tree }: BrowseState, top: number, page: OutputStyle): string[] {
+  const all = helpLines(page, tree !== undefined);
   const height = Math.max(1, rows - 2);
   const shown = all.slice(top, top + height);
   while (shown.length < height) shown.push("");

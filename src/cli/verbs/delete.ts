@@ -40,7 +40,7 @@ export default {
     const path = inert(sessionPath);
     if (trash === "none") return [`${path} is deleted for good.`];
     if (trash === "desktop") return [`${path} is in the desktop's trash.`];
-    return [`${path} is now ${inert(movedTo)}.`, "restore brings it back."];
+    return [`${path} is now ${inert(movedTo)}.`, "undo brings it back, and so does restore with its id."];
   }),
 } satisfies Verb;
 

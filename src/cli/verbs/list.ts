@@ -38,7 +38,13 @@ export default {
       value: "time",
       meaning: 'only those in which something was said since, such as 2d, "last week", march',
     },
+    "--until": {
+      value: "time",
+      meaning:
+        "only those in which nothing was said since this time, such as 90d; a day, week or month is its beginning",
+    },
     "--named": { meaning: "only sessions with a name" },
+    "--unnamed": { meaning: "only sessions without a name, which rename gives one" },
     "--archived": { meaning: "archived sessions instead of the others" },
     "--sort": {
       value: "order",
@@ -64,7 +70,9 @@ export default {
       cwd: of === undefined ? undefined : absolute(of, cwd),
       query: flags.get("--query"),
       since: timeFlag(flags, "--since", asking),
+      until: timeFlag(flags, "--until", asking),
       named: flags.has("--named") ? true : undefined,
+      unnamed: flags.has("--unnamed") ? true : undefined,
       sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
@@ -79,7 +87,7 @@ export default {
   },
 } satisfies Verb;
 
-function* table(sessions: Result[], total: number, page: OutputStyle, sort?: string): Generator<string> {
+export function* table(sessions: Result[], total: number, page: OutputStyle, sort?: string): Generator<string> {
   const { columns, head } = columnsFor(sessions, page, AMOUNTS[sort ?? ""]);
   yield page.paint("dim", head);
   for (const session of sessions) yield sessionRow(session, columns, page);

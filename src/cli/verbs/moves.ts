@@ -1,9 +1,14 @@
 /** Verbs that move sessions which are not open. */
 
+import { Failure } from "../../core/failure.ts";
+import { absolute } from "../../storage/fs/paths.ts";
+import { timeFlag } from "../moments.ts";
+import { CWD_FLAG, UsageError } from "../options.ts";
 import type { Preferred } from "../sessions.ts";
 import { allNamed, doEach, printingEach } from "../several.ts";
-import { inert } from "../terminal/text.ts";
-import { named, type Result, type Verb } from "../verb.ts";
+import { count, inert } from "../terminal/text.ts";
+import { type Asking, type Given, named, type Result, type Verb } from "../verb.ts";
+import { table } from "./list.ts";
 
 function movedLines({ movedTo }: Result): string[] {
   return [`It is now at ${inert(movedTo)}.`];
@@ -20,12 +25,77 @@ function moving(preferred: Preferred, verb: Pick<Verb, "name" | "meaning" | "mor
   };
 }
 
-export const archive = moving("listed", {
+/** Sessions that are listed before a question about them; of more, --dry-run lists all. */
+const MOST_SHOWN = 20;
+
+const archiving = moving("listed", {
   name: "archive",
   meaning: "move sessions to the archive, so that they are not listed",
-  more: "list --archived lists them, and unarchive brings them back.",
+  more:
+    "list --archived lists them, and unarchive brings them back; undo does, too, one by one. Without a session, --until " +
+    "chooses those in which nothing was said for long, shows them, and asks.",
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
 });
+
+export const archive = {
+  ...archiving,
+  instead: ["--until"],
+  flags: {
+    "--until": { value: "time", meaning: "those in which nothing was said since this time, such as 90d" },
+    "--cwd": { ...CWD_FLAG, meaning: "of those, only those of this working directory; alone, of the current one" },
+    "--dry-run": { meaning: "with --until: only show them" },
+    "--yes": { meaning: "with --until: do not ask; required without a terminal" },
+  },
+  async run(asking, given) {
+    const { operands, flags } = given;
+    if (!flags.has("--until")) {
+      const lone = ["--cwd", "--dry-run", "--yes"].find((flag) => flags.has(flag));
+      if (lone) throw new UsageError(`${lone} goes with --until, such as --until 90d.`);
+      return archiving.run(asking, given);
+    }
+    if (operands.length > 0) throw new UsageError("archive takes either sessions or --until, not both.");
+    const { sessions } = await oldSessions(asking, given);
+    if (flags.has("--dry-run") || sessions.length === 0) return { sessions };
+    if (!flags.has("--yes")) await mayMove(asking, sessions);
+    const chosen = sessions.map(({ sessionPath }: Result) => ({ operand: sessionPath, params: { sessionPath } }));
+    return doEach(chosen, ({ params }) => asking.ask("archive_session", params));
+  },
+  print(result, given, page) {
+    const { sessions } = result;
+    if (sessions === undefined) return archivedLines(result, given, page);
+    return sessions.length === 0 ? ["There are no such sessions."] : table(sessions, sessions.length, page);
+  },
+} satisfies Verb;
+
+function oldSessions(asking: Asking, { flags }: Given): Promise<Result> {
+  const of = flags.get("--cwd");
+  return asking.ask("list_sessions", {
+    until: timeFlag(flags, "--until", asking),
+    cwd: of === undefined ? undefined : absolute(of, asking.cwd),
+  });
+}
+
+/** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
+async function mayMove(asking: Asking, sessions: Result[]): Promise<void> {
+  const shown = [...table(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
+  const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
+  const answer = await asking.confirm(`${shown.join("\n")}\nArchive ${what}?`);
+  if (answer === undefined)
+    throw new UsageError("archive --until asks first, and there is no terminal to ask on; use --yes.");
+  if (!answer) throw new Failure("cancelled", "Nothing was archived.");
+}
+
+/** Of several that were moved without a mishap, how many there were; else what became of each. */
+function archivedLines(result: Result, given: Given, page: Parameters<Verb["print"]>[2]) {
+  const { results = [] } = result;
+  const failed = results.filter(({ error }: Result) => error);
+  if (!given.flags.has("--until") || results.length === 0) return archiving.print(result, given, page);
+  const moved = count(results.length - failed.length, "session is", "sessions are");
+  return [
+    ...failed.map(({ operand, sentence }: Result) => `${inert(operand)}: ${inert(sentence)}`),
+    `${moved} in the archive now; unarchive <session> brings one back.`,
+  ];
+}
 
 export const unarchive = moving("archived", {
   name: "unarchive",

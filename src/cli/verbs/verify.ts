@@ -54,7 +54,14 @@ function* allLines({ total, damaged }: Result, { width, home }: OutputStyle): Ge
     yield "";
   }
   const what = count(total, "session", "sessions");
-  yield damaged.length === 0 ? `${what}, all sound.` : `${what}, ${damaged.length} damaged.`;
+  if (damaged.length === 0) return yield `${what}, all sound.`;
+  const incomplete = damaged.filter((row: Result) => row.incompleteCount === row.damageCount).length;
+  if (incomplete === 0) return yield `${what}, ${damaged.length} damaged.`;
+  yield* wrap(
+    `${what}, ${damaged.length - incomplete} damaged; of ${incomplete} nothing is lost, but Pi fails on messages that ` +
+      "lack something, which repair adds.",
+    width,
+  );
 }
 
 export const repair = {

@@ -36,9 +36,13 @@ export interface ListRequest {
   readonly name?: string;
   /** Whether only sessions with a name fit. */
   readonly named?: boolean;
+  /** Whether only sessions without a name fit. */
+  readonly unnamed?: boolean;
   readonly parent?: string;
   /** Milliseconds. */
   readonly since?: number;
+  /** Milliseconds; the session was not changed at this time or later. */
+  readonly until?: number;
   readonly archived?: boolean;
   readonly headerOnly?: boolean;
   readonly sort?: Order;

@@ -45,8 +45,9 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 }
 
 /** Returns a text that two wishes have in common when the same sessions fit both, in the same order. */
-export function wishKey({ cwd, query, name, named, parent, since, archived, headerOnly, sort }: ListRequest): string {
-  return JSON.stringify([cwd, query, name, named, parent, since, archived, headerOnly, sort]);
+export function wishKey(request: ListRequest): string {
+  const { cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort } = request;
+  return JSON.stringify([cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort]);
 }
 
 /** Returns a function that checks whether a session fits a wish. */
@@ -59,7 +60,10 @@ export function filterOf(request: ListRequest): (listed: Listed) => boolean {
     if (listed.headerOnly && request.headerOnly !== true) return false;
     if (request.cwd !== undefined && listed.cwd !== request.cwd) return false;
     if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;
+    // What has no time is not known to be old.
+    if (request.until !== undefined && !((listed.modified ?? Number.POSITIVE_INFINITY) < request.until)) return false;
     if (request.named && listed.name === null) return false;
+    if (request.unnamed && listed.name !== null) return false;
     if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
     if (request.parent !== undefined) {
       const { parentSession } = listed;

@@ -1,0 +1,73 @@
+/** Archiving by age and the lists it goes with, as a person uses them. */
+
+import { expect, test } from "vitest";
+import { putSession, sessionId } from "../../support/lifecycle.ts";
+import { temporaryPlace } from "../../support/server.ts";
+import { runHere } from "../../support/verbs.ts";
+
+const DAY = 86_400_000;
+
+/** Two sessions of which nothing was said for a hundred days after now, and the time. */
+function ready() {
+  const place = temporaryPlace();
+  putSession(place, 1);
+  putSession(place, 2);
+  const now = Date.parse("2026-01-24T18:40:00.000Z") + 100 * DAY;
+  const asked: string[] = [];
+  const answering = (answer: string) => ({
+    answer: async (question: string) => {
+      asked.push(question);
+      return answer;
+    },
+  });
+  const run = (args: string[], answer?: string) =>
+    runHere(place, args, {
+      now,
+      ...(answer === undefined ? {} : { terminal: answering(answer) }),
+    });
+  return { run, asked };
+}
+
+test("archive --until shows what it chose, asks, and moves nothing before", async () => {
+  const { run, asked } = ready();
+  expect((await run(["list", "--until", "101d"])).stdout).toBe("There are no sessions.\n");
+  expect((await run(["archive", "--until", "101d", "--yes"])).stdout).toBe("There are no such sessions.\n");
+  const ids = [1, 2].map((n) => sessionId(n));
+  const shown = (await run(["archive", "--until", "90d", "--dry-run", "--plain"])).stdout;
+  for (const id of ids) expect(shown).toContain(id.slice(0, 8));
+
+  const no = await run(["archive", "--until", "90d"], "n");
+  expect([no.stderr, no.status]).toEqual(["pi-session-server: Nothing was archived.\n", 1]);
+  expect(asked[0]).toContain(ids[0].slice(0, 8));
+  expect(asked[0]).toMatch(/\nArchive these 2 sessions\? \[y\/N\] $/);
+  const nobody = await run(["archive", "--until", "90d"]);
+  expect([nobody.status, nobody.stderr]).toEqual([2, expect.stringContaining("--yes")]);
+  expect(JSON.parse((await run(["list", "--archived", "--json"])).stdout).total).toBe(0);
+
+  expect((await run(["archive", "--until", "90d"], "y")).stdout).toBe(
+    "2 sessions are in the archive now; unarchive <session> brings one back.\n",
+  );
+  expect(JSON.parse((await run(["list", "--archived", "--json"])).stdout).total).toBe(2);
+});
+
+test("archive takes sessions or --until, and says what its other options go with", async () => {
+  const { run } = ready();
+  for (const [args, said] of [
+    [["archive"], "archive needs <session...>"],
+    [["archive", "--until", "90d", sessionId(1)], "either sessions or --until"],
+    [["archive", sessionId(1), "--yes"], "--yes goes with --until"],
+  ] as const) {
+    const { status, stderr } = await run([...args]);
+    expect([status, stderr]).toEqual([2, expect.stringContaining(said)]);
+  }
+});
+
+test("list --unnamed leaves out sessions with a name, as --named the others", async () => {
+  const { run } = ready();
+  await run(["rename", sessionId(1), "Refactor auth"]);
+  const listed = async (flag: string) =>
+    JSON.parse((await run(["list", flag, "--json"])).stdout).sessions.map(
+      (row: { sessionId: string }) => row.sessionId,
+    );
+  expect([await listed("--unnamed"), await listed("--named")]).toEqual([[sessionId(2)], [sessionId(1)]]);
+});
