@@ -88,6 +88,8 @@ describe.each(VARIANTS)("%s", (variant) => {
       "toolResult edit: done",
     ]);
     expect(await lines(server, { tool: ["read", "no such"], query: "" })).toEqual(["toolCall read: src/store.ts"]);
+    const many = Array.from({ length: 1000 }, (_, i) => `tool ${i}`);
+    expect(await lines(server, { tool: [...many, "read"], query: "" })).toEqual(["toolCall read: src/store.ts"]);
     expect(await lines(server, { tool: "bas" })).toEqual([]);
     expect(
       await lines(server, { query: "migrate", tool: "bash", since: "1970-01-01T00:00:02Z", until: "1970-01-02" }),

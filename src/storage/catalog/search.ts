@@ -21,6 +21,8 @@ const SLICE = 8;
 /** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
+/** Tools by which the index is asked. With more, texts are read and looked through: 100,000 took it minutes. */
+const MOST_TOOLS = 64;
 
 interface FoundText extends Omit<Hit, "shortId"> {
   readonly score: number;
@@ -109,7 +111,8 @@ export class Search {
 
   /** Returns the part of an expression that finds the tools and the file; undefined when any will do. */
   private get marks(): string | undefined {
-    const tools = this.request.tools?.map((tool) => `"${toolMark(tool)}"`);
+    const all = this.tools && this.tools.size <= MOST_TOOLS ? this.request.tools : undefined;
+    const tools = all && Array.from(new Set(all.map(toolMark)), (mark) => `"${mark}"`);
     const file = this.file === undefined ? undefined : `"${fileMark(endsOf(this.file).at(-1) ?? "")}"`;
     return [tools && `(${tools.join(" OR ")})`, file].filter((mark) => mark !== undefined).join(" AND ") || undefined;
   }
