@@ -99,8 +99,13 @@ function withValue(name: string, value: string | undefined, otherwise?: string):
   return otherwise === undefined ? `${name} <${value}>` : `${name} [${value}]`;
 }
 
+/** Returns text in lines; those after the first begin where it does, and two columns in if it is indented. */
 function paragraph(text: string, width: number): string {
-  return wrap(text, width).join("\n");
+  const indent = /^ */.exec(text)?.[0] ?? "";
+  const beside = indent === "" ? width : width - indent.length - 2;
+  return wrap(text.trimStart(), beside)
+    .map((line, i) => `${indent}${i > 0 && indent !== "" ? "  " : ""}${line}`)
+    .join("\n");
 }
 
 /** Returns the common flags that a verb does not declare itself. */

@@ -259,8 +259,9 @@ async function move(asking: Asking, change: BrowseChange & { change: "move" }): 
   );
   if (!durable)
     return { change, notice: "The move is not saved: another process is writing to the session, or it is read-only." };
-  const copied = text === undefined ? "" : " Its text is on the clipboard; q prints it.";
-  return { change, leafId, text, notice: `The conversation goes on from here.${copied} ${TAKEN_BACK}` };
+  // The way back comes first, because a line that is too long is cut at its end.
+  const copied = text === undefined ? "" : " Text copied; q prints it.";
+  return { change, leafId, text, notice: `The conversation goes on from here. ${TAKEN_BACK}${copied}` };
 }
 
 const FORMATS: Readonly<Record<string, string>> = {

@@ -138,18 +138,23 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
 
 const TREE_FIRST = [...HELP.filter(([title]) => title === "Tree"), ...HELP.filter(([title]) => title !== "Tree")];
 
+const HELP_KEY = "  ? help";
+
 /** Returns the keys of the screen in one line, as many as there is room for. */
 export function keyLine(state: BrowseState, width: number): string {
   const { tree, list } = state;
   const kind = tree ? (tree.isTyping ? "treeTyping" : "tree") : list.isTyping ? "typing" : list.query.shelf;
   let line = "";
+  // Where there is no room for all, ? leads to the others.
+  let needed = BOTTOM[kind].some(([keys]) => keys === "?") ? HELP_KEY : "";
   for (const [keys, meaning] of BOTTOM[kind]) {
     const does = keys === "Tab" ? (list.query.cwd === undefined ? "this folder" : "all folders") : meaning;
     const next = `${line}${line === "" ? "" : "  "}${keys} ${does}`;
-    if (widthOf(next) > width) break;
+    if (keys === "?") needed = "";
+    if (widthOf(next) + needed.length > width) break;
     line = next;
   }
-  return line;
+  return line === "" ? line : line + needed;
 }
 
 /** Returns the lines of the help, which begins with the keys of the screen from which it is asked for. */

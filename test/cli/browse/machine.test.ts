@@ -588,6 +588,11 @@ describe("the tree", () => {
     expect(browsing.state.text).toBe("next, in full");
   });
 
+  test("? begins with the keys of the screen it was pressed on", () => {
+    expect(inTree().press("?").screen[1]).toBe("Tree");
+    expect(ready().press("?").screen[1]).toBe("Sessions");
+  });
+
   test("labels are set and cleared, and filters show them", () => {
     const browsing = inTree().press("l", "good", "<enter>");
     const change: BrowseChange = { change: "label", session: session(0), entryId: "c", label: "good" };
@@ -761,3 +766,8 @@ function answer(browsing: Browsing, effect: BrowseEffect, random: Random): void 
     }
   }
 }
+
+test("a narrow screen leaves out other keys than ?", () => {
+  expect(ready(20, 13, 40).bottom).toBe("Enter opens  / filter  ? help");
+  expect(ready(20, 13, 80).bottom).toMatch(/^Enter opens {2}\/ filter {2}Tab .* {2}t tree {2}q quit {2}\? help/);
+});

@@ -1,5 +1,6 @@
 /** Archiving by age and the lists it goes with, as a person uses them. */
 
+import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { putSession, sessionId } from "../../support/lifecycle.ts";
 import { temporaryPlace } from "../../support/server.ts";
@@ -25,7 +26,7 @@ function ready() {
       now,
       ...(answer === undefined ? {} : { terminal: answering(answer) }),
     });
-  return { run, asked };
+  return { place, run, asked };
 }
 
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
@@ -70,4 +71,20 @@ test("list --unnamed leaves out sessions with a name, as --named the others", as
       (row: { sessionId: string }) => row.sessionId,
     );
   expect([await listed("--unnamed"), await listed("--named")]).toEqual([[sessionId(2)], [sessionId(1)]]);
+});
+
+test("verify --all counts what is only incomplete for Pi apart from what is damaged", async () => {
+  const { place, run } = ready();
+  const message = { role: "assistant", content: [{ type: "text", text: "x" }], provider: "p", model: "m" };
+  const [one, two] = [1, 2].map((n) => putSession(place, n));
+  appendFileSync(
+    one,
+    `${JSON.stringify({ type: "message", id: "cafe0001", parentId: null, timestamp: "2026-01-24T16:22:26.831Z", message })}\n`,
+  );
+  appendFileSync(two, "no JSON\n");
+  const { stdout, status } = await run(["verify", "--all"]);
+  expect(stdout.trimEnd().split("\n\n").at(-1)?.replace(/\s+/g, " ")).toBe(
+    "2 sessions, 1 damaged; of 1 nothing is lost, but Pi fails on messages that lack something, which repair adds.",
+  );
+  expect(status).toBe(3);
 });

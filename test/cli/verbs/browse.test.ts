@@ -216,7 +216,7 @@ describe("browse", () => {
     glass.send("\r");
     await glass.shows('Go back to before "and then?", and take its text along? y/n');
     glass.send("y");
-    await glass.shows("Its text is on the clipboard");
+    await glass.shows("The conversation goes on from here. u takes it back. Text copied; q prints it.");
     glass.send("q");
     expect(glass.copied).toEqual(["and\nthen?"]);
     expect((await done).stdout).toBe("");
