@@ -52,12 +52,12 @@ async function commandsWhenAskedFor() {
   return inPlaceOf("src/handlers/shared/find.ts", contents);
 }
 
-/** Leaves the conformance kit out of the program: it is a file of its own, which its verb loads. */
-const kitBesides = {
-  name: "the conformance kit besides",
+/** Leaves a part out of the program: it is a file of its own, which is loaded by what needs it. */
+const besides = (part) => ({
+  name: `${part} besides`,
   setup: ({ onResolve }) =>
-    onResolve({ filter: /conformance\/main\.ts$/ }, () => ({ path: "./conformance.js", external: true })),
-};
+    onResolve({ filter: new RegExp(`${part}/main\\.ts$`) }, () => ({ path: `./${part}.js`, external: true })),
+});
 
 /** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
 const USED_LATER = {
@@ -100,7 +100,7 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(), kitBesides],
+    plugins: [await commandsWhenAskedFor(), besides("conformance"), besides("redact")],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
@@ -114,6 +114,7 @@ try {
     define: { "import.meta.url": "KIT_URL" },
     banner: { js: '"use strict";const KIT_URL=require("node:url").pathToFileURL(__filename).href;' },
   });
+  await build({ ...options, entryPoints: { redact: "src/core/redact/main.ts" }, outdir: `${fresh}/bin` });
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...options,

@@ -19,6 +19,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   "get_state and verify_session": "show and verify",
   "by migrate_session or rollback_migration": "by migrate --apply or rollback",
   "get_fork_messages lists those; position at accepts": "tree shows those; --at accepts",
+  "set allowUnjudged": "use --allow-unjudged",
   "Set overwrite": "Use --overwrite",
   "set overwrite": "use --overwrite",
   "a file as outputPath": "a file",

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
 import { command } from "./shared/command.ts";
+import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
 import { optionalName } from "./shared/shapes.ts";
 
 export default command({
@@ -14,14 +15,18 @@ export default command({
       "by default a new file in the server's working directory; relative paths refer to that",
     ),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
+    ...redactionParams,
   },
-  result: z.object({ path: z.string() }),
-  failures: ["already_exists", "storage_full", "storage_failed"],
+  result: z.object({ path: z.string(), ...redactionResult }),
+  failures: ["already_exists", "unjudged", "storage_full", "storage_failed"],
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
-  async run(context, { outputPath, overwrite }) {
+  async run(context, params) {
     const { session, workspace } = context;
+    const { outputPath, overwrite } = params;
+    const redacted = await withoutSecrets(context, session, params, false);
     const named = outputPath ?? `pi-session-${session.id}.html`;
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
-    return { path: await workspace.stores.writeOutput(named, htmlPieces(pageOf(session, false)), taken) };
+    const pieces = htmlPieces(pageOf(redacted?.session ?? session, false));
+    return { path: await workspace.stores.writeOutput(named, pieces, taken), ...redacted?.report() };
   },
 });

@@ -2,13 +2,14 @@ import * as z from "zod";
 import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
 import { pageOf } from "../core/export/page.ts";
-import { Redaction } from "../core/export/redact.ts";
+import { redactedLines } from "../core/export/redacted.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command, type Report } from "./shared/command.ts";
+import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
 import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
@@ -33,13 +34,7 @@ export default command({
       .enum(["all", "path"])
       .optional()
       .describe("every branch, or the path to the leaf; all by default for jsonl and html, path for the others"),
-    redact: z
-      .boolean()
-      .optional()
-      .describe(
-        "html, markdown, training: takes out keys, tokens, passwords and names of home folders that have a known shape; " +
-          "secrets without one stay",
-      ),
+    ...redactionParams,
     rolePatterns: z
       .record(z.string().min(1).max(200), z.string().min(1))
       .optional()
@@ -57,13 +52,14 @@ export default command({
     path: z.string().optional().describe("where it was written"),
     content: z.string().optional().describe("when no outputPath was given"),
     records: z.number().int().optional().describe("training: how many"),
-    redacted: z.number().int().optional().describe("with redact: how many places were taken out"),
+    ...redactionResult,
   }),
   failures: [
     "not_a_session",
     "path_outside_root",
     "already_exists",
     "corrupt",
+    "unjudged",
     "message_too_large",
     "storage_full",
     "storage_failed",
@@ -78,13 +74,10 @@ export default command({
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = roleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-    if (params.redact && format === "jsonl")
-      throw new BadParams([
-        { path: "redact", message: "goes with html, markdown and training; jsonl keeps every byte" },
-      ]);
-    const redaction = params.redact ? new Redaction() : undefined;
-    const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
+    const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
+      const redacted = await withoutSecrets(context, stored, params, all);
+      const session = redacted?.session ?? stored;
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
         for (const record of trainingRecords(session, rules, all)) {
@@ -92,21 +85,23 @@ export default command({
           yield `${jsonText(record)}\n`;
         }
       };
+      const isStored = format === "jsonl" && !redacted;
       const pieces =
         format === "training"
-          ? redacted(recordLines(), redaction)
-          : piecesOf(workspace.stores, session, format, all, redaction);
-      const { id: sessionId, file } = session;
+          ? recordLines()
+          : format === "jsonl" && redacted
+            ? redactedLines(session, all)
+            : piecesOf(workspace.stores, session, format, all);
+      const { id: sessionId } = session;
       if (outputPath === undefined)
-        return { sessionId, content: contentOf(context, pieces), records, redacted: redaction?.count };
-      const attachmentsOf = format === "jsonl" && file !== null ? file : undefined;
+        return { sessionId, content: contentOf(context, pieces), records, ...redacted?.report() };
+      const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
-      const isBytes = format === "jsonl" && all;
-      const told = withProgress(pieces, session, isBytes, context.progress);
+      const told = withProgress(pieces, session, isStored && all, context.progress);
       const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
-      return { sessionId, path, records, redacted: redaction?.count };
+      return { sessionId, path, records, ...redacted?.report() };
     } finally {
-      workspace.release(session);
+      workspace.release(stored);
     }
   },
 });
@@ -135,21 +130,9 @@ function* withProgress(
   }
 }
 
-function redacted(pieces: Iterable<string>, redaction: Redaction | undefined): Iterable<string> {
-  return redaction ? redaction.pieces(pieces) : pieces;
-}
-
-function piecesOf(
-  stores: Stores,
-  session: Session,
-  format: string,
-  all: boolean,
-  redaction: Redaction | undefined,
-): ExportPieces {
-  if (format === "html" || format === "markdown") {
-    const page = redaction ? redaction.page(pageOf(session, all)) : pageOf(session, all);
-    return redacted(format === "html" ? htmlPieces(page) : markdownPieces(page), redaction);
-  }
+function piecesOf(stores: Stores, session: Session, format: string, all: boolean): ExportPieces {
+  if (format === "html") return htmlPieces(pageOf(session, all));
+  if (format === "markdown") return markdownPieces(pageOf(session, all));
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 

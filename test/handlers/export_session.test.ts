@@ -689,24 +689,22 @@ describe("redact", () => {
     const file = fileOf(place, fileText(headerText(), userText(id(0), null, said)));
     const server = open(place, file);
     await server.result("set_session_name", { name: `Rotate ${KEY}` });
-    const { content, redacted } = await server.result("export_session", { format, redact: true });
+    const { content, redactions } = await server.result("export_session", { format, redact: true });
     for (const secret of SECRETS) expect(content).not.toContain(secret);
     expect(content).toContain("const token = next(); the token is read, keys stay");
-    expect(content).toContain("REDACTED@host/x");
-    expect(redacted).toBeGreaterThanOrEqual(SECRETS.length);
+    expect(content).toMatch(/\[redacted:url_password:\d+\]@host\/x/);
+    expect(redactions).toMatchObject({ anthropic_key: 2, github_token: 1, private_key: 1, url_password: 1 });
     if (format === "training") JSON.parse(content);
     expect((await server.result("export_session", { format })).content).toContain(KEY);
   });
 
-  test("is refused for jsonl, and takes linear time on hostile text", async () => {
+  test("takes linear time on hostile text", async () => {
     const place = temporaryPlace();
     const hostile = ["eyJ-", "-----BEGIN PRIVATE KEY-----", "token:", "sk-", "://a:", "Bearer ", "eyJaaaaaaaa."];
     const text = hostile.map((part) => part.repeat(8000)).join(" ");
     const server = open(place, fileOf(place, fileText(headerText(), userText(id(0), null, text))));
-    const { error } = await server.request("export_session", { format: "jsonl", redact: true });
-    expect([error.code, JSON.stringify(error)]).toEqual([-32602, expect.stringContaining("jsonl keeps every byte")]);
     const from = performance.now();
-    await server.result("export_session", { format: "markdown", redact: true });
+    await server.result("export_session", { format: "markdown", redact: true, allowUnjudged: true });
     expect(performance.now() - from).toBeLessThan(2000);
   });
 });

@@ -1,4 +1,4 @@
-import { count, exact, inertLines } from "../terminal/text.ts";
+import { exact, inertLines } from "../terminal/text.ts";
 import { askAbout, type Verb } from "../verb.ts";
 
 /** Formats by the ending of the file's name. */
@@ -6,6 +6,25 @@ const BY_NAME: readonly (readonly [RegExp, string])[] = [
   [/\.html?$/i, "html"],
   [/\.(md|markdown)$/i, "markdown"],
 ];
+
+const ask = askAbout("export_session", ({ operands: [, file], flags }) => ({
+  format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+  branches: flags.get("--branches"),
+  outputPath: file,
+  overwrite: flags.has("--overwrite") ? true : undefined,
+  redact: flags.has("--redact") ? true : undefined,
+  redactEmails: flags.has("--redact-emails") ? true : undefined,
+  allowUnjudged: flags.has("--allow-unjudged") ? true : undefined,
+}));
+
+/** Returns counts by kind as a list: `github_token 2, home_path 14`. */
+function listOf(counts: Readonly<Record<string, number>>): string {
+  return (
+    Object.entries(counts)
+      .map(([kind, count]) => `${kind} ${count}`)
+      .join(", ") || "nothing"
+  );
+}
 
 export default {
   name: "export",
@@ -23,18 +42,19 @@ export default {
       meaning: "every branch, or the path to the leaf; all by default for jsonl and html, path for the others",
       oneOf: ["all", "path"],
     },
-    "--redact": {
-      meaning: "take out keys, tokens and passwords of known shapes, and names of home folders; not for jsonl",
-    },
     "--overwrite": { meaning: "replace the file if it exists" },
+    "--redact": { meaning: "replace secrets and the paths of home folders, and print how many of each" },
+    "--redact-emails": { meaning: "the same, and e-mail addresses" },
+    "--allow-unjudged": { meaning: "redact: export although images, binary data or damage cannot be searched" },
   },
   more:
-    "Without a file, the export is printed. jsonl keeps every byte; training has one record per line. " +
-    "What --redact does not know stays: look through the file before you pass it on.",
+    "Without a file, the export is printed. jsonl keeps every byte that --redact does not replace; training has one " +
+    "record per line. Secrets that --redact does not know stay: look through the file before you pass it on.",
   async run(asking, given) {
-    const result = await exported(asking, given);
-    if (result.redacted !== undefined)
-      asking.say(`${count(result.redacted, "place was", "places were")} taken out; look through the rest yourself.`);
+    const result = await ask(asking, given);
+    const { redactions, unjudged } = result;
+    if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
+    if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
     return result;
   },
   print({ path, content }, _given, { isTerminal }) {
@@ -45,11 +65,3 @@ export default {
     return lines;
   },
 } satisfies Verb;
-
-const exported = askAbout("export_session", ({ operands: [, file], flags }) => ({
-  format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
-  branches: flags.get("--branches"),
-  outputPath: file,
-  overwrite: flags.has("--overwrite") ? true : undefined,
-  redact: flags.has("--redact") ? true : undefined,
-}));

@@ -1,0 +1,216 @@
+/** A session without its secrets, for any export: a log over the real one, whose lines are redacted as they are read. */
+
+import { Failure } from "../failure.ts";
+import { bytesOf, parse } from "../json/json.ts";
+import type { Log } from "../ports/store.ts";
+import type { LineRedactor } from "../redact/main.ts";
+import { Session } from "../session/session.ts";
+import { branchesOf } from "./branches.ts";
+
+/** A session to export, and what was removed from it. */
+export interface RedactedSession {
+  readonly session: Session;
+  /** Returns how often each kind was replaced in what is exported. */
+  counts(): Readonly<Record<string, number>>;
+  /** Parts that nobody could judge: left as it is, but for damaged lines, which are left out. */
+  readonly unjudged: Readonly<Record<string, number>>;
+}
+
+/** Damage whose bytes are not read as entries. */
+const UNREAD = new Set(["bad_line", "bad_body", "bad_header", "torn_tail", "extra_header", "lost_entries"]);
+/** Entries that show wherever what they are about does. */
+const EVERYWHERE = new Set(["label", "session_info"]);
+/** Entries between two turns for others. */
+const STEP = 64;
+
+/**
+ * Reads what is to be exported and learns its secrets. Throws unjudged where something cannot be searched, unless that
+ * is allowed. `all`: every branch, or the path to the leaf.
+ */
+export async function redactedSession(
+  session: Session,
+  redactor: LineRedactor,
+  { all, allowUnjudged, pause }: { all: boolean; allowUnjudged: boolean; pause: () => Promise<void> },
+): Promise<RedactedSession> {
+  const { log, tree } = session;
+  const positions = shownPositions(session, all);
+  const unjudged = new Map<string, number>();
+  /** Whether something was found in an entry, by position. */
+  const found = new Uint8Array(log.nodes.count);
+  // The home of the working directory is the session's own.
+  redactor.texts.homes.learn(session.cwd);
+  redactor.learn(log.headerLine, unjudged);
+  for (const [index, position] of positions.entries()) {
+    found[position] = redactor.learn(log.read(position), unjudged) ? 1 : 0;
+    if (index % STEP === STEP - 1) await pause();
+  }
+  const damaged = session.diagnostics.filter(({ kind }) => UNREAD.has(kind)).length;
+  if (damaged > 0) unjudged.set("damage", damaged);
+  if (unjudged.size > 0 && !allowUnjudged) throw cannotJudge(unjudged);
+  redactor.texts.knowAll();
+  const redacted = new RedactedLog(log, redactor, found, positions);
+  // Nothing is written through it, and its leaf is where that of the session is.
+  const copy = new Session(redacted as unknown as Log, session.env);
+  copy.moveLeaf(tree.leaf);
+  return { session: copy, counts: () => redacted.total(), unjudged: Object.fromEntries(unjudged) };
+}
+
+/** Returns the entries that an export shows, in file order. */
+function shownPositions(session: Session, all: boolean): number[] {
+  const { nodes } = session.log;
+  if (all) return Array.from({ length: nodes.count }, (_, position) => position);
+  const shown = new Set(branchesOf(session, false).flatMap(({ own }) => own));
+  for (let position = 0; position < nodes.count; position++)
+    if (EVERYWHERE.has(nodes.type(position))) shown.add(position);
+  return [...shown].sort((a, b) => a - b);
+}
+
+const NAMES: Readonly<Record<string, readonly [one: string, many: string]>> = {
+  image: ["image", "images"],
+  binary: ["stretch of binary data", "stretches of binary data"],
+  attachment: ["attachment", "attachments"],
+  damage: ["damaged place", "damaged places"],
+  id: ["id that looks like a secret", "ids that look like secrets"],
+};
+
+function cannotJudge(unjudged: ReadonlyMap<string, number>): Failure {
+  const list = [...unjudged].map(([kind, count]) => `${count} ${NAMES[kind][count === 1 ? 0 : 1]}`).join(", ");
+  const sentence =
+    `Nothing was written, because this cannot be searched for secrets: ${list}. Look at it, then set allowUnjudged: ` +
+    "damaged places are then left out, and the rest stays as it is.";
+  return new Failure("unjudged", sentence, { unjudged: Object.fromEntries(unjudged) });
+}
+
+/** The part of a log that exports read. */
+type ReadableLog = Pick<
+  Log,
+  | "store"
+  | "file"
+  | "header"
+  | "headerLine"
+  | "version"
+  | "nodes"
+  | "damage"
+  | "readOnly"
+  | "lockedBy"
+  | "persisted"
+  | "durableCount"
+  | "stamp"
+  | "mayHideEntries"
+  | "repairable"
+  | "length"
+  | "read"
+  | "readMany"
+  | "copy"
+  | "attachment"
+  | "refresh"
+>;
+
+class RedactedLog implements ReadableLog {
+  private readonly log: Log;
+  private readonly redactor: LineRedactor;
+  private readonly found: Uint8Array;
+  /** Entries of the export that are not counted yet, by position. */
+  private readonly uncounted: Uint8Array;
+  private readonly counts = new Map<string, number>();
+  readonly header: Log["header"];
+  readonly headerLine: Uint8Array;
+  readonly readOnly = new Failure("read_only");
+  readonly lockedBy = null;
+  readonly mayHideEntries = false;
+  readonly repairable = [];
+
+  constructor(log: Log, redactor: LineRedactor, found: Uint8Array, positions: readonly number[]) {
+    this.log = log;
+    this.redactor = redactor;
+    this.found = found;
+    this.uncounted = new Uint8Array(log.nodes.count);
+    for (const position of positions) this.uncounted[position] = 1;
+    this.headerLine = redactor.redact(log.headerLine, this.counts);
+    const told = parse(this.headerLine) as Record<string, unknown>;
+    const header: Record<string, unknown> = { ...log.header };
+    for (const [name, value] of Object.entries(header))
+      if (typeof value === "string") header[name] = typeof told[name] === "string" ? told[name] : redactor.text(value);
+    this.header = header as unknown as Log["header"];
+  }
+
+  get store(): string {
+    return this.log.store;
+  }
+
+  /** None: nothing of its own is stored, so that nothing is read around it. */
+  get file(): null {
+    return null;
+  }
+
+  get version(): number {
+    return this.log.version;
+  }
+
+  get nodes(): Log["nodes"] {
+    return this.log.nodes;
+  }
+
+  get damage(): Log["damage"] {
+    return [];
+  }
+
+  get persisted(): boolean {
+    return this.log.persisted;
+  }
+
+  get durableCount(): number {
+    return this.log.durableCount;
+  }
+
+  get stamp(): null {
+    return null;
+  }
+
+  length(position: number): number {
+    return this.log.length(position);
+  }
+
+  read(position: number): Uint8Array {
+    const line = this.log.read(position);
+    const isFirst = this.uncounted[position] === 1;
+    this.uncounted[position] = 0;
+    // What was not read before may have anything in it.
+    const isClean = isFirst && this.found[position] === 0 && !this.redactor.hasKnown(line);
+    return isClean ? line : this.redactor.redact(line, isFirst ? this.counts : new Map());
+  }
+
+  *readMany(positions: ArrayLike<number>): Generator<Uint8Array> {
+    for (let index = 0; index < positions.length; index++) yield this.read(positions[index]);
+  }
+
+  *copy(positions: ArrayLike<number>): Generator<Uint8Array> {
+    for (const line of this.readMany(positions)) {
+      yield line;
+      yield LINE_FEED;
+    }
+  }
+
+  attachment(position: number, sha256: string, sizeBytes: number): string | null {
+    return this.log.attachment(position, sha256, sizeBytes);
+  }
+
+  refresh(): ReturnType<Log["refresh"]> {
+    return { kind: "none" };
+  }
+
+  total(): Readonly<Record<string, number>> {
+    for (let position = 0; position < this.uncounted.length; position++)
+      if (this.uncounted[position] === 1) this.read(position);
+    return Object.fromEntries([...this.counts].sort());
+  }
+}
+
+const LINE_FEED = bytesOf("\n");
+
+/** Yields a redacted session as lines: all entries in file order, or the path to the leaf. */
+export function* redactedLines({ log, tree }: Session, all: boolean): Generator<Uint8Array> {
+  yield log.headerLine;
+  yield LINE_FEED;
+  yield* log.copy(all ? Int32Array.from({ length: log.nodes.count }, (_, position) => position) : tree.path());
+}

@@ -1,0 +1,159 @@
+/** Finds and replaces secrets in texts, and knows those that it has found before. */
+
+import { contextsIn, emailsIn } from "./contexts.ts";
+import { Homes, homesIn } from "./homes.ts";
+import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
+import { encodedIn, LONG, viewsOf } from "./views.ts";
+
+/** A stretch that is replaced by a text; the rest of a secret that is split has an empty one and is not counted. */
+export interface Finding extends SecretSpan {
+  readonly replacement: string;
+  readonly counts: boolean;
+}
+
+/** Secrets that are looked for wherever they are, and of which each has a number. */
+const MOST_KNOWN = 200;
+const MOST_NUMBERED = 10_000;
+/** Lengths of secrets that can be told from other words. */
+const KNOWN_LENGTH = { least: 8, most: 512 };
+/** Kinds whose stretches are no secret as a whole. */
+const NOT_KNOWN = new Set(["home_path", "email", "cookie", "private_key"]);
+/** Which kind two findings of one place have: what a token is is known best. */
+const VAGUE = new Set([
+  "secret",
+  "password",
+  "cookie",
+  "authorization",
+  "encoded",
+  "home_path",
+  "email",
+  "known_secret",
+]);
+/** Texts in which less than this is no text are damaged in one place and not binary. */
+const BINARY_SHARE = 0.05;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
+
+export class TextRedactor {
+  readonly homes = new Homes();
+  private readonly emails: boolean;
+  private readonly numbers = new Map<string, number>();
+  private readonly known = new Set<string>();
+  private anyKnown: RegExp | undefined;
+
+  constructor(emails: boolean) {
+    this.emails = emails;
+  }
+
+  /** Returns the findings in a text, in their order, none of which overlap; `own` is the name of its member. */
+  find(text: string, whole?: { readonly kind: string }): Finding[] {
+    const found: Finding[] = whole ? [this.finding({ start: 0, end: text.length, kind: whole.kind }, text)] : [];
+    if (text.length < 6 && !whole) return found;
+    this.read(text, (span) => span, found);
+    for (const view of viewsOf(text)) this.read(view.text, view.origin, found);
+    for (const { start, end, text: inner } of encodedIn(text)) {
+      const first = inner === undefined ? undefined : this.firstIn(inner);
+      if (first) found.push(this.finding({ start, end, kind: first }, text.slice(start, end)));
+    }
+    return merged(found);
+  }
+
+  /** Adds the findings of one reading of a text. */
+  private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
+    for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    for (const home of homesIn(text)) {
+      const span = origin(home);
+      const neutral = this.homes.neutral(home);
+      const isSame = span.end - span.start === home.end - home.start;
+      found.push({ ...span, replacement: isSame ? neutral : neutral.replaceAll("\\", "/"), counts: true });
+    }
+  }
+
+  private *spans(text: string): Generator<SecretSpan> {
+    yield* tokensIn(text);
+    yield* shapesIn(text);
+    yield* contextsIn(text);
+    if (this.emails) yield* emailsIn(text);
+    if (!this.anyKnown) return;
+    for (const { 0: value, index } of text.matchAll(this.anyKnown))
+      yield { start: index, end: index + value.length, kind: "known_secret" };
+  }
+
+  /** Returns the kind of what a decoded text has first. */
+  private firstIn(text: string): string | undefined {
+    for (const { kind } of this.spans(text)) return kind;
+    for (const { kind } of homesIn(text)) return kind;
+    return undefined;
+  }
+
+  private finding(span: SecretSpan, value: string): Finding {
+    return { ...span, replacement: `[redacted:${span.kind}:${this.numberOf(value, span.kind)}]`, counts: true };
+  }
+
+  /** Returns the number of a secret: the same for the same one, so that a reader can tell them apart. */
+  private numberOf(value: string, kind: string): number {
+    const number = this.numbers.get(value) ?? Math.min(this.numbers.size + 1, MOST_NUMBERED);
+    if (this.numbers.size < MOST_NUMBERED && value.length <= 16_384) this.numbers.set(value, number);
+    const isKnown = !NOT_KNOWN.has(kind) && this.known.size < MOST_KNOWN && isTelling(value);
+    if (isKnown && !this.anyKnown) this.known.add(value);
+    return number;
+  }
+
+  /** Looks from now on for all secrets that were found, also where nothing around tells them. */
+  knowAll(): void {
+    if (this.known.size === 0) return;
+    const values = [...this.known].sort((a, b) => b.length - a.length);
+    this.anyKnown = new RegExp(values.map((value) => value.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("|"), "g");
+  }
+
+  /** Returns whether a text has, as it is written, a secret that was found elsewhere. */
+  hasKnown(text: string): boolean {
+    return this.anyKnown !== undefined && text.search(this.anyKnown) >= 0;
+  }
+}
+
+function isTelling(value: string): boolean {
+  if (value.length < KNOWN_LENGTH.least || value.length > KNOWN_LENGTH.most) return false;
+  return /\d/.test(value) ? /[A-Za-z]/.test(value) : value.length >= 16;
+}
+
+/** Returns the findings in their order; those that overlap become one. */
+function merged(found: Finding[]): Finding[] {
+  if (found.length < 2) return found;
+  found.sort((a, b) => a.start - b.start || b.end - a.end);
+  const all: Finding[] = [];
+  for (const next of found) {
+    const last = all.at(-1);
+    if (!last || next.start >= last.end) all.push(next);
+    else all[all.length - 1] = { ...telling(last, next), start: last.start, end: Math.max(last.end, next.end) };
+  }
+  return all;
+}
+
+/** Returns which of two findings of one place tells more. */
+function telling(a: Finding, b: Finding): Finding {
+  if (a.kind === "home_path") return b;
+  return VAGUE.has(a.kind) && !VAGUE.has(b.kind) ? b : a;
+}
+
+/** Returns the text with its findings replaced. */
+export function replaced(text: string, findings: readonly Finding[]): string {
+  const parts: string[] = [];
+  let copied = 0;
+  for (const { start, end, replacement } of findings) {
+    parts.push(text.slice(copied, start), replacement);
+    copied = end;
+  }
+  parts.push(text.slice(copied));
+  return parts.join("");
+}
+
+/** Returns whether a text has binary data in it, which cannot be searched: in base64, or as characters that are none. */
+export function holdsBinary(text: string): boolean {
+  if (text.length < 64) return false;
+  const odd = text.search(NOT_TEXT) < 0 ? 0 : (text.match(NOT_TEXT) ?? []).length;
+  if (odd > text.length * BINARY_SHARE) return true;
+  if (text.length < LONG) return false;
+  for (const { text: inner } of encodedIn(text, LONG)) if (inner === undefined) return true;
+  return false;
+}

@@ -1,0 +1,272 @@
+/**
+ * Tokens that are known by how they begin. Beginnings, characters and lengths are facts that their issuers publish; each
+ * line names where. A token is the whole run of its characters, so that every search is linear.
+ */
+
+interface TokenRule {
+  readonly kind: string;
+  /** Ways to begin, in which case counts. */
+  readonly begins: readonly string[];
+  /** The characters after that. */
+  readonly of: Charset;
+  /** The fewest of them. */
+  readonly least: number;
+  /** The most of them, where the beginning alone says little. */
+  readonly most?: number;
+  /** A shape that the part after the beginning must have. */
+  readonly shape?: RegExp;
+  /** Who says so. */
+  readonly source: string;
+}
+
+const CHARSETS = {
+  hex: /[0-9a-fA-F]/,
+  upper: /[A-Z2-7]/,
+  letters: /[A-Za-z0-9]/,
+  word: /[A-Za-z0-9_]/,
+  dashed: /[A-Za-z0-9_-]/,
+  dotted: /[A-Za-z0-9_.=-]/,
+  base64: /[A-Za-z0-9+/=_-]/,
+  path: /[A-Za-z0-9+/=_.@-]/,
+  hash: /[A-Za-z0-9+/=.$,]/,
+} as const;
+
+type Charset = keyof typeof CHARSETS;
+
+/** Longest tokens whose shape is compared. */
+const SHAPED = 16_384;
+const MOST_TRIES = 8;
+const MIXED = /^(?=.*\d)(?=.*[A-Za-z]).*[A-Za-z0-9]{16}/;
+
+const rule = (
+  kind: string,
+  begins: string,
+  of: Charset,
+  least: number,
+  source: string,
+  more: Pick<TokenRule, "most" | "shape"> = {},
+): TokenRule => ({ kind, begins: begins.split(" "), of, least, source, ...more });
+
+const exactly = (most: number): { most: number } => ({ most });
+
+const RULES: readonly TokenRule[] = [
+  rule("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", "letters", 36, "docs.github.com: token formats"),
+  rule("github_token", "github_pat_", "word", 36, "docs.github.com: token formats"),
+  rule(
+    "gitlab_token",
+    "glpat- gldt- glrt- glcbt- glptt- glft- glimt- glagent- gloas- glsoat- glffct-",
+    "dotted",
+    20,
+    "docs.gitlab.com: token prefixes",
+  ),
+  rule("anthropic_key", "sk-ant-", "dashed", 32, "docs.anthropic.com: API keys"),
+  rule("openrouter_key", "sk-or-", "dashed", 32, "openrouter.ai: authentication"),
+  rule("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-None-", "dashed", 32, "platform.openai.com: API keys"),
+  rule("langfuse_key", "sk-lf-", "dashed", 32, "langfuse.com: API keys"),
+  rule("api_key_sk", "sk-", "dashed", 20, "the form of OpenAI's keys, which many take over", { shape: MIXED }),
+  rule("google_api_key", "AIza", "dashed", 35, "cloud.google.com: API keys", exactly(39)),
+  rule("google_oauth_token", "ya29.", "dotted", 20, "developers.google.com: OAuth tokens"),
+  rule("google_oauth_token", "1//0", "dashed", 40, "developers.google.com: refresh tokens"),
+  rule("google_client_secret", "GOCSPX-", "dashed", 20, "developers.google.com: client secrets"),
+  rule("aws_access_key", "AKIA ASIA ABIA ACCA", "upper", 16, "docs.aws.amazon.com: unique identifiers", exactly(16)),
+  rule("aws_bedrock_key", "ABSK", "base64", 80, "docs.aws.amazon.com: Bedrock API keys"),
+  rule("alibaba_key", "LTAI", "letters", 12, "alibabacloud.com: AccessKey pairs", exactly(24)),
+  rule(
+    "slack_token",
+    "xoxb- xoxp- xoxa- xoxo- xoxr- xoxs- xoxc- xoxd- xapp-",
+    "dotted",
+    20,
+    "api.slack.com: token types",
+  ),
+  rule("slack_token", "xoxe. xoxe-", "dotted", 20, "api.slack.com: token rotation"),
+  rule("slack_webhook", "hooks.slack.com/", "path", 30, "api.slack.com: incoming webhooks"),
+  rule(
+    "discord_webhook",
+    "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+    "path",
+    40,
+    "discord.com/developers: webhooks",
+  ),
+  rule("teams_webhook", "webhook.office.com/", "path", 40, "learn.microsoft.com: incoming webhooks"),
+  rule("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_", "letters", 16, "docs.stripe.com: API keys"),
+  rule("stripe_webhook_secret", "whsec_", "base64", 24, "docs.stripe.com: webhook signatures"),
+  rule("npm_token", "npm_", "letters", 36, "docs.npmjs.com: access tokens"),
+  rule("pypi_token", "pypi-AgE", "dashed", 50, "pypi.org/help: API tokens"),
+  rule("rubygems_key", "rubygems_", "hex", 48, "guides.rubygems.org: API key scopes"),
+  rule("nuget_key", "oy2", "letters", 43, "learn.microsoft.com/nuget: API keys", exactly(43)),
+  rule("crates_token", "cio", "letters", 32, "crates.io: tokens", exactly(32)),
+  rule("clojars_token", "CLOJARS_", "hex", 60, "github.com/clojars: deploy tokens"),
+  rule("huggingface_token", "hf_ api_org_", "letters", 30, "huggingface.co/docs: user access tokens"),
+  rule("groq_key", "gsk_", "letters", 40, "console.groq.com: keys"),
+  rule("xai_key", "xai-", "letters", 60, "docs.x.ai: keys"),
+  rule("perplexity_key", "pplx-", "letters", 40, "docs.perplexity.ai: keys"),
+  rule("replicate_token", "r8_", "letters", 36, "replicate.com/docs: API tokens"),
+  rule("nvidia_key", "nvapi-", "dashed", 40, "docs.api.nvidia.com: keys"),
+  rule("cerebras_key", "csk-", "letters", 40, "inference-docs.cerebras.ai: keys"),
+  rule("elevenlabs_key", "sk_", "hex", 48, "elevenlabs.io/docs: API keys"),
+  rule("langsmith_key", "lsv2_pt_ lsv2_sk_", "word", 32, "docs.smith.langchain.com: API keys"),
+  rule("pinecone_key", "pcsk_", "word", 40, "docs.pinecone.io: API keys"),
+  rule("tavily_key", "tvly-", "dashed", 20, "docs.tavily.com: API keys", { shape: MIXED }),
+  rule("together_key", "tgp_v1_", "dashed", 32, "docs.together.ai: API keys"),
+  rule("e2b_key", "e2b_", "hex", 40, "e2b.dev/docs: API keys"),
+  rule("sendgrid_key", "SG.", "dotted", 60, "docs.sendgrid.com: API keys", { shape: /^[\w-]{16,32}\.[\w-]{30,}/ }),
+  rule("brevo_key", "xkeysib-", "dashed", 64, "developers.brevo.com: API keys"),
+  rule("resend_key", "re_", "word", 20, "resend.com/docs: API keys", { shape: /^\w{8}_\w{20,}$/, most: 40 }),
+  rule("mailgun_key", "key-", "hex", 32, "documentation.mailgun.com: API keys", exactly(32)),
+  rule("twilio_key", "SK", "hex", 32, "twilio.com/docs: API keys", exactly(32)),
+  rule("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", "hex", 40, "docs.digitalocean.com: API tokens"),
+  rule("shopify_token", "shpat_ shpca_ shppa_ shpss_", "letters", 32, "shopify.dev: access tokens"),
+  rule("square_token", "sq0atp- sq0csp- sq0idp-", "dashed", 20, "developer.squareup.com: access tokens"),
+  rule("databricks_token", "dapi", "hex", 32, "docs.databricks.com: personal access tokens", exactly(32)),
+  rule("docker_token", "dckr_pat_ dckr_oat_", "dashed", 20, "docs.docker.com: access tokens"),
+  rule("vault_token", "hvs. hvb. hvr.", "dashed", 20, "developer.hashicorp.com/vault: tokens"),
+  rule("terraform_token", "atlasv1.", "dashed", 50, "developer.hashicorp.com/terraform: API tokens"),
+  rule("grafana_token", "glc_ glsa_", "base64", 32, "grafana.com/docs: service accounts"),
+  rule("linear_key", "lin_api_ lin_oauth_", "word", 32, "linear.app/developers: API keys"),
+  rule("notion_token", "ntn_", "letters", 40, "developers.notion.com: authorization"),
+  rule("notion_token", "secret_", "letters", 43, "developers.notion.com: authorization", exactly(43)),
+  rule("figma_token", "figd_ figo_", "dashed", 36, "figma.com/developers: access tokens"),
+  rule("vercel_token", "vcp_ vci_ vca_ vcr_ vck_", "letters", 20, "vercel.com/docs: tokens"),
+  rule("netlify_token", "nfp_ nfc_", "letters", 36, "docs.netlify.com: access tokens"),
+  rule("heroku_key", "HRKU-", "dashed", 36, "devcenter.heroku.com: authentication"),
+  rule("postman_key", "PMAK-", "dashed", 50, "learning.postman.com: API keys"),
+  rule("newrelic_key", "NRAK- NRJS- NRII- NRIQ-", "dashed", 19, "docs.newrelic.com: API keys"),
+  rule("sentry_token", "sntrys_ sntryu_ sntrya_", "base64", 40, "docs.sentry.io: auth tokens"),
+  rule(
+    "doppler_token",
+    "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+    "dotted",
+    36,
+    "docs.doppler.com: token formats",
+  ),
+  rule("pulumi_token", "pul-", "hex", 40, "pulumi.com/docs: access tokens"),
+  rule("planetscale_token", "pscale_tkn_ pscale_pw_ pscale_oauth_", "dotted", 30, "planetscale.com/docs: tokens"),
+  rule("flyio_token", "fo1_ fm1_ fm2_ fm1r_", "base64", 40, "fly.io/docs: access tokens"),
+  rule("supabase_key", "sbp_", "hex", 40, "supabase.com/docs: access tokens"),
+  rule("supabase_key", "sb_secret_", "dashed", 20, "supabase.com/docs: API keys"),
+  rule("age_key", "AGE-SECRET-KEY-1", "letters", 50, "age-encryption.org/v1"),
+  rule("adafruit_key", "aio_", "letters", 28, "io.adafruit.com: API", exactly(28)),
+  rule("atlassian_token", "ATATT3 ATCTT3 ATBB", "base64", 28, "support.atlassian.com: API tokens"),
+  rule("dynatrace_token", "dt0c01. dt0s01. dt0s02. dt0s16.", "dotted", 60, "docs.dynatrace.com: token format"),
+  rule("easypost_key", "EZAK EZTK", "letters", 54, "docs.easypost.com: authentication"),
+  rule("flutterwave_key", "FLWSECK- FLWSECK_TEST-", "dashed", 12, "developer.flutterwave.com: API keys"),
+  rule("contentful_token", "CFPAT-", "dashed", 40, "contentful.com/developers: tokens"),
+  rule("openshift_token", "sha256~", "dashed", 43, "docs.openshift.com: OAuth tokens", exactly(43)),
+  rule("prefect_key", "pnu_ pnb_", "letters", 36, "docs.prefect.io: API keys"),
+  rule("readme_key", "rdme_", "letters", 60, "docs.readme.com: API keys"),
+  rule("shippo_token", "shippo_live_ shippo_test_", "hex", 40, "docs.goshippo.com: authentication"),
+  rule("tailscale_key", "tskey-", "dashed", 20, "tailscale.com/kb: key prefixes"),
+  rule("onepassword_token", "ops_eyJ", "base64", 80, "developer.1password.com: service accounts"),
+  rule("artifactory_key", "AKCp", "letters", 60, "jfrog.com/help: API keys"),
+  rule("sourcegraph_token", "sgp_ sgph_", "word", 40, "sourcegraph.com/docs: access tokens"),
+  rule("buildkite_token", "bkua_", "letters", 40, "buildkite.com/docs: API tokens"),
+  rule("circleci_token", "CCIPAT_ CCIPRJ_", "word", 40, "circleci.com/docs: API tokens"),
+  rule("frameio_token", "fio-u-", "dashed", 40, "developer.frame.io: tokens"),
+  rule("airtable_token", "pat", "dotted", 70, "airtable.com/developers: tokens", {
+    shape: /^[A-Za-z0-9]{14}\.[0-9a-f]{64}$/,
+    most: 79,
+  }),
+  rule("jwt", "eyJ", "dotted", 30, "RFC 7519", { shape: /^[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)*=*$/ }),
+  rule("password_hash", "$2a$ $2b$ $2y$ $5$ $6$ $y$ $argon2id$ $argon2i$ $scrypt$", "hash", 40, "crypt(5)"),
+];
+
+/** A stretch of text that is to be replaced, and why. */
+export interface SecretSpan {
+  readonly start: number;
+  readonly end: number;
+  readonly kind: string;
+}
+
+const BY_BEGINNING = new Map(RULES.flatMap((one) => one.begins.map((begin) => [begin, one] as const)));
+
+/** The rules' beginnings, the longer ones first. What a letter or digit comes before begins no token. */
+const BEGINNING = new RegExp(
+  `(?<![A-Za-z0-9])(?:${[...BY_BEGINNING.keys()]
+    .sort((a, b) => b.length - a.length)
+    .map((begin) => begin.replace(/[.$/]/g, "\\$&"))
+    .join("|")})`,
+  "g",
+);
+
+/** Tables of characters, by their codes. */
+const TABLES = Object.fromEntries(
+  Object.entries(CHARSETS).map(([name, one]) => [
+    name,
+    Uint8Array.from({ length: 128 }, (_, code) => (one.test(String.fromCharCode(code)) ? 1 : 0)),
+  ]),
+) as Readonly<Record<Charset, Uint8Array>>;
+
+/** Returns where runs of characters end. A run that many beginnings lie in is walked once. */
+function runEnds(text: string): (of: Charset, at: number) => number {
+  const known = new Map<Charset, { from: number; to: number }>();
+  return (of, at) => {
+    const last = known.get(of);
+    if (last && at >= last.from && at <= last.to) return last.to;
+    const table = TABLES[of];
+    let to = at;
+    while (table[text.charCodeAt(to)] === 1) to++;
+    known.set(of, { from: at, to });
+    return to;
+  };
+}
+
+/** Returns whether the text is one character again and again, and stands for something else (`ghp_xxxxxxxx`). */
+export function isFiller(text: string): boolean {
+  for (let at = 1; at < text.length && at < 64; at++) if (text[at] !== text[0]) return false;
+  return true;
+}
+
+/** Returns the tokens in a text. */
+export function tokensIn(text: string): SecretSpan[] {
+  const spans: SecretSpan[] = [];
+  const runEnd = runEnds(text);
+  /** How often a shape was compared in the run that ends there. */
+  let tries = { end: -1, count: 0 };
+  /** Whether it has the shape. A run with many beginnings that have not is made to be slow, or to hide one: it counts. */
+  const hasShape = (shape: RegExp, start: number, end: number): boolean => {
+    tries = { end, count: end === tries.end ? tries.count + 1 : 1 };
+    return tries.count > MOST_TRIES || shape.test(text.slice(start, end));
+  };
+  BEGINNING.lastIndex = 0;
+  for (let found = BEGINNING.exec(text); found; found = BEGINNING.exec(text)) {
+    const { index } = found;
+    const past = index + found[0].length;
+    const one = BY_BEGINNING.get(found[0]) as TokenRule;
+    let end = runEnd(one.of, past);
+    // A sentence ends with a dot that is no part of its last word.
+    if (one.of !== "base64") while (end > past && ".-,".includes(text[end - 1])) end--;
+    const length = end - past;
+    const isToken =
+      length >= one.least &&
+      length <= (one.most ?? Number.POSITIVE_INFINITY) &&
+      (!one.shape || (length <= SHAPED && hasShape(one.shape, past, end))) &&
+      !isFiller(text.slice(past, end));
+    if (isToken) spans.push({ start: index, end, kind: one.kind });
+    BEGINNING.lastIndex = isToken ? end : past;
+  }
+  return spans;
+}
+
+/** Every kind once. */
+export const TOKEN_KINDS: readonly string[] = [...new Set(RULES.map(({ kind }) => kind))];
+
+/** Tokens whose beginning is not the same for all of them: all expressions are bounded. */
+const SHAPES: readonly (readonly [kind: string, RegExp])[] = [
+  // core.telegram.org: bots have the number of the bot before their token.
+  ["telegram_token", /(?<![A-Za-z0-9])\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])/g],
+  // discord.com/developers: the id in base64, a time and a signature.
+  [
+    "discord_token",
+    /(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_-])/g,
+  ],
+  // learn.microsoft.com: client secrets of Entra ID.
+  ["azure_client_secret", /(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])/g],
+  // mailchimp.com/developer: the data center comes last.
+  ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g],
+];
+
+/** Yields the tokens that have a shape and no beginning. */
+export function* shapesIn(text: string): Generator<SecretSpan> {
+  for (const [kind, shape] of SHAPES)
+    for (const { 0: found, index } of text.matchAll(shape)) yield { start: index, end: index + found.length, kind };
+}

@@ -1,0 +1,175 @@
+/** Other readings of a text, in which escapes, colours and encodings hide nothing, and where each character came from. */
+
+import type { SecretSpan } from "./tokens.ts";
+
+interface View {
+  readonly text: string;
+  /** The span of the original text that a span of this one came from. */
+  origin(span: SecretSpan): SecretSpan;
+}
+
+/** Characters in a text that can be read in another way. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of terminals begin with one
+const HIDING = /[\\\u001b\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)/;
+const HIDDEN =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the same
+  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);/g;
+const LETTERS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", b: " ", f: " " };
+const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<", gt: ">" };
+
+/** Yields the readings, each of the one before, until nothing is hidden; JSON in JSON in JSON takes three. */
+export function* viewsOf(text: string): Generator<View> {
+  let last: View = { text, origin: (span) => span };
+  for (let depth = 0; depth < 4 && HIDING.test(last.text); depth++) {
+    const next = plain(last);
+    if (!next) return;
+    yield next;
+    last = next;
+  }
+}
+
+function plain({ text, origin }: View): View | undefined {
+  const parts: string[] = [];
+  /** Pairs of positions after each change: here, and there. */
+  const here: number[] = [0];
+  const there: number[] = [0];
+  let copied = 0;
+  let length = 0;
+  for (const { 0: found, index } of text.matchAll(HIDDEN)) {
+    const shown = meaning(found);
+    parts.push(text.slice(copied, index), shown);
+    length += index - copied;
+    here.push(length);
+    there.push(index);
+    length += shown.length;
+    copied = index + found.length;
+    here.push(length);
+    there.push(copied);
+  }
+  if (copied === 0) return undefined;
+  parts.push(text.slice(copied));
+  const back = (at: number, isEnd: boolean): number => {
+    let low = 0;
+    let high = here.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (isEnd ? here[middle] < at : here[middle] <= at) low = middle;
+      else high = middle - 1;
+    }
+    // Inside a changed character, all of it counts.
+    const isInside = low % 2 === 1;
+    if (isInside) return isEnd ? there[low + 1] : there[low];
+    return there[low] + (at - here[low]);
+  };
+  return {
+    text: parts.join(""),
+    origin: ({ start, end, kind }) => origin({ start: back(start, false), end: back(end, true), kind }),
+  };
+}
+
+function meaning(found: string): string {
+  if (found[0] === "\\") {
+    const rest = found.replace(/^\\+/, "");
+    if (rest === "") return "\\";
+    if (rest[0] === "u" || rest[0] === "x") return character(Number.parseInt(rest.replace(/[ux{}]/g, ""), 16));
+    return LETTERS[rest] ?? rest;
+  }
+  if (found[0] === "%") return character(Number.parseInt(found.slice(1), 16));
+  if (found[0] !== "&") return "";
+  const name = found.slice(1, -1);
+  if (name[0] !== "#") return ENTITIES[name];
+  return character(name[1] === "x" ? Number.parseInt(name.slice(2), 16) : Number(name.slice(1)));
+}
+
+function character(code: number): string {
+  return code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
+}
+
+/** A stretch of base64 with the text that it stands for, or with none where it stands for no text. */
+interface Encoded {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string | undefined;
+}
+
+/** Runs shorter than this hold no secret, and longer than that one, when they are no text, what nobody can judge. */
+const SHORT = 24;
+export const LONG = 512;
+/** A beginning of a run; its end is walked to, because an expression without a bound needs a stack of its own. */
+const RUN = /[A-Za-z0-9+/_-]{24}/g;
+const VALUES = Int8Array.from({ length: 128 }, (_, code) => {
+  const at = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".indexOf(String.fromCharCode(code));
+  return code === 0x2d ? 62 : code === 0x5f ? 63 : at;
+});
+/** Bytes that text has. */
+const isText = (byte: number): boolean =>
+  (byte >= 0x20 && byte !== 0x7f) || (byte >= 0x09 && byte <= 0x0d) || byte === 0x1b;
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Yields what is written in base64 in a text, in one line or in lines of 40 to 76 characters. */
+export function* encodedIn(text: string, least = SHORT): Generator<Encoded> {
+  if (text.length < least) return;
+  let start = -1;
+  let end = -1;
+  for (const [from, to] of runsIn(text)) {
+    // Lines of the same block are told by what lies between.
+    const between = end >= 0 && from - end <= 4 ? text.slice(end, from) : "";
+    const goesOn = end - start >= 40 && /^(?:\r?\n|\\n|\\r\\n)$/.test(between);
+    if (!goesOn && end - start >= least) yield encoded(text, start, end);
+    if (!goesOn) start = from;
+    end = to;
+  }
+  if (end - start >= least) yield encoded(text, start, end);
+}
+
+function* runsIn(text: string): Generator<[start: number, end: number]> {
+  for (let from = 0; ; ) {
+    RUN.lastIndex = from;
+    const found = RUN.exec(text);
+    if (!found) return;
+    from = found.index + SHORT;
+    while (VALUES[text.charCodeAt(from)] >= 0) from++;
+    yield [found.index, from];
+  }
+}
+
+function encoded(text: string, start: number, end: number): Encoded {
+  if (!beginsAsText(bytesOfBase64(text, start, end, 24))) return { start, end, text: undefined };
+  try {
+    const all = bytesOfBase64(text, start, end, Number.POSITIVE_INFINITY);
+    // The last character of a cut text may be half of one.
+    return { start, end, text: all.every(isText) ? utf8.decode(all) : undefined };
+  } catch {
+    return { start, end, text: undefined };
+  }
+}
+
+/** Returns whether these bytes begin a text: no controls, and more than half of them ASCII. */
+function beginsAsText(bytes: Uint8Array): boolean {
+  let ascii = 0;
+  for (const byte of bytes) {
+    if (!isText(byte)) return false;
+    if (byte < 0x80) ascii++;
+  }
+  return ascii * 2 > bytes.length;
+}
+
+/** Returns the first bytes that a run stands for. What is between its lines is passed over. */
+function bytesOfBase64(text: string, start: number, end: number, most: number): Uint8Array {
+  const bytes = new Uint8Array(Math.min(most, Math.floor(((end - start) * 3) / 4)));
+  let bits = 0;
+  let held = 0;
+  let filled = 0;
+  for (let at = start; at < end && filled < bytes.length; at++) {
+    const code = text.charCodeAt(at);
+    const value = VALUES[code];
+    if (code === 0x5c) at++;
+    if (value < 0) continue;
+    held = ((held << 6) | value) & 0xffff;
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes[filled++] = (held >> bits) & 0xff;
+  }
+  return bytes.subarray(0, filled);
+}

@@ -1,0 +1,61 @@
+/** Params and results of exports that leave secrets out. */
+
+import * as z from "zod";
+import { redactedSession } from "../../core/export/redacted.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { CommandContext } from "./command.ts";
+
+const counts = z.record(z.string(), z.number().int());
+
+export const redactionParams = {
+  redact: z
+    .boolean()
+    .optional()
+    .describe(
+      "whether secrets (keys, tokens, private keys, cookies, passwords) and the paths of home folders are replaced, " +
+        "wherever they are; ids, parents and types stay. What cannot be searched stops the export",
+    ),
+  redactEmails: z.boolean().optional().describe("whether e-mail addresses are replaced too; it means redact"),
+  allowUnjudged: z
+    .boolean()
+    .optional()
+    .describe("redact: export although images, binary data or damage cannot be searched; damage is left out"),
+};
+
+export const redactionResult = {
+  redactions: counts.optional().describe("redact: how often each kind was replaced in the entries of the export"),
+  unjudged: counts.optional().describe("redact: what could not be searched, and was allowed, by kind"),
+};
+
+interface RedactionParams {
+  readonly redact?: boolean;
+  readonly redactEmails?: boolean;
+  readonly allowUnjudged?: boolean;
+}
+
+interface RedactionReport {
+  readonly redactions: Readonly<Record<string, number>>;
+  readonly unjudged?: Readonly<Record<string, number>>;
+}
+
+/** Returns the session as it may be shown, and its report, which is complete once it is exported; undefined if not asked for. */
+export async function withoutSecrets(
+  { workspace }: CommandContext,
+  session: Session,
+  { redact, redactEmails = false, allowUnjudged = false }: RedactionParams,
+  all: boolean,
+): Promise<{ readonly session: Session; report(): RedactionReport } | undefined> {
+  if (!(redact || redactEmails)) return undefined;
+  // A file of its own, which nothing else loads.
+  const { LineRedactor } = await import("../../core/redact/main.ts");
+  const pause = (): Promise<void> => workspace.stores.pause();
+  const redacted = await redactedSession(session, new LineRedactor(redactEmails), { all, allowUnjudged, pause });
+  const { unjudged } = redacted;
+  return {
+    session: redacted.session,
+    report: () => ({
+      redactions: redacted.counts(),
+      ...(Object.keys(unjudged).length === 0 ? {} : { unjudged }),
+    }),
+  };
+}
