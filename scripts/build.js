@@ -1,7 +1,16 @@
 // Builds the program as one file with a small one that starts it, and the library as modules with declarations.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -52,11 +61,14 @@ async function commandsWhenAskedFor() {
   return inPlaceOf("src/handlers/shared/find.ts", contents);
 }
 
-/** Leaves the conformance kit out of the program: it is a file of its own, which its verb loads. */
-const kitBesides = {
-  name: "the conformance kit besides",
+/** Leaves out of the program, as files of their own, the conformance kit and the rendering of pages: few ask for them. */
+const besides = {
+  name: "files beside the program",
   setup: ({ onResolve }) =>
-    onResolve({ filter: /conformance\/main\.ts$/ }, () => ({ path: "./conformance.js", external: true })),
+    onResolve({ filter: /(?:conformance|page)\/main\.ts$/ }, ({ path }) => ({
+      path: `./${path.split("/").at(-2)}.js`,
+      external: true,
+    })),
 };
 
 /** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
@@ -79,6 +91,19 @@ const whenCalled = {
   },
 };
 
+/** The licences of the packages of which a file was made. */
+function licencesOf({ inputs }) {
+  const packages = new Set(
+    Object.keys(inputs).flatMap((file) => file.match(/^node_modules\/(?:@[^/]+\/)?[^/]+/)?.[0] ?? []),
+  );
+  const texts = [...packages].sort().map((folder) => {
+    const { name, version } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
+    const file = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
+    return `${name} ${version}\n\n${readFileSync(`${folder}/${file}`, "utf8").trim()}\n`;
+  });
+  return texts.join(`\n${"-".repeat(80)}\n\n`);
+}
+
 try {
   const options = {
     bundle: true,
@@ -100,7 +125,7 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(), kitBesides],
+    plugins: [await commandsWhenAskedFor(), besides],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
@@ -114,6 +139,15 @@ try {
     define: { "import.meta.url": "KIT_URL" },
     banner: { js: '"use strict";const KIT_URL=require("node:url").pathToFileURL(__filename).href;' },
   });
+  const { metafile } = await build({
+    ...options,
+    entryPoints: { page: "src/page/main.ts" },
+    outdir: `${fresh}/bin`,
+    // Names are half of what the libraries are.
+    minify: true,
+    metafile: true,
+  });
+  writeFileSync(`${fresh}/bin/page.LICENSES.txt`, licencesOf(metafile));
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...options,

@@ -1,12 +1,11 @@
 import * as z from "zod";
-import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
 import { command } from "./shared/command.ts";
 import { optionalName } from "./shared/shapes.ts";
 
 export default command({
   name: "export_html",
-  summary: "Writes the current path as one plain page.",
+  summary: "Writes the session as one page without scripts: the path to the leaf, and folded every other branch.",
   effect: "read",
   repeatable: false,
   params: {
@@ -21,7 +20,9 @@ export default command({
   async run(context, { outputPath, overwrite }) {
     const { session, workspace } = context;
     const named = outputPath ?? `pi-session-${session.id}.html`;
+    // Rendering is a file of its own, which no start needs.
+    const { htmlPieces } = await import("../page/main.ts");
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
-    return { path: await workspace.stores.writeOutput(named, htmlPieces(pageOf(session, false)), taken) };
+    return { path: await workspace.stores.writeOutput(named, htmlPieces(pageOf(session, true)), taken) };
   },
 });

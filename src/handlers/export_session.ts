@@ -1,7 +1,6 @@
 import * as z from "zod";
-import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
-import { pageOf } from "../core/export/page.ts";
+import { type ExportPage, pageOf } from "../core/export/page.ts";
 import { Redaction } from "../core/export/redact.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
@@ -19,7 +18,7 @@ const MAX_CONTENT = 256 << 20;
 export default command({
   name: "export_session",
   summary:
-    "Exports a session as its JSONL bytes, a static HTML page, Markdown, or training records; written to a file, or " +
+    "Exports a session as its JSONL bytes, an HTML page without scripts, Markdown, or training records; written to a file, or " +
     "returned where no file is named.",
   effect: "read",
   ofAny: true,
@@ -83,6 +82,7 @@ export default command({
         { path: "redact", message: "goes with html, markdown and training; jsonl keeps every byte" },
       ]);
     const redaction = params.redact ? new Redaction() : undefined;
+    const render = format === "html" ? (await import("../page/main.ts")).htmlPieces : markdownPieces;
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       let records: number | undefined;
@@ -95,7 +95,7 @@ export default command({
       const pieces =
         format === "training"
           ? redacted(recordLines(), redaction)
-          : piecesOf(workspace.stores, session, format, all, redaction);
+          : piecesOf(workspace.stores, session, render, format, all, redaction);
       const { id: sessionId, file } = session;
       if (outputPath === undefined)
         return { sessionId, content: contentOf(context, pieces), records, redacted: redaction?.count };
@@ -112,6 +112,7 @@ export default command({
 });
 
 type ExportPieces = Iterable<string | Uint8Array>;
+type PageRenderer = (page: ExportPage) => Iterable<string>;
 
 /** Yields the pieces, and reports how much of the session they are: its bytes, or about a piece for each entry. */
 function* withProgress(
@@ -142,14 +143,15 @@ function redacted(pieces: Iterable<string>, redaction: Redaction | undefined): I
 function piecesOf(
   stores: Stores,
   session: Session,
+  render: PageRenderer,
   format: string,
   all: boolean,
   redaction: Redaction | undefined,
 ): ExportPieces {
-  if (format === "html" || format === "markdown") {
-    const page = redaction ? redaction.page(pageOf(session, all)) : pageOf(session, all);
-    return redacted(format === "html" ? htmlPieces(page) : markdownPieces(page), redaction);
-  }
+  const page = (): ExportPage => pageOf(session, all);
+  // Marks of what is drawn would hide the shapes of secrets, so they are taken out before.
+  if (format === "html") return render(redaction ? redaction.drawnPage(page()) : page());
+  if (format === "markdown") return redacted(render(redaction ? redaction.page(page()) : page()), redaction);
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 

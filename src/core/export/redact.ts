@@ -1,6 +1,7 @@
 /** Takes secrets out of exported text by their shapes. What has no known shape stays, so a person still looks at it. */
 
-import type { ExportPage } from "./page.ts";
+import { bytesOf, jsonText, parse } from "../json/json.ts";
+import type { ExportPage, PageEntry } from "./page.ts";
 
 /** The text that stands for a secret; it has no character that means something in JSON, HTML or Markdown. */
 export const REDACTED = "REDACTED";
@@ -59,9 +60,54 @@ export class Redaction {
   /** Returns a page whose headings are redacted: Markdown writes them with marks that would hide the shapes. */
   page(page: ExportPage): ExportPage {
     return {
+      ...page,
       title: this.text(page.title),
       facts: page.facts.map(([name, value]) => [name, this.text(value)] as const),
       branches: page.branches.map((branch) => ({ ...branch, preview: this.text(branch.preview) })),
     };
   }
+  /** Returns a page of which everything that it says is redacted before it is drawn. */
+  drawnPage(page: ExportPage): ExportPage {
+    const drawn = (entries: () => Iterable<PageEntry>) => () => this.entries(entries());
+    const redacted = this.page(page);
+    const { apart, branches } = redacted;
+    return {
+      ...redacted,
+      branches: branches.map((branch) => ({ ...branch, entries: drawn(branch.entries) })),
+      apart: { ...apart, entries: drawn(apart.entries) },
+      head: () => {
+        const head = page.head();
+        return {
+          ...head,
+          cwd: this.text(head.cwd),
+          parent: head.parent === null ? null : this.text(head.parent),
+          models: head.models.map(this.text),
+          turns: head.turns.map((turn) => ({ ...turn, preview: this.text(turn.preview) })),
+        };
+      },
+    };
+  }
+
+  private *entries(entries: Iterable<PageEntry>): Generator<PageEntry> {
+    for (const entry of entries) {
+      const label = entry.label === undefined ? undefined : this.text(entry.label);
+      // Each text as it is, for line ends hide what begins a line; then the whole, for the names that values are given to.
+      const texts = withTexts(jsonText(entry.body), this.text);
+      yield { ...entry, label, body: parse(bytesOf(this.text(texts))) as PageEntry["body"] };
+    }
+  }
+}
+
+/** Returns JSON text in which each string is what `change` makes of it. */
+function withTexts(json: string, change: (text: string) => string): string {
+  let changed = "";
+  let from = 0;
+  for (let start = json.indexOf('"'); start >= 0; start = json.indexOf('"', from)) {
+    let end = start + 1;
+    while (json[end] !== '"') end += json[end] === "\\" ? 2 : 1;
+    const literal = json.slice(start, end + 1);
+    changed += json.slice(from, start) + JSON.stringify(change(JSON.parse(literal)));
+    from = end + 1;
+  }
+  return changed + json.slice(from);
 }
