@@ -664,3 +664,33 @@ describe("redact", () => {
     expect(performance.now() - from).toBeLessThan(2000);
   });
 });
+
+test("redact finds secrets in html where colours and marks would split them", async () => {
+  const place = temporaryPlace();
+  const key = `sk-${"a1B2".repeat(6)}`;
+  const said = `${key}\n**${key}**\n\n\`\`\`ts\nconst apiKey = "${key}";\n\`\`\`\n`;
+  const result = {
+    role: "toolResult",
+    toolName: "x",
+    content: [{ type: "text", text: `\u001b[31msk-\u001b[0m ${key}` }],
+  };
+  const call = {
+    type: "toolCall",
+    id: "c",
+    name: "edit",
+    arguments: { path: "/home/ann/x", oldText: key, newText: said },
+  };
+  const lines = [
+    userText(id(0), null, said),
+    entryText("message", id(1), id(0), { message: { role: "assistant", content: [call] } }),
+    entryText("message", id(2), id(1), {
+      message: { ...result, details: { diff: `+1 ${key}`, password: "hunter2hunter" } },
+    }),
+    entryText("custom", id(3), id(2), { customType: "x", data: { password: "hunter2hunter" } }),
+  ];
+  const server = open(place, sessionFile(place, lines, "s.jsonl", headerText({ cwd: "/home/ann/app" })));
+  const { content, redacted } = await server.result("export_session", { format: "html", redact: true });
+  lookAt(content);
+  for (const secret of [key, "a1B2a1B2", "hunter2", "/home/ann"]) expect(content).not.toContain(secret);
+  expect(redacted).toBeGreaterThanOrEqual(8);
+});
