@@ -1,7 +1,16 @@
 // Builds the program as one file with a small one that starts it, and the library as modules with declarations.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -79,6 +88,19 @@ const whenCalled = {
   },
 };
 
+/** The licences of the packages of which a file was made. */
+function licencesOf({ inputs }) {
+  const packages = new Set(
+    Object.keys(inputs).flatMap((file) => file.match(/^node_modules\/(?:@[^/]+\/)?[^/]+/)?.[0] ?? []),
+  );
+  const texts = [...packages].sort().map((folder) => {
+    const { name, version } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
+    const file = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
+    return `${name} ${version}\n\n${readFileSync(`${folder}/${file}`, "utf8").trim()}\n`;
+  });
+  return texts.join(`\n${"-".repeat(80)}\n\n`);
+}
+
 try {
   const options = {
     bundle: true,
@@ -100,7 +122,7 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(), besides("conformance"), besides("redact")],
+    plugins: [await commandsWhenAskedFor(), besides("conformance"), besides("redact"), besides("page")],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
@@ -115,6 +137,15 @@ try {
     banner: { js: '"use strict";const KIT_URL=require("node:url").pathToFileURL(__filename).href;' },
   });
   await build({ ...options, entryPoints: { redact: "src/core/redact/main.ts" }, outdir: `${fresh}/bin` });
+  const { metafile } = await build({
+    ...options,
+    entryPoints: { page: "src/page/main.ts" },
+    outdir: `${fresh}/bin`,
+    // Names are half of what the libraries are.
+    minify: true,
+    metafile: true,
+  });
+  writeFileSync(`${fresh}/bin/page.LICENSES.txt`, licencesOf(metafile));
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...options,

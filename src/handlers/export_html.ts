@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { htmlPieces } from "../core/export/html.ts";
 import { pageOf } from "../core/export/page.ts";
 import { command } from "./shared/command.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
@@ -7,7 +6,7 @@ import { optionalName } from "./shared/shapes.ts";
 
 export default command({
   name: "export_html",
-  summary: "Writes the current path as one plain page.",
+  summary: "Writes the session as one page without scripts: the path to the leaf, and folded every other branch.",
   effect: "read",
   repeatable: false,
   params: {
@@ -23,10 +22,12 @@ export default command({
   async run(context, params) {
     const { session, workspace } = context;
     const { outputPath, overwrite } = params;
-    const redacted = await withoutSecrets(context, session, params, false);
+    const redacted = await withoutSecrets(context, session, params, true);
     const named = outputPath ?? `pi-session-${session.id}.html`;
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
-    const pieces = htmlPieces(pageOf(redacted?.session ?? session, false));
+    // Pages are drawn by a file of its own, which no start needs.
+    const { htmlPieces } = await import("../page/main.ts");
+    const pieces = htmlPieces(pageOf(redacted?.session ?? session, true));
     return { path: await workspace.stores.writeOutput(named, pieces, taken), ...redacted?.report() };
   },
 });

@@ -1,7 +1,6 @@
 import * as z from "zod";
-import { htmlPieces } from "../core/export/html.ts";
 import { markdownPieces } from "../core/export/markdown.ts";
-import { pageOf } from "../core/export/page.ts";
+import { type ExportPage, pageOf } from "../core/export/page.ts";
 import { redactedLines } from "../core/export/redacted.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
@@ -20,7 +19,7 @@ const MAX_CONTENT = 256 << 20;
 export default command({
   name: "export_session",
   summary:
-    "Exports a session as its JSONL bytes, a static HTML page, Markdown, or training records; written to a file, or " +
+    "Exports a session as its JSONL bytes, an HTML page without scripts, Markdown, or training records; written to a file, or " +
     "returned where no file is named.",
   effect: "read",
   ofAny: true,
@@ -74,6 +73,8 @@ export default command({
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = roleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
+    // Pages are drawn by a file of its own, which no start needs.
+    const render = format === "html" ? (await import("../page/main.ts")).htmlPieces : markdownPieces;
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       const redacted = await withoutSecrets(context, stored, params, all);
@@ -91,7 +92,7 @@ export default command({
           ? recordLines()
           : format === "jsonl" && redacted
             ? redactedLines(session, all)
-            : piecesOf(workspace.stores, session, format, all);
+            : piecesOf(workspace.stores, session, render, format, all);
       const { id: sessionId } = session;
       if (outputPath === undefined)
         return { sessionId, content: contentOf(context, pieces), records, ...redacted?.report() };
@@ -107,6 +108,7 @@ export default command({
 });
 
 type ExportPieces = Iterable<string | Uint8Array>;
+type PageRenderer = (page: ExportPage) => Iterable<string>;
 
 /** Yields the pieces, and reports how much of the session they are: its bytes, or about a piece for each entry. */
 function* withProgress(
@@ -130,9 +132,8 @@ function* withProgress(
   }
 }
 
-function piecesOf(stores: Stores, session: Session, format: string, all: boolean): ExportPieces {
-  if (format === "html") return htmlPieces(pageOf(session, all));
-  if (format === "markdown") return markdownPieces(pageOf(session, all));
+function piecesOf(stores: Stores, session: Session, render: PageRenderer, format: string, all: boolean): ExportPieces {
+  if (format === "html" || format === "markdown") return render(pageOf(session, all));
   return all ? stores.bytesOf(session.log) : pathLines(session);
 }
 

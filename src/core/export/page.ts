@@ -1,14 +1,18 @@
 /** A session as exported pages show it, in any format. */
 
 import { withAttachments } from "../format/attachments.ts";
+import { ENTRY_ID } from "../format/entry.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
+import { foldsOf, headOf, type PageFold, type PageHead } from "./head.ts";
 
 export interface PageEntry {
   /** Unique within the page. */
   readonly number: number;
+  /** The name by which links reach it: its id, or where that is none or another entry's, something no id can be. */
+  readonly anchor: string;
   readonly body: Readonly<Record<string, unknown>>;
   readonly label?: string;
   /** Numbers, from 1, of the branches that start after it. */
@@ -25,14 +29,23 @@ export interface PageBranch {
   readonly preview: string;
   /** Whether it is the current one, and the number of entries in its own part. */
   readonly facts: string;
+  readonly length: number;
+  readonly folds: () => readonly PageFold[];
   readonly entries: () => Iterable<PageEntry>;
 }
 
 export interface ExportPage {
   readonly title: string;
+  readonly isNamed: boolean;
   /** Pairs of name and value. */
   readonly facts: readonly (readonly [string, string])[];
   readonly branches: readonly PageBranch[];
+  /** With all branches, the entries that are in none: labels, for instance, that nothing continues. */
+  readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
+  readonly head: () => PageHead;
+  readonly anchorOf: (position: number) => string;
+  /** Returns the position of an entry that the page shows, or -1. */
+  readonly find: (entryId: string) => number;
 }
 
 /** Returns the page of a session: every branch with `all`, else the path to the leaf. */
@@ -42,13 +55,27 @@ export function pageOf(session: Session, all: boolean): ExportPage {
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
     if (!active && from >= 0) branchesHere.set(from, [...(branchesHere.get(from) ?? []), index + 1]);
+  const shown = new Uint8Array(tree.nodes.count);
+  for (const { own } of branches) for (const position of own) shown[position] = 1;
+  const apart = all ? [...session.visible()].filter((position) => shown[position] === 0) : [];
+  for (const position of apart) shown[position] = 1;
+  const find = (entryId: string): number => {
+    const position = session.find(entryId);
+    return position >= 0 && shown[position] === 1 ? position : -1;
+  };
+  const anchorOf = (position: number): string => {
+    const id = session.idOrNull(position) ?? "";
+    return ENTRY_ID.test(id) && find(id) === position ? id : `entry.${position + 1}`;
+  };
   const entryAt = (position: number): PageEntry => ({
     number: position,
+    anchor: anchorOf(position),
     body: bodyOf(session, position),
     label: tree.labels.get(position)?.label,
     branchesHere: branchesHere.get(position) ?? [],
   });
   return {
+    isNamed: session.name !== null,
     title: session.name ?? `Session ${session.id}`,
     facts: [
       ["Session", session.id],
@@ -62,10 +89,21 @@ export function pageOf(session: Session, all: boolean): ExportPage {
       from: from >= 0 ? from : undefined,
       preview: previewOf(session, own),
       facts: `${active ? "current, " : ""}${own.length} ${own.length === 1 ? "entry" : "entries"}`,
+      length: own.length,
+      folds: () => foldsOf(session, own),
       *entries() {
         for (const position of own) yield entryAt(position);
       },
     })),
+    apart: {
+      length: apart.length,
+      *entries() {
+        for (const position of apart) yield entryAt(position);
+      },
+    },
+    head: () => headOf(session, tree.path()),
+    anchorOf,
+    find,
   };
 }
 

@@ -1,0 +1,90 @@
+/** The head of an exported page: who spoke in the session, for how long, and what it took. */
+
+import { keptFrom } from "../context/context.ts";
+import { reportedTokens } from "../context/tokens.ts";
+import { amountOf, contentText, preview, stringOf } from "../format/message.ts";
+import type { Session } from "../session/session.ts";
+import { statsOf, usageIn } from "../session/stats.ts";
+
+/** One question of the shown path and everything up to the next. */
+export interface PageTurn {
+  /** The position of the entry that asks. */
+  readonly position: number;
+  readonly preview: string;
+  /** Tokens in the context after its last answer; 0 where no answer reports them. */
+  readonly contextTokens: number;
+  readonly cost: number;
+}
+
+export interface PageHead {
+  readonly id: string;
+  readonly cwd: string;
+  readonly parent: string | null;
+  readonly begun: string;
+  readonly last: string;
+  /** In the order of their first answers on the shown path. */
+  readonly models: readonly string[];
+  readonly stats: ReturnType<typeof statsOf>;
+  readonly turns: readonly PageTurn[];
+}
+
+/** Reads every entry that may tell what it cost, and those of the path. */
+export function headOf(session: Session, path: Iterable<number>): PageHead {
+  const { log, tree } = session;
+  const models = new Set<string>();
+  const turns: { position: number; preview: string; contextTokens: number; cost: number }[] = [];
+  for (const position of path) {
+    const role = tree.nodes.role(position);
+    if (role !== "user" && role !== "assistant") continue;
+    if (tree.nodes.lacksMessage(position)) continue;
+    const entry = session.entry(position);
+    const message = entry.message as Readonly<Record<string, unknown>>;
+    if (role === "user") {
+      const said = preview(contentText(message.content), 80);
+      turns.push({ position, preview: said, contextTokens: 0, cost: 0 });
+      continue;
+    }
+    const model = stringOf(message.model);
+    if (model !== "") models.add(message.provider ? `${stringOf(message.provider)}/${model}` : model);
+    const turn = turns.at(-1);
+    if (!turn) continue;
+    turn.contextTokens = reportedTokens(message) || turn.contextTokens;
+    turn.cost += amountOf((usageIn(entry) as { cost?: { total?: unknown } } | null | undefined)?.cost?.total);
+  }
+  const count = tree.nodes.count;
+  return {
+    id: session.id,
+    cwd: session.cwd,
+    parent: session.parentSession,
+    begun: log.header.timestamp ?? "",
+    last: count > 0 ? stringOf(session.entry(count - 1).timestamp) : "",
+    models: [...models],
+    stats: statsOf(session),
+    turns,
+  };
+}
+
+/** A stretch of a branch that a compaction replaced by its summary. */
+export interface PageFold {
+  /** Indexes in the branch's own entries, the end not included. */
+  readonly start: number;
+  readonly end: number;
+  /** The position of the compaction. */
+  readonly by: number;
+}
+
+/** Returns what compactions of a branch replaced, each stretch once, in order. */
+export function foldsOf(session: Session, own: readonly number[]): PageFold[] {
+  const { tree } = session;
+  const folds: PageFold[] = [];
+  let indexes: Map<number, number> | undefined;
+  for (const by of own) {
+    if (tree.nodes.type(by) !== "compaction") continue;
+    indexes ??= new Map(own.map((position, index) => [position, index]));
+    const { first } = keptFrom(tree, session, by);
+    const start = folds.at(-1)?.end ?? 0;
+    const end = indexes.get(first) ?? -1;
+    if (end > start) folds.push({ start, end, by });
+  }
+  return folds;
+}

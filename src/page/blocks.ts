@@ -1,0 +1,59 @@
+/** The content blocks of messages, and members of stored values whose shape nobody has promised. */
+
+import { shownText } from "../core/format/message.ts";
+import { escapeHtml, sizeOf } from "./escape.ts";
+
+export type LooseMembers = Readonly<Record<string, unknown>>;
+
+export function membersOf(value: unknown): LooseMembers {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as LooseMembers) : {};
+}
+
+/** Returns the first of these members that is a text. */
+export function textMember(members: LooseMembers, ...names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const value = Object.hasOwn(members, name) ? members[name] : undefined;
+    if (typeof value === "string") return value;
+  }
+  return undefined;
+}
+
+/** Returns the blocks of a content; a string is one block of text. */
+export function blocksOf(content: unknown): LooseMembers[] {
+  if (typeof content === "string") return [{ type: "text", text: content }];
+  return Array.isArray(content) ? content.map(membersOf) : [];
+}
+
+/** How the base64 text of a picture begins, by type. */
+const BEGINNINGS: Readonly<Record<string, string>> = {
+  "image/png": "iVBORw0KGgo",
+  "image/jpeg": "/9j/",
+  "image/gif": "R0lGOD",
+  "image/webp": "UklGR",
+};
+
+/** Returns a picture that is one of a known type; of anything else, that it was there. */
+export function imageHtml({ mimeType, data }: LooseMembers): string {
+  const type = shownText(mimeType).toLowerCase();
+  const bytes = typeof data === "string" ? data.replace(/\s+/g, "") : "";
+  const size = bytes === "" ? "no data" : sizeOf((bytes.length * 3) / 4);
+  const isPicture = Object.hasOwn(BEGINNINGS, type) && bytes.startsWith(BEGINNINGS[type]) && isBase64(bytes);
+  if (!isPicture) return `<p class="nolink">[image ${escapeHtml(type.slice(0, 100))}, ${size}: not shown]</p>`;
+  const description = `Picture, ${type.slice(6)}, ${size}`;
+  return `<img alt="${description}" loading="lazy" decoding="async" src="data:${type};base64,${bytes}">`;
+}
+
+function isBase64(text: string): boolean {
+  const filling = text.indexOf("=");
+  return !/[^A-Za-z0-9+/=]/.test(text) && (filling < 0 || filling >= text.length - 2);
+}
+
+/** Returns a value as indented JSON. */
+export function jsonOf(value: unknown): string {
+  try {
+    return JSON.stringify(value, null, 2) ?? "";
+  } catch {
+    // Nested too deep for JSON.stringify.
+    return shownText(value);
+  }
+}

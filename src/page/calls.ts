@@ -1,0 +1,167 @@
+/** Calls of tools with their results, each as the tool's users know it. */
+
+import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
+import { ansiHtml, withoutAnsi } from "./ansi.ts";
+import { blocksOf, imageHtml, jsonOf, type LooseMembers, membersOf, textMember } from "./blocks.ts";
+import { codeHtml, languageOf } from "./code.ts";
+import { changeCounts, type DiffLine, diffHtml, diffLinesIn, diffOf, isDiff, isDrawable } from "./diff.ts";
+import { escapeHtml } from "./escape.ts";
+import { foldHtml, linesBlock } from "./fold.ts";
+
+/** How a call is drawn: what stands in its head, and what below. */
+interface DrawnCall {
+  /** HTML. */
+  readonly head: string;
+  readonly body: string;
+  /** The file that the result shows. */
+  readonly file?: string;
+  /** Whether the body already tells what the result says when all went well. */
+  readonly tells?: boolean;
+}
+
+/** A result as the call's block needs it: the message, and the entry's own name on the page. */
+export interface CallResult {
+  readonly message: LooseMembers;
+  readonly anchor: string;
+  readonly label?: string;
+}
+
+function codeText(text: string): string {
+  const line = text.length > 300 ? `${text.slice(0, 300)}…` : text;
+  return `<code>${escapeHtml(line.replace(/\s+/g, " ").trim())}</code>`;
+}
+
+const PATHS = ["path", "file_path", "filePath", "file"] as const;
+
+/** Returns the changes that an edit asks for, as Pi and others name them. */
+function editsIn(given: LooseMembers): { before: string; after: string }[] {
+  const edits = Array.isArray(given.edits) && given.edits.length > 0 ? given.edits.map(membersOf) : [given];
+  return edits.flatMap((edit) => {
+    const before = textMember(edit, "oldText", "old_string", "old_str");
+    const after = textMember(edit, "newText", "new_string", "new_str");
+    return before === undefined && after === undefined ? [] : [{ before: before ?? "", after: after ?? "" }];
+  });
+}
+
+function drawnEdit(given: LooseMembers, result: CallResult | undefined): DrawnCall | undefined {
+  const path = textMember(given, ...PATHS) ?? "";
+  const made = membersOf(result?.message.details).diff;
+  const edits = editsIn(given);
+  const isMade = typeof made === "string" && made.trim() !== "" && isDrawable(made);
+  if (!isMade && (edits.length === 0 || !edits.every(({ before, after }) => isDrawable(before, after))))
+    return undefined;
+  const parts: DiffLine[][] = isMade ? [diffLinesIn(made)] : edits.map(({ before, after }) => diffOf(before, after));
+  const all = parts.flat();
+  const body = parts
+    .map((lines) => linesBlock(lines.map(({ sign, text }) => sign + text).join("\n"), diffHtml(lines), "diff"))
+    .join("");
+  return { head: `${codeText(path)} ${changeCounts(all)}`, body, tells: true };
+}
+
+/** Returns a command beside the name of its tool if it is one line, else below it. */
+function drawnCommand(command: string): DrawnCall {
+  const html = codeHtml(command, "bash");
+  if (command.length > 200 || command.includes("\n")) return { head: "", body: linesBlock(command, html, "cmd") };
+  return { head: `<code class="cmd">${html}</code>`, body: "" };
+}
+
+function drawnRange({ offset, limit }: LooseMembers): string {
+  if (typeof offset !== "number" && typeof limit !== "number") return "";
+  const from = typeof offset === "number" ? offset : 1;
+  const to = typeof limit === "number" ? String(from + limit - 1) : "";
+  return ` <span class="dim">lines ${from}–${to}</span>`;
+}
+
+function drawnCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): DrawnCall {
+  const given = membersOf(args);
+  const kind = name.toLowerCase();
+  const path = textMember(given, ...PATHS);
+  const command = textMember(given, "command", "cmd");
+  if ((kind === "bash" || kind === "shell") && command !== undefined) return drawnCommand(command);
+  const edit = kind.includes("edit") || kind.includes("replace") ? drawnEdit(given, result) : undefined;
+  if (edit) return edit;
+  const content = textMember(given, "content");
+  if (kind === "write" && path !== undefined && content !== undefined)
+    return {
+      head: codeText(path),
+      body: linesBlock(content, codeHtml(content, languageOf(path)), "code"),
+      tells: true,
+    };
+  if (kind === "read" && path !== undefined) return { head: codeText(path) + drawnRange(given), body: "", file: path };
+  return drawnOther(args);
+}
+
+/** Returns a call of a tool that nobody here knows: its telling argument, and all of them as JSON. */
+function drawnOther(args: unknown): DrawnCall {
+  const main = mainArgument(args);
+  const given = typeof args === "object" && args !== null ? Object.keys(args).length : 0;
+  const isAll = given <= 1 && main.length <= 300 && !main.includes("\n");
+  const json = jsonOf(args);
+  const isNothing = args === undefined || args === null || given === 0;
+  const body = isAll || isNothing ? "" : linesBlock(json, codeHtml(json, "json"), "code");
+  return { head: main === "" ? "" : codeText(main), body };
+}
+
+/** Returns the texts and pictures of a result. */
+function resultHtml({ message, label }: CallResult, drawn: DrawnCall, failed: boolean): string {
+  let html = label === undefined ? "" : `<mark>${escapeHtml(label)}</mark>`;
+  for (const block of blocksOf(message.content)) {
+    if (block.type === "image") html += imageHtml(block);
+    if (block.type !== "text" || typeof block.text !== "string") continue;
+    const { text } = block;
+    if (drawn.tells && !failed && text.length < 300) html += `<p class="dim">${escapeHtml(text)}</p>`;
+    else html += outputHtml(text, failed ? undefined : drawn.file);
+  }
+  const { diff } = membersOf(message.details);
+  if (typeof diff === "string" && !drawn.tells && diff.trim() !== "")
+    html += isDrawable(diff)
+      ? linesBlock(diff, diffHtml(diffLinesIn(diff)), "diff")
+      : linesBlock(diff, escapeHtml(diff), "out");
+  return html;
+}
+
+/** Returns the output of a program, or the file that was read. */
+export function outputHtml(text: string, file?: string): string {
+  if (file !== undefined) return linesBlock(text, codeHtml(text, languageOf(file)), "code");
+  if (isDiff(text)) return linesBlock(text, diffHtml(diffLinesIn(text)), "diff");
+  return linesBlock(withoutAnsi(text), ansiHtml(text), "out", "last");
+}
+
+function frame(name: string, head: string, state: string, inside: string, anchor = ""): string {
+  const failed = state === "" ? "" : " failed";
+  const word = state === "" ? "" : ` <b class="bad">${escapeHtml(state)}</b>`;
+  const id = anchor === "" ? "" : ` id="${anchor}"`;
+  return `<div class="call${failed}"${id}><p class="what"><b>${escapeHtml(name)}</b> ${head}${word}</p>${inside}</div>\n`;
+}
+
+/** Returns a call and its result in one block. */
+export function callHtml(call: ToolCall, result: CallResult | undefined): string {
+  const drawn = drawnCall(call, result);
+  const failed = result?.message.isError === true;
+  const answer = result
+    ? `<div class="result" id="${result.anchor}">${resultHtml(result, drawn, failed)}</div>`
+    : '<p class="dim">No result.</p>';
+  return frame(call.name || "call", drawn.head, failed ? "failed" : "", drawn.body + answer);
+}
+
+/** Returns a result whose call is not before it on this branch. */
+export function loneResultHtml(result: CallResult): string {
+  const { message } = result;
+  const failed = message.isError === true;
+  const inside = resultHtml(result, { head: "", body: "" }, failed);
+  return frame(`Result of ${shownText(message.toolName) || "a call"}`, "", failed ? "failed" : "", inside);
+}
+
+/** Returns a command that the person ran. */
+export function ranHtml({ command, output, exitCode, cancelled, excludeFromContext }: LooseMembers): string {
+  const ran = shownText(command);
+  const code = typeof exitCode === "number" && exitCode !== 0 ? `failed, exit ${exitCode}` : "";
+  const state = cancelled === true ? "cancelled" : code;
+  const apart = excludeFromContext === true ? '<span class="dim">not told to the model</span>' : "";
+  const { head, body } = drawnCommand(ran);
+  return frame("You ran", `${head} ${apart}`, state, body + outputHtml(shownText(output)));
+}
+
+export function thinkingHtml(text: string): string {
+  return text.trim() === "" ? "" : foldHtml("thinking", "Thinking", `<div class="plain">${escapeHtml(text)}</div>`);
+}

@@ -1,0 +1,93 @@
+/** Code with its syntax coloured. */
+
+import hljs from "highlight.js/lib/core";
+import bash from "highlight.js/lib/languages/bash";
+import c from "highlight.js/lib/languages/c";
+import css from "highlight.js/lib/languages/css";
+import diff from "highlight.js/lib/languages/diff";
+import go from "highlight.js/lib/languages/go";
+import ini from "highlight.js/lib/languages/ini";
+import java from "highlight.js/lib/languages/java";
+import javascript from "highlight.js/lib/languages/javascript";
+import json from "highlight.js/lib/languages/json";
+import markdown from "highlight.js/lib/languages/markdown";
+import python from "highlight.js/lib/languages/python";
+import ruby from "highlight.js/lib/languages/ruby";
+import rust from "highlight.js/lib/languages/rust";
+import sql from "highlight.js/lib/languages/sql";
+import typescript from "highlight.js/lib/languages/typescript";
+import xml from "highlight.js/lib/languages/xml";
+import yaml from "highlight.js/lib/languages/yaml";
+import { escapeHtml, readable } from "./escape.ts";
+
+const LANGUAGES = {
+  bash,
+  c,
+  css,
+  diff,
+  go,
+  ini,
+  java,
+  javascript,
+  json,
+  markdown,
+  python,
+  ruby,
+  rust,
+  sql,
+  typescript,
+  xml,
+  yaml,
+};
+for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
+
+/** Endings of file names that are no names of languages. */
+const ENDINGS: Readonly<Record<string, string>> = {
+  cts: "typescript",
+  mts: "typescript",
+  h: "c",
+  cc: "c",
+  cpp: "c",
+  hpp: "c",
+  "c++": "c",
+  kt: "java",
+  scss: "css",
+  conf: "ini",
+  env: "ini",
+  svelte: "xml",
+  vue: "xml",
+  jsonl: "json",
+  patch: "diff",
+  console: "bash",
+  shell: "bash",
+};
+
+/** Characters of one block that are coloured at most: the languages' rules take time for what is no code of theirs. */
+const MOST = 40_000;
+
+/** The longest line that is coloured: what is longer was written by no person. */
+const LONGEST_LINE = 2000;
+
+/** Returns a language of ours by a name, or the ending of a file; none if it is not known. */
+export function languageOf(name: string): string {
+  const ending = name.toLowerCase().split(".").at(-1) as string;
+  if (!/^[a-z0-9+#-]{1,20}$/.test(ending)) return "";
+  const known = Object.hasOwn(ENDINGS, ending) ? ENDINGS[ending] : ending;
+  return hljs.getLanguage(known) ? known : "";
+}
+
+/** Returns code as HTML, coloured where its language is known. */
+export function codeHtml(code: string, language: string): string {
+  if (language === "" || code.length > MOST || hasLongLine(code)) return escapeHtml(code);
+  return hljs.highlight(readable(code), { language, ignoreIllegals: true }).value;
+}
+
+function hasLongLine(code: string): boolean {
+  for (let from = 0; from < code.length; ) {
+    const end = code.indexOf("\n", from);
+    if ((end < 0 ? code.length : end) - from > LONGEST_LINE) return true;
+    if (end < 0) return false;
+    from = end + 1;
+  }
+  return false;
+}

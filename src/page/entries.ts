@@ -1,0 +1,248 @@
+/** The entries of a branch, one after the other, each with its name and a link to itself. */
+
+import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
+import {
+  amountOf,
+  contentText,
+  preview,
+  shownText,
+  stringOf,
+  type ToolCall,
+  toolCalls,
+} from "../core/format/message.ts";
+import { blocksOf, imageHtml, jsonOf, type LooseMembers, membersOf } from "./blocks.ts";
+import { type CallResult, callHtml, loneResultHtml, ranHtml, thinkingHtml } from "./calls.ts";
+import { codeHtml } from "./code.ts";
+import { counted, escapeHtml, money, shortCount } from "./escape.ts";
+import { foldHtml, linesBlock } from "./fold.ts";
+import { groupsOf } from "./groups.ts";
+import { proseHtml } from "./prose.ts";
+
+/** The state of what was drawn before on the same branch. */
+interface Drawn {
+  turns: number;
+  model: string;
+  /** Whether the last one drawn was the assistant's. */
+  answering: boolean;
+}
+
+/** Yields a branch; what compactions replaced is folded. */
+export function* branchHtml(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
+  const drawn: Drawn = { turns: 0, model: "", answering: false };
+  const folds = branch.folds();
+  const starts = new Map(folds.map((fold) => [fold.start, fold]));
+  const ends = new Set(folds.map(({ end }) => end));
+  const cuts = new Set([...starts.keys(), ...ends]);
+  for (const { index, entry, results } of groupsOf(branch.entries(), cuts)) {
+    if (ends.has(index)) {
+      ends.delete(index);
+      yield "</details>\n";
+    }
+    const fold = starts.get(index);
+    if (fold) {
+      starts.delete(index);
+      const link = `<a href="#${page.anchorOf(fold.by)}">Read the summary</a>`;
+      const what = counted(fold.end - fold.start, "entry", "entries");
+      yield `<p class="replaced">What follows was compacted. ${link}</p>`;
+      yield `<details class="past"><summary>${what} that a compaction replaced</summary>\n`;
+    }
+    yield entryHtml(page, entry, results, drawn);
+    for (const one of [entry, ...results.values()]) yield leftHere(page, one);
+  }
+  if (ends.size > 0) yield "</details>\n";
+}
+
+function leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): string {
+  if (branchesHere.length === 0) return "";
+  const links = branchesHere.map((number) => {
+    const { preview: said, length } = branches[number - 1];
+    return `<li><a href="#branch.${number}">${escapeHtml(said || `Branch ${number}`)}</a> <span class="dim">${counted(length, "entry", "entries")}</span></li>`;
+  });
+  return `<div class="left"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
+}
+
+function entryHtml(
+  page: ExportPage,
+  entry: PageEntry,
+  results: ReadonlyMap<ToolCall, PageEntry>,
+  drawn: Drawn,
+): string {
+  const { body } = entry;
+  const wasAnswering = drawn.answering;
+  drawn.answering = false;
+  switch (body.type) {
+    case "message":
+      drawn.answering = wasAnswering;
+      return messageHtml(entry, membersOf(body.message), results, drawn);
+    case "custom_message":
+      return customHtml(entry);
+    case "compaction":
+      return article(entry, "summary", "Compaction", summaryHtml(body), tokensBefore(body));
+    case "branch_summary":
+      return article(entry, "summary", "Summary of a branch", summaryHtml(body), fromLink(page, body.fromId));
+    default:
+      drawn.answering = wasAnswering;
+      return noteHtml(page, entry, drawn);
+  }
+}
+
+function tokensBefore({ tokensBefore }: LooseMembers): string {
+  const tokens = amountOf(tokensBefore);
+  return tokens === 0 ? "" : `<span class="dim">of ${shortCount(tokens)} tokens</span>`;
+}
+
+function fromLink(page: ExportPage, fromId: unknown): string {
+  const position = page.find(stringOf(fromId));
+  return position < 0 ? "" : `<a href="#${page.anchorOf(position)}">Go to what was left</a>`;
+}
+
+function summaryHtml({ summary }: LooseMembers): string {
+  const text = shownText(summary);
+  const html = proseHtml(text);
+  return text.length < 1500 && text.split("\n").length <= 15
+    ? html
+    : foldHtml("more", escapeHtml(preview(text.slice(0, 1000).replace(/^#+ /gm, ""), 140)), html);
+}
+
+function customHtml(entry: PageEntry): string {
+  const { customType, content, display, details } = entry.body;
+  const title = shownText(customType) || "Extension";
+  const text = blocksHtml(content, new Map());
+  const json = details === undefined ? "" : jsonOf(details);
+  const more = json === "" ? "" : foldHtml("more", "Details", linesBlock(json, codeHtml(json, "json"), "code"));
+  // The agent's screen leaves these out; the model reads them.
+  if (display === false)
+    return article(entry, "custom", title, foldHtml("more", "A message to the model that is not shown", text + more));
+  return article(entry, "custom", title, text + more);
+}
+
+/** Returns the entry as an article with a heading; `beside` is HTML that follows the title. */
+function article(entry: PageEntry, style: string, title: string, inside: string, beside = ""): string {
+  const heading = `<h4>${escapeHtml(title)}</h4>`;
+  return `<article id="${entry.anchor}" class="${style}"><header>${heading}${beside === "" ? "" : ` ${beside}`}${aboutHtml(entry)}</header>${inside}</article>\n`;
+}
+
+/** Returns the label of an entry, its time, and the link to it. */
+function aboutHtml({ anchor, label, body }: PageEntry, withDay = false): string {
+  const mark = label === undefined ? "" : `<mark>${escapeHtml(label)}</mark> `;
+  const time = typeof body.timestamp === "string" ? timeHtml(body.timestamp, withDay) : "";
+  return `<span class="about">${mark}${time}<a class="self" href="#${anchor}" title="Link to this entry" aria-label="Link to entry ${anchor}">#</a></span>`;
+}
+
+function timeHtml(timestamp: string, withDay: boolean): string {
+  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?/.exec(timestamp);
+  if (!found || Number.isNaN(Date.parse(timestamp)))
+    return `<span class="time">${escapeHtml(timestamp.slice(0, 40))}</span> `;
+  const iso = escapeHtml(timestamp);
+  return `<time datetime="${iso}" title="${iso}">${withDay ? `${found[1]} ` : ""}${found[2]}</time> `;
+}
+
+function messageHtml(
+  entry: PageEntry,
+  message: LooseMembers,
+  results: ReadonlyMap<ToolCall, PageEntry>,
+  drawn: Drawn,
+): string {
+  const { role, content } = message;
+  const wasAnswering = drawn.answering;
+  drawn.answering = role === "assistant" || (role === "toolResult" && wasAnswering);
+  if (role === "user") {
+    drawn.turns++;
+    const said = preview(contentText(content), 60);
+    const heading = `<h3>You <span class="number">${drawn.turns}</span><span class="vh">: ${escapeHtml(said)}</span></h3>`;
+    return `<article id="${entry.anchor}" class="user"><header>${heading}${aboutHtml(entry, true)}</header>${blocksHtml(content, new Map())}</article>\n`;
+  }
+  if (role === "assistant") return answerHtml(entry, message, results, drawn, wasAnswering);
+  if (role === "toolResult") return bare(entry, loneResultHtml({ message, anchor: entry.anchor }));
+  if (role === "bashExecution") return bare(entry, ranHtml(message));
+  return article(entry, "custom", shownText(role) || "Message", blocksHtml(content, new Map()));
+}
+
+/** Returns an entry that needs no heading. */
+function bare(entry: PageEntry, inside: string): string {
+  return `<article id="${entry.anchor}" class="tool"><header>${aboutHtml(entry)}</header>${inside}</article>\n`;
+}
+
+function answerHtml(
+  entry: PageEntry,
+  message: LooseMembers,
+  results: ReadonlyMap<ToolCall, PageEntry>,
+  drawn: Drawn,
+  isContinued: boolean,
+): string {
+  const model = stringOf(message.model);
+  const isNew = model !== "" && model !== drawn.model;
+  if (isNew) drawn.model = model;
+  const beside = [isNew ? `<span class="model">${escapeHtml(model)}</span>` : "", usageHtml(message.usage)];
+  const inside = blocksHtml(message.content, results) + stopHtml(message);
+  const style = isContinued && !isNew ? "assistant on" : "assistant";
+  return article(entry, style, "Assistant", inside, beside.filter(Boolean).join(" "));
+}
+
+function usageHtml(usage: unknown): string {
+  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
+  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
+  const total = amountOf(membersOf(cost).total);
+  if (tokens + amountOf(output) === 0) return "";
+  const paid = total === 0 ? "" : ` · ${money(total)}`;
+  return `<span class="usage">${shortCount(tokens)} in · ${shortCount(amountOf(output))} out${paid}</span>`;
+}
+
+function stopHtml({ stopReason, errorMessage }: LooseMembers): string {
+  if (stopReason !== "error" && stopReason !== "aborted") return "";
+  const word = stopReason === "error" ? "Failed" : "Aborted";
+  const said = shownText(errorMessage);
+  return `<p class="stop"><b class="bad">${word}</b> ${escapeHtml(said)}</p>`;
+}
+
+function blocksHtml(content: unknown, results: ReadonlyMap<ToolCall, PageEntry>): string {
+  let html = "";
+  const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
+  for (const block of blocksOf(content)) {
+    if (block.type === "text") html += proseHtml(stringOf(block.text));
+    else if (block.type === "thinking") html += thinkingHtml(stringOf(block.thinking));
+    else if (block.type === "image") html += imageHtml(block);
+    else if (block.type === "toolCall") {
+      const call = calls.next().value as ToolCall;
+      html += callHtml(call, resultOf(results.get(call)));
+    }
+  }
+  return html;
+}
+
+function resultOf(entry: PageEntry | undefined): CallResult | undefined {
+  return entry && entry.number >= 0
+    ? { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label }
+    : undefined;
+}
+
+/** Returns an entry that is no message as one line. */
+function noteHtml(page: ExportPage, entry: PageEntry, drawn: Drawn): string {
+  const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = entry.body;
+  const line = (html: string): string =>
+    `<div class="note" id="${entry.anchor}"><p>${html}</p>${aboutHtml(entry)}</div>\n`;
+  switch (type) {
+    case "model_change": {
+      const model = stringOf(rest.modelId);
+      drawn.model = model;
+      return line(`Model: <b>${escapeHtml([shownText(rest.provider), model].filter(Boolean).join("/"))}</b>`);
+    }
+    case "thinking_level_change":
+      return line(`Thinking: <b>${escapeHtml(shownText(rest.thinkingLevel))}</b>`);
+    case "session_info":
+      return line(`Named <b>${escapeHtml(shownText(rest.name))}</b>`);
+    case "label": {
+      const position = page.find(stringOf(rest.targetId));
+      const target = position < 0 ? "an entry" : `<a href="#${page.anchorOf(position)}">an entry</a>`;
+      const label = shownText(rest.label);
+      return line(label === "" ? `Label taken from ${target}` : `Label <mark>${escapeHtml(label)}</mark> on ${target}`);
+    }
+    default: {
+      const json = jsonOf(rest);
+      const title = escapeHtml(preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": ")));
+      const inside =
+        json.length <= 2 ? title : foldHtml("more", title, linesBlock(json, codeHtml(json, "json"), "code"));
+      return `<div class="note" id="${entry.anchor}">${inside}${aboutHtml(entry)}</div>\n`;
+    }
+  }
+}

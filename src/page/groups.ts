@@ -1,0 +1,66 @@
+/** Answers with the results of their calls, which come after them on the path. */
+
+import type { PageEntry } from "../core/export/page.ts";
+import { type ToolCall, toolCalls } from "../core/format/message.ts";
+import { type LooseMembers, membersOf } from "./blocks.ts";
+
+/** An entry, and for an answer its calls in order, with the entries of those that were answered. */
+export interface EntryGroup {
+  /** The index of the entry in its branch. */
+  readonly index: number;
+  readonly entry: PageEntry;
+  readonly results: Map<ToolCall, PageEntry>;
+}
+
+/** Entries that are kept at most until an answer's calls have their results. */
+const MOST_WAITING = 200;
+
+interface WaitingAnswer extends EntryGroup {
+  /** Calls without a result, by id. */
+  readonly open: ToolCall[];
+  readonly after: EntryGroup[];
+}
+
+/** Yields entries in order, but for results, which come with their calls; no answer waits past a cut. */
+export function* groupsOf(entries: Iterable<PageEntry>, cuts: ReadonlySet<number>): Generator<EntryGroup> {
+  let waiting: WaitingAnswer | undefined;
+  let index = -1;
+  for (const entry of entries) {
+    index++;
+    const message = entry.body.type === "message" ? membersOf(entry.body.message) : {};
+    if (waiting && (cuts.has(index) || endsWaiting(waiting, message))) {
+      yield* [waiting, ...waiting.after];
+      waiting = undefined;
+    }
+    if (waiting) {
+      if (answers(waiting, message, entry)) {
+        if (waiting.open.length > 0) continue;
+        yield* [waiting, ...waiting.after];
+        waiting = undefined;
+      } else waiting.after.push({ index, entry, results: new Map() });
+      continue;
+    }
+    const calls = message.role === "assistant" ? toolCalls(message.content) : [];
+    const group: EntryGroup = { index, entry, results: new Map(calls.map((call) => [call, NO_RESULT])) };
+    if (calls.length === 0) yield group;
+    else waiting = { ...group, open: calls, after: [] };
+  }
+  if (waiting) yield* [waiting, ...waiting.after];
+}
+
+/** Stands for the result of a call that has none. */
+const NO_RESULT: PageEntry = { number: -1, anchor: "", body: {}, branchesHere: [] };
+
+function endsWaiting({ after }: WaitingAnswer, { role }: LooseMembers): boolean {
+  return role === "user" || role === "assistant" || after.length >= MOST_WAITING;
+}
+
+/** Gives a result to the first call without one that it names. Returns whether there is such a call. */
+function answers({ open, results }: WaitingAnswer, { role, toolCallId }: LooseMembers, entry: PageEntry): boolean {
+  if (role !== "toolResult") return false;
+  const at = open.findIndex(({ id }) => id === toolCallId);
+  if (at < 0) return false;
+  results.set(open[at], entry);
+  open.splice(at, 1);
+  return true;
+}

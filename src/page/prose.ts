@@ -1,0 +1,105 @@
+/**
+ * Prose of people and models, in Markdown. Markup in it stays text, links lead to the web and to mail only, and a picture
+ * elsewhere is named and not loaded.
+ */
+
+import MarkdownIt, { type Token } from "markdown-it";
+import { codeHtml, languageOf } from "./code.ts";
+import { diffHtml, diffLinesIn } from "./diff.ts";
+import { escapeHtml, isLinkable, readable } from "./escape.ts";
+import { linesBlock } from "./fold.ts";
+
+/** Characters that are read as Markdown at most; more is shown as it is. */
+const MOST = 200_000;
+
+/** Blocks within each other at most. Markdown-it drops what is deeper, which is therefore shown as it is. */
+const DEEPEST = 40;
+
+const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
+markdown.set({ maxNesting: DEEPEST });
+// Where a link may lead is decided where it is drawn: one that may not is still read with its address.
+markdown.validateLink = () => true;
+markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
+markdown.linkify.add("ftp:", null).add("//", null);
+
+const { rules } = markdown.renderer;
+rules.text = (tokens, index) => escapeHtml(tokens[index].content);
+rules.code_inline = (tokens, index) => `<code>${escapeHtml(tokens[index].content)}</code>`;
+rules.code_block = (tokens, index) => blockOf(tokens[index].content, "");
+rules.fence = (tokens, index) => blockOf(tokens[index].content, tokens[index].info.trim().split(/\s+/)[0]);
+rules.heading_open = (tokens, index) => `<${headingOf(tokens[index])}>`;
+rules.heading_close = (tokens, index) => `</${headingOf(tokens[index])}>\n`;
+rules.table_open = () => '<div class="scroll" role="region" aria-label="Table" tabindex="0"><table>\n';
+rules.table_close = () => "</table></div>\n";
+rules.th_open = (tokens, index) => `<th${alignment(tokens[index])}>`;
+rules.td_open = (tokens, index) => `<td${alignment(tokens[index])}>`;
+rules.link_open = (tokens, index) => {
+  const address = addressOf(tokens[index], "href");
+  return isLinkable(address)
+    ? `<a href="${escapeHtml(address)}" rel="noopener noreferrer nofollow">`
+    : '<span class="nolink">';
+};
+rules.link_close = (tokens, index) => {
+  const opened = openingOf(tokens, index);
+  const address = opened ? addressOf(opened, "href") : "";
+  if (isLinkable(address)) return "</a>";
+  const said = tokens[index - 1]?.content ?? "";
+  const shown = decoded(address);
+  return said === shown || shown === "" ? "</span>" : ` <code>${escapeHtml(shown)}</code></span>`;
+};
+rules.image = (tokens, index) => {
+  const address = addressOf(tokens[index], "src");
+  const shown = decoded(address);
+  const place = shown.length > 200 ? `${shown.slice(0, 200)}…` : shown;
+  return `<span class="nolink">[image ${escapeHtml(tokens[index].content)}] <code>${escapeHtml(place)}</code></span>`;
+};
+// Boxes of task lists.
+markdown.core.ruler.after("inline", "boxes", ({ tokens }) => {
+  for (let index = 2; index < tokens.length; index++) {
+    const first = tokens[index].children?.[0];
+    if (first?.type !== "text" || tokens[index - 2].type !== "list_item_open") continue;
+    first.content = first.content.replace(/^\[([ xX])\] /, (_, mark) => (mark === " " ? "☐ " : "☑ "));
+  }
+});
+
+/** Headings of the conversation come below those of the page. */
+function headingOf({ tag }: Token): string {
+  return tag === "h1" ? "h4" : tag === "h2" ? "h5" : "h6";
+}
+
+function alignment(token: Token): string {
+  const found = /text-align:(center|right)/.exec(String(token.attrGet("style") ?? ""));
+  return found ? ` class="${found[1]}"` : "";
+}
+
+/** Returns the token that opened the link which this one closes; links are never within links. */
+function openingOf(tokens: readonly Token[], index: number): Token | undefined {
+  for (let at = index - 1; at >= 0; at--) if (tokens[at].type === "link_open") return tokens[at];
+  return undefined;
+}
+
+function addressOf(token: Token, member: "href" | "src"): string {
+  return String(token.attrGet(member) ?? "");
+}
+
+function decoded(address: string): string {
+  try {
+    return decodeURI(address);
+  } catch {
+    return address;
+  }
+}
+
+function blockOf(code: string, name: string): string {
+  if (name === "diff" || name === "patch") return linesBlock(code, diffHtml(diffLinesIn(code)), "diff");
+  return linesBlock(code, codeHtml(code, languageOf(name)), "code");
+}
+
+/** Returns prose as HTML. */
+export function proseHtml(text: string): string {
+  if (text.trim() === "") return "";
+  if (text.length > MOST) return linesBlock(text, escapeHtml(text), "plain");
+  const tokens = markdown.parse(readable(text), {});
+  if (tokens.some(({ level }) => level >= DEEPEST - 1)) return linesBlock(text, escapeHtml(text), "plain");
+  return `<div class="prose" dir="auto">${markdown.renderer.render(tokens, markdown.options, {})}</div>`;
+}

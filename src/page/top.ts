@@ -1,0 +1,84 @@
+/** The head of the page: which session it is, what it took, and where to go. */
+
+import type { PageHead } from "../core/export/head.ts";
+import type { ExportPage, PageBranch } from "../core/export/page.ts";
+import { chartHtml } from "./chart.ts";
+import { counted, escapeHtml, money, shortCount } from "./escape.ts";
+import { foldHtml } from "./fold.ts";
+
+/** Yields the head; the title is HTML. */
+export function* topHtml(page: ExportPage, head: PageHead, title: string): Generator<string> {
+  yield `<header class="top"><h1>${title}</h1>\n<dl class="facts">`;
+  for (const [name, value] of factsOf(head)) if (value !== "") yield `<div><dt>${name}</dt><dd>${value}</dd></div>\n`;
+  yield "</dl>\n";
+  yield chartHtml(head.turns, page.anchorOf);
+  yield "</header>\n";
+  yield* turnsHtml(page, head);
+}
+
+/** Yields pairs of name and value, both as HTML. */
+function* factsOf(head: PageHead): Generator<readonly [string, string]> {
+  const { stats, models } = head;
+  const { tokens, own, inherited } = stats;
+  yield ["Directory", escapeHtml(head.cwd)];
+  yield ["Dates", datesOf(head)];
+  yield [models.length > 1 ? "Models" : "Model", models.map(escapeHtml).join(", ")];
+  yield ["Messages", messagesOf(stats)];
+  if (tokens.total > 0) {
+    const cached = tokens.cacheRead + tokens.cacheWrite;
+    const split = [
+      `${shortCount(tokens.input)} in`,
+      `${shortCount(tokens.output)} out`,
+      ...(cached > 0 ? [`${shortCount(tokens.cacheRead)} read from the cache`] : []),
+      ...(tokens.cacheWrite > 0 ? [`${shortCount(tokens.cacheWrite)} written to it`] : []),
+    ];
+    yield ["Tokens", `${shortCount(tokens.total)} <span class="dim">${split.join(", ")}</span>`];
+  }
+  const wasPaid = inherited.cost > 0 ? ` <span class="dim">and ${money(inherited.cost)} inherited</span>` : "";
+  if (stats.cost > 0) yield ["Cost", `${money(own.cost)}${wasPaid}`];
+  if (head.parent !== null) yield ["Forked from", escapeHtml(head.parent)];
+  yield ["Session", `<code>${escapeHtml(head.id)}</code>`];
+}
+
+function messagesOf({ totalMessages, userMessages, assistantMessages, toolCalls, path }: PageHead["stats"]): string {
+  const parts = [
+    counted(userMessages, "question"),
+    counted(assistantMessages, "answer"),
+    ...(toolCalls > 0 ? [counted(toolCalls, "call")] : []),
+    ...(path.totalMessages < totalMessages ? [`${path.totalMessages.toLocaleString("en-US")} on the shown path`] : []),
+  ];
+  return `${totalMessages.toLocaleString("en-US")} <span class="dim">${parts.join(", ")}</span>`;
+}
+
+function datesOf({ begun, last }: PageHead): string {
+  const shown = (time: string): string => {
+    const iso = Number.isNaN(Date.parse(time)) ? "" : new Date(time).toISOString();
+    return iso === ""
+      ? escapeHtml(time.slice(0, 40))
+      : `<time datetime="${iso}">${iso.slice(0, 16).replace("T", " ")}</time>`;
+  };
+  if (begun === "" || last === "" || begun.slice(0, 16) === last.slice(0, 16)) return shown(begun || last);
+  return `${shown(begun)} to ${shown(last)} <span class="dim">UTC</span>`;
+}
+
+/** Yields the questions of the shown path and the other branches, as links. */
+function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Generator<string> {
+  const isShort = turns.length < 3 && branches.length < 2;
+  if (isShort) return;
+  const items = turns.map(
+    ({ position, preview }) => `<li><a href="#${anchorOf(position)}">${escapeHtml(preview || "(no text)")}</a></li>\n`,
+  );
+  yield '<nav class="contents" aria-label="Contents">';
+  yield foldHtml("turns", counted(turns.length, "question"), `<ol>${items.join("")}</ol>`);
+  const others = branches.filter(({ active }) => !active);
+  if (others.length > 0) {
+    const links = others.map((branch) => `<li>${linkTo(branch)}</li>\n`);
+    yield foldHtml("turns", counted(others.length, "other branch", "other branches"), `<ul>${links.join("")}</ul>`);
+  }
+  yield "</nav>\n";
+}
+
+function linkTo({ number, preview, length }: PageBranch): string {
+  const said = preview === "" ? `Branch ${number}` : preview;
+  return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${counted(length, "entry", "entries")}</span>`;
+}

@@ -1,0 +1,72 @@
+/** A page of a long session leaves as it is made. */
+
+import { expect, test } from "vitest";
+import type { ExportPage, PageEntry } from "../../src/core/export/page.ts";
+import { noCounts, noUsage } from "../../src/core/session/stats.ts";
+import { htmlPieces } from "../../src/page/main.ts";
+
+const COUNT = 20_000;
+
+/** Returns a question, an answer with a call, and the result, over and over. */
+function entryAt(number: number): PageEntry {
+  const anchor = number.toString(16).padStart(8, "0");
+  const text = `Entry **${number}** with \`code\`.\n\n- one\n- two\n\n\`\`\`ts\nconst a: number = ${number};\n\`\`\`\n`;
+  const block = { type: "text", text };
+  const call = { type: "toolCall", id: `call ${number}`, name: "bash", arguments: { command: "npm test" } };
+  const message = [
+    { role: "user", content: text },
+    { role: "assistant", model: "m", content: [block, call] },
+    { role: "toolResult", toolCallId: `call ${number - 1}`, content: [{ type: "text", text: "ok\n".repeat(40) }] },
+  ][number % 3];
+  return {
+    number,
+    anchor,
+    body: { type: "message", timestamp: "2026-01-24T16:22:26.831Z", message },
+    branchesHere: [],
+  };
+}
+
+function largePage(read: (number: number) => void): ExportPage {
+  const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts(), bytesByType: {} };
+  return {
+    title: "Large",
+    isNamed: true,
+    facts: [],
+    branches: [
+      {
+        number: 1,
+        active: true,
+        preview: "",
+        facts: "",
+        length: COUNT,
+        folds: () => [],
+        *entries() {
+          for (let number = 0; number < COUNT; number++) {
+            read(number);
+            yield entryAt(number);
+          }
+        },
+      },
+    ],
+    apart: { length: 0, entries: () => [] },
+    head: () => ({ id: "large", cwd: "/", parent: null, begun: "", last: "", models: [], stats, turns: [] }),
+    anchorOf: String,
+    find: () => -1,
+  };
+}
+
+test("of 20,000 entries, no more are read than the next block needs", () => {
+  let read = 0;
+  let drawn = 0;
+  let largest = 0;
+  let most = 0;
+  for (const piece of htmlPieces(largePage((number) => (read = number + 1)))) {
+    drawn += piece.match(/id="[0-9a-f]{8}"/g)?.length ?? 0;
+    most = Math.max(most, read - drawn);
+    largest = Math.max(largest, piece.length);
+  }
+  expect([read, drawn]).toEqual([COUNT, COUNT]);
+  expect(most).toBeLessThanOrEqual(3);
+  // The style is the largest piece.
+  expect(largest).toBeLessThan(32_768);
+});

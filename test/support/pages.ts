@@ -1,0 +1,95 @@
+/** Looks at an exported page as a browser builds it; whatever could run, load or lead elsewhere unasked fails. */
+
+import { defaultTreeAdapter, parse } from "parse5";
+import { expect } from "vitest";
+import type { Json } from "./server.ts";
+
+/** Characters that act instead of being read. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;
+
+const ELEMENTS = new Set(
+  (
+    "html head meta title style body div header main section nav article h1 h2 h3 h4 h5 h6 p ul ol li dl dt dd a span b " +
+    "mark time code pre details summary figure figcaption svg rect polyline img table thead tbody tr th td blockquote " +
+    "strong em s hr br"
+  ).split(" "),
+);
+
+const SAFE_LINK = /^(?:#[A-Za-z0-9_.-]+|(?:https?:\/\/|mailto:)[^\s"'<>\\]+)$/i;
+
+const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
+  lang: /^en$/,
+  charset: /^utf-8$/,
+  "http-equiv": /^Content-Security-Policy$/,
+  content:
+    /^(?:default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; img-src data:; base-uri 'none'; form-action 'none'|width=device-width, initial-scale=1|light dark|no-referrer)$/,
+  name: /^(?:viewport|color-scheme|referrer)$/,
+  id: /^[A-Za-z0-9_.-]+$/,
+  href: SAFE_LINK,
+  rel: /^noopener noreferrer nofollow$/,
+  class: /^[A-Za-z0-9_ -]+$/,
+  title: /^[^<>]*$/,
+  datetime: /^\d{4}-\d\d-\d\dT[^<>]*$/,
+  alt: /^Picture, [a-z]+, [0-9. kMB]+$/,
+  src: /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$/,
+  loading: /^lazy$/,
+  decoding: /^async$/,
+  start: /^\d+$/,
+  dir: /^auto$/,
+  role: /^(?:img|region)$/,
+  tabindex: /^(?:0|-1)$/,
+  viewBox: /^[\d. ]+$/,
+  preserveAspectRatio: /^none$/,
+  points: /^[\d., -]+$/,
+  x: /^[\d.]+$/,
+  y: /^[\d.]+$/,
+  width: /^[\d.]+$/,
+  height: /^[\d.]+$/,
+  "aria-label": /^[^<>]*$/,
+  "aria-hidden": /^true$/,
+  "aria-labelledby": /^[a-z.]+$/,
+};
+
+export interface SeenPage {
+  readonly elements: string[];
+  readonly ids: string[];
+  /** Where links within the page lead. */
+  readonly links: string[];
+  /** Addresses elsewhere. */
+  readonly addresses: string[];
+  text: string;
+}
+
+/** Walks the page, and returns what is in it. */
+export function lookAt(html: string): SeenPage {
+  expect(CONTROLS.exec(html)).toBe(null);
+  const seen: SeenPage = { elements: [], ids: [], links: [], addresses: [], text: "" };
+  const errors: string[] = [];
+  const waiting: Json[] = [parse(html, { onParseError: ({ code }) => errors.push(code) })];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (defaultTreeAdapter.isTextNode(node)) seen.text += node.value;
+    if (defaultTreeAdapter.isCommentNode(node)) throw new Error(`The page has a comment: ${JSON.stringify(node.data)}`);
+    if (defaultTreeAdapter.isElementNode(node)) lookAtElement(node, seen);
+    if ("childNodes" in node) waiting.push(...[...node.childNodes].reverse());
+  }
+  expect(errors).toEqual([]);
+  expect(new Set(seen.ids).size).toBe(seen.ids.length);
+  const known = new Set(seen.ids);
+  expect(seen.links.filter((link) => !known.has(link))).toEqual([]);
+  return seen;
+}
+
+function lookAtElement({ tagName, attrs }: Json, seen: SeenPage): void {
+  seen.elements.push(tagName);
+  if (!ELEMENTS.has(tagName)) throw new Error(`The page has an element ${tagName}`);
+  for (const { name, value } of attrs) {
+    if (!ATTRIBUTES[name]?.test(value)) throw new Error(`${tagName} has ${name}=${JSON.stringify(value)}`);
+    if (name === "id") seen.ids.push(value);
+    if (name === "href" && value.startsWith("#")) seen.links.push(value.slice(1));
+    else if (name === "href") {
+      seen.addresses.push(value);
+      expect(attrs.find((one: Json) => one.name === "rel")?.value).toContain("noopener");
+    }
+  }
+}
