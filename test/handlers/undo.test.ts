@@ -1,8 +1,9 @@
 /** Undo and redo over the wire: each kind of operation, what refuses, and what is said. */
 
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { failingDisk } from "../support/failing.ts";
 import {
@@ -298,6 +299,26 @@ describe("whole sessions", () => {
     expect([continued.kind, continued.canUndo, continued.reason]).toEqual(["import", false, expect.any(String)]);
     // The import that made it is known by its redo, and the session went on since.
     expect((await server.failure("undo", { operationId: imported.operationId })).data.name).toBe("ground_moved");
+  });
+
+  test("what a program without our lock adds while a repair is taken back stays in the session", async () => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
+    put(file, read(file).replace('"say a0000001"', '"say a000'));
+    const added = `${userText("d0000000", "c0000000", "added")}\n`;
+    const disk: Disk = Object.create(realDisk);
+    disk.link = (from, to) => {
+      realDisk.link(from, to);
+      if (to.includes(".repaired.bak")) appendFileSync(file, added);
+    };
+    const server = serveHere(["--events", "none"], { place, disk });
+    await server.result("open_session", { sessionPath: file });
+    await server.result("repair_session", one);
+    await server.result("close_session", one);
+    const repaired = read(file);
+    expect((await server.failure("undo")).data.name).toBe("ground_moved");
+    expect(read(file)).toBe(repaired + added);
+    expect(readdirSync(dirname(file)).filter((name) => name.includes(".repaired."))).toEqual([]);
   });
 
   test.each(["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {

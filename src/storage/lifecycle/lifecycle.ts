@@ -11,7 +11,7 @@ import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
 import { emptyTrash } from "./empty-trash.ts";
-import { exclusively, type LifecycleDeps, type LockedSession, locate } from "./exclusive.ts";
+import { exclusively, type LifecycleDeps, type LockedSession, locate, requireWritable } from "./exclusive.ts";
 import { importSession } from "./import.ts";
 import { makeLeftovers } from "./prune.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
@@ -27,7 +27,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     locate: (where, purpose) => guarded("looking for the session", () => locate(deps, where, purpose)),
     delete: (file, permanent) =>
       exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent)),
-    restore: (where) => guarded("restoring the session", () => restoreSession(deps, where)),
+    // Emptying and restoring exclude each other, and the undo of a deletion, so that no item goes from under another.
+    restore: (where) => alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where))),
     archive: (file) =>
       exclusively(deps, file, "archiving the session", (locked) =>
         moveBetween(deps, locked, home, archive, { kind: "archive", word: "Archived" }),
@@ -40,7 +41,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importSession(deps, path, progress),
     leftovers: makeLeftovers(deps),
-    emptyTrash: (before, progress) => guarded("emptying the trash", () => emptyTrash(deps, before, progress)),
+    emptyTrash: (before, progress) =>
+      alone(deps, () => guarded("emptying the trash", () => emptyTrash(deps, before, progress))),
     trash: () => guarded("looking into the trash", () => trashed(deps)),
     usesDesktopTrash: deps.desktopTrash !== undefined,
     isAllowed: (path) => isAllowed(deps, path),
@@ -48,6 +50,12 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     isBack: (operation) => isBack(deps, operation),
     takeBack: (operation, as) => takeBack(deps, operation, as),
   };
+}
+
+/** Runs `run` while no other process restores, empties the trash, or takes back. Throws read_only, session_locked. */
+function alone<T>(deps: LifecycleDeps, run: () => Promise<T>): Promise<T> {
+  requireWritable(deps);
+  return deps.operations.alone(run);
 }
 
 /** Moves a session to the same place below another folder. Throws path_outside_root when it is not in `from`. */

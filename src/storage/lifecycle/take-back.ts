@@ -12,6 +12,7 @@ import { exists, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { trashFolder } from "../fs/paths.ts";
 import { backupName } from "../fs/quarantine.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
 import { cwdBefore, headerText } from "./header-lines.ts";
@@ -134,8 +135,12 @@ async function onSession(
 /** Entries that name, label and mark places: what is left in the file of operations that were taken back. */
 const NO_CONVERSATION: ReadonlySet<string> = new Set(["label", "session_info", "branch_summary"]);
 
-/** Throws ground_moved when a session was continued since it had `count` entries. */
-function requireNotContinued({ nodes }: Log, count: number | undefined): void {
+/** Throws ground_moved when a session, whose lock we have, was continued since it had `count` entries. */
+function requireNotContinued(log: Log, count: number | undefined): void {
+  // It was read before we had the lock.
+  const { kind } = log.refresh();
+  if (kind === "replaced" || kind === "gone") throw writtenMeanwhile(log);
+  const { nodes } = log;
   let added = 0;
   for (let p = count ?? nodes.count; p < nodes.count; p++)
     if (!nodes.isMarker(p) && !NO_CONVERSATION.has(nodes.type(p))) added++;
@@ -195,6 +200,10 @@ function requireLeftovers(files: readonly string[]): void {
   if (other !== undefined) throw groundMoved(`${other} is nothing that is left over.`, { path: other });
 }
 
+function writtenMeanwhile({ file }: Log): Failure {
+  return groundMoved("Another program wrote to the session meanwhile. Nothing was changed; try again.", { path: file });
+}
+
 /** Puts what a repair, or its undo, replaced in the place of the session, and keeps what is there under another name. */
 async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
   const { disk } = deps;
@@ -202,6 +211,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   const other = step.other && deps.allowed(step.other);
   if (other === undefined || !isLeftover(other, file) || !exists(disk, other))
     throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
+  const seen = log.stamp;
   requireNotContinued(log, step.count);
   const inode = inodeAt(deps, file) as number;
   const kept = backupName(disk, file, "repaired");
@@ -214,9 +224,15 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
       throw error;
     }
   } else {
+    // A program that knows no lock may write to it now: what it adds would be in the kept file only.
+    const requireUnchanged = (): void => {
+      if (seen === null || !isUnchanged(disk.info(file), seen)) throw writtenMeanwhile(log);
+    };
+    requireUnchanged();
     keepAs(disk, file, kept);
     try {
       await disk.syncFolder(dirname(file));
+      requireUnchanged();
       disk.rename(other, file);
     } catch (error) {
       removeQuietly(disk, kept);
