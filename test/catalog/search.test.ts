@@ -252,6 +252,18 @@ describe.each(VARIANTS)("%s", (variant) => {
   });
 });
 
+test("a cursor of the index with a place that is none has expired", async () => {
+  const server = serverOn("by the index", { a: chain(user("needle one"), user("needle two")) });
+  const { nextCursor } = await server.result("search_sessions", { query: "needle", limit: 1 });
+  const [mode, ...place] = JSON.parse(atob(nextCursor));
+  for (const at of [0, 1, 2, 3, 5])
+    for (const bad of [-1, 0.5, 1e300]) {
+      const cursor = btoa(JSON.stringify([mode, ...place.with(at, bad)]));
+      const { data } = await server.failure("search_sessions", { query: "needle", cursor });
+      expect(data.name, `${bad} at ${at}`).toBe("cursor_expired");
+    }
+});
+
 test("what fits best comes first", async () => {
   const server = serverOn("by the index", {
     a: chain(

@@ -161,7 +161,9 @@ export class Search {
     const [mode, ...values] = unpacked(cursor);
     const isOurs = mode === "index" && values.length === 6 && values.every((value) => typeof value === "number");
     const [phase, top, end, ceiling, score, number] = values as number[];
-    if (!isOurs || phase >= phases) throw expired(cursor);
+    // Only the score of a text may have a fraction.
+    const isPlace = [phase, top, end, ceiling, number].every((value) => Number.isSafeInteger(value) && value >= 0);
+    if (!isOurs || !isPlace || phase >= phases) throw expired(cursor);
     return { phase, top, end, ceiling, after: { score, number } };
   }
 
