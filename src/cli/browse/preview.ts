@@ -2,6 +2,7 @@
 
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutTo, grouped, highlighted, inert, inertLines, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { money } from "../usage-report.ts";
 import type { Result } from "../verb.ts";
 import { isSetting } from "./branches.ts";
 import type { PreviewState } from "./state.ts";
@@ -67,7 +68,7 @@ function factLines(session: Result, shown: Result | undefined, page: OutputStyle
   if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
   if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
   if (typeof sizeBytes === "number") facts.push(sizeText(sizeBytes));
-  if (typeof cost === "number" && cost > 0) facts.push(`$${cost.toFixed(2)}`);
+  if (typeof cost === "number" && cost > 0) facts.push(money(cost, 2));
   const lines = [
     paint("bold", cutTo(oneLine(name ?? firstMessage ?? "(nothing said)"), width)),
     paint("dim", cutTo(facts.join("  "), width)),
