@@ -73,7 +73,7 @@ function unknownSession(operand: string): Failure {
 }
 
 /** Returns every session that the catalog knows, the latest first. */
-export async function allSessions({ service, progress }: Asking): Promise<Listed[]> {
+async function allSessions({ service, progress }: Asking): Promise<Listed[]> {
   const { catalog } = service;
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
   const listed = await catalog.list({ headerOnly: true }, report);

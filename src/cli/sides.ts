@@ -2,6 +2,7 @@
 
 import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
+import { money } from "./usage-report.ts";
 import type { Result } from "./verb.ts";
 
 /** Columns from which on two sides are readable beside each other. */
@@ -77,14 +78,14 @@ function nameText({ sessionName }: Result): string {
 }
 
 function factLines(side: Result, width: number): SideLine[] {
-  const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, cost, files } = side;
+  const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, files } = side;
   const failed = failedCalls === 0 ? "" : ` (${grouped(failedCalls)} failed)`;
   const models = side.models.map(({ provider, id, messages }: Result) => `${provider}/${id} ${messages}`);
   const facts = [
     `${count(entryCount, "entry", "entries")} in ${durationText(side.durationMs)}`,
     `${grouped(userMessages)} from the user, ${grouped(assistantMessages)} from the assistant`,
     `${count(toolCalls, "tool call", "tool calls")}${failed}`,
-    `${count(tokens.total, "token", "tokens")}, $${cost.toFixed(4)}`,
+    `${count(tokens.total, "token", "tokens")}, ${costText(side)}`,
     ...listed("models", models),
     ...listed("tools", side.tools.map(toolText)),
   ];
@@ -93,6 +94,11 @@ function factLines(side: Result, width: number): SideLine[] {
     ...filesText("changed", files.modifiedFiles, width),
     ...filesText("read", files.readFiles, width),
   ];
+}
+
+/** Returns what a side cost. Pi writes 0 for models whose price it does not know. */
+function costText({ tokens, cost }: Result): string {
+  return cost === 0 && tokens.total > 0 ? "cost unknown" : money(cost, 4);
 }
 
 /** Returns names as one text; of many, only the first. */

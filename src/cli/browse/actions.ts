@@ -228,7 +228,7 @@ async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings):
   }
 }
 
-export function deletedNotice({ trash, movedTo }: Result): string {
+function deletedNotice({ trash, movedTo }: Result): string {
   if (trash === "own") return `It is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
   return trash === "desktop" ? "It is in the desktop's trash, which brings it back." : "It is deleted.";
 }

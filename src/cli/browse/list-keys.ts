@@ -75,7 +75,7 @@ function unlessTrashed(then: OnSession): OnSession {
   return (state, session) => (session.itemPath ? saying(state, RESTORE_FIRST) : then(state, session));
 }
 
-export function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
+function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
   return still({ ...state, prompt: { ask: "line", label, text, wanted } });
 }
 

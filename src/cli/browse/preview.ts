@@ -1,7 +1,19 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, grouped, highlighted, inert, inertLines, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import {
+  count,
+  cutTo,
+  grouped,
+  highlighted,
+  inert,
+  inertLines,
+  oneLine,
+  shortPath,
+  soughtWords,
+  wrap,
+} from "../terminal/text.ts";
+import { money } from "../usage-report.ts";
 import type { Result } from "../verb.ts";
 import { isSetting } from "./branches.ts";
 import type { PreviewState } from "./state.ts";
@@ -67,7 +79,7 @@ function factLines(session: Result, shown: Result | undefined, page: OutputStyle
   if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
   if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
   if (typeof sizeBytes === "number") facts.push(sizeText(sizeBytes));
-  if (typeof cost === "number" && cost > 0) facts.push(`$${cost.toFixed(2)}`);
+  if (typeof cost === "number" && cost > 0) facts.push(money(cost, 2));
   const lines = [
     paint("bold", cutTo(oneLine(name ?? firstMessage ?? "(nothing said)"), width)),
     paint("dim", cutTo(facts.join("  "), width)),
@@ -113,7 +125,7 @@ function conversation(shown: Result, entryId: string | undefined, words: string,
 
 /** Returns the first line that has one of the words; the first of all when none has. */
 function hitLine(lines: readonly string[], words: string): number {
-  const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
+  const sought = soughtWords(words.toLowerCase());
   // The head has the role, which may be one of the words.
   const found = lines.findIndex((line, i) => i > 0 && sought.some((word) => line.toLowerCase().includes(word)));
   return Math.max(0, found);

@@ -101,7 +101,7 @@ function lineText(branches: Branches, row: number, { paint }: OutputStyle, width
 }
 
 /** Returns what a folded line has: entries, calls, failures. */
-export function lineFacts(branches: Branches, row: number): string {
+function lineFacts(branches: Branches, row: number): string {
   let calls = 0;
   let failed = 0;
   for (const entry of branches.entries(row)) {

@@ -13,6 +13,7 @@ import {
   shortPath,
   widthOf,
 } from "../terminal/text.ts";
+import { money } from "../usage-report.ts";
 import type { Result } from "../verb.ts";
 import { helpLines, keyLine } from "./help.ts";
 import { BETWEEN, layoutOf } from "./layout.ts";
@@ -166,7 +167,7 @@ function sessionLine(state: BrowseState, row: ListRow, columns: ListColumns, pag
 
 function extraText({ sizeBytes, cost }: Result, sort: Sort): string {
   if (sort === "size") return typeof sizeBytes === "number" ? sizeText(sizeBytes) : "";
-  return typeof cost === "number" ? `$${cost.toFixed(2)}` : "";
+  return typeof cost === "number" ? money(cost, 2) : "";
 }
 
 /** Returns the title in its column: rails of a fork, the name, and where the words of the filter were said. */

@@ -107,7 +107,7 @@ const AMOUNTS: Readonly<Record<string, Amount>> = {
 };
 
 /** Widths of a list's columns, and characters of an id that are shown; 0 leaves a column out. */
-export interface Columns {
+interface Columns {
   readonly age: number;
   readonly count: number;
   readonly amount: number;
@@ -127,7 +127,7 @@ const WHOLE = 12;
 const TITLE = 16;
 
 /** Returns the columns in which sessions fit a page, and the line above them. */
-export function columnsFor(
+function columnsFor(
   sessions: readonly Result[],
   page: OutputStyle,
   shown?: Amount,
@@ -175,7 +175,7 @@ function idText({ sessionId, shortId }: Result): string {
 }
 
 /** Returns a session as one line, no wider than the page. */
-export function sessionRow(session: Result, columns: Columns, page: OutputStyle): string {
+function sessionRow(session: Result, columns: Columns, page: OutputStyle): string {
   const { age, count, amount, title, cwd, id, shown } = columns;
   const { paint } = page;
   const { name, messageCount, modified } = session;

@@ -3,7 +3,7 @@ import { absolute } from "../../storage/fs/paths.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
+import { count, cutFront, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given, Result, Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 import { agoText, KINDS } from "./doctor.ts";
@@ -141,7 +141,13 @@ function* resultLines({ removed, removedBytes }: Result, permanent: boolean, pag
       permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`,
       page.width,
     );
-    yield* consequences(removed, page);
+    // A sentence says "this file": the ones that it is about stand above it.
+    for (const text of new Set<string>(removed.map(({ consequence }: Result) => consequence))) {
+      if (text === null) continue;
+      const these = removed.filter(({ consequence }: Result) => consequence === text);
+      for (const { path } of these) yield `  ${cutFront(shortPath(path, page.home), page.width - 2)}`;
+      yield* consequences(these, page);
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
-import { grouped, inert } from "../terminal/text.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { column, grouped, inert, widthOf, wrap } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
 import { askAbout, type Given, type Result, type Verb } from "../verb.ts";
 
@@ -51,7 +52,7 @@ export default {
   },
   print(result, given, page) {
     const { operands, flags } = given;
-    if (operands.length > 0) return sessionStats(result, page.paint);
+    if (operands.length > 0) return sessionStats(result, page);
     const by = groupsOf(given);
     if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
     return flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
@@ -69,7 +70,7 @@ function groupsOf({ flags }: Given): GroupName[] {
 
 // --- one session -----------------------------------------------------------------------------------------------------
 
-function sessionStats(stats: Result, paint: (colour: "dim", text: string) => string): string[] {
+function sessionStats(stats: Result, page: OutputStyle): string[] {
   const { path, own, inherited, bytesByType } = stats;
   const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
   const origins = [
@@ -80,10 +81,20 @@ function sessionStats(stats: Result, paint: (colour: "dim", text: string) => str
   const bytes = Object.entries(bytesByType as Record<string, number>);
   const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
   return [
-    `${paint("dim", "Session")}  ${inert(stats.sessionId)}`,
-    `${paint("dim", "File")}     ${inert(stats.sessionFile ?? "none")}`,
-    ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table)]),
+    ...fact("Session", stats.sessionId, page),
+    ...fact("File", stats.sessionFile ?? "none", page),
+    ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table, page.width)]),
   ];
+}
+
+/** Columns of a label and the space behind it. */
+const LABEL = 9;
+
+/** Returns a label and its text. Programs get it on one line, however long it is. */
+function fact(label: string, text: string, { width, paint, isTerminal }: OutputStyle): string[] {
+  const lines = isTerminal ? wrap(inert(text), width - LABEL) : [inert(text)];
+  const [space, indent] = [" ".repeat(LABEL - label.length), " ".repeat(LABEL)];
+  return lines.map((line, i) => `${i === 0 ? `${paint("dim", label)}${space}` : indent}${line}`);
 }
 
 /** Digits after the point of what one session costs. */
@@ -103,12 +114,17 @@ const COUNTS: readonly (readonly [string, (counts: Result) => string])[] = [
   ["cost", ({ cost }) => money(cost, DIGITS)],
 ];
 
-/** Aligns names to the left and numbers to the right. */
-function aligned(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)));
+/** Columns of a name at least: numbers are never cut. */
+const LEAST_NAME = 8;
+
+/** Aligns names to the left and numbers to the right. Names give way to a narrow page. */
+function aligned(rows: readonly (readonly string[])[], pageWidth: number): string[] {
+  const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => widthOf(row[i] ?? ""))));
+  const numbers = widths.slice(1).reduce((sum, width) => sum + width + 2, 0);
+  widths[0] = Math.min(widths[0], Math.max(LEAST_NAME, pageWidth - numbers));
   return rows.map((row) =>
     row
-      .map((cell, i) => (i === 0 ? cell.padEnd(widths[i]) : cell.padStart(widths[i])))
+      .map((cell, i) => (i === 0 ? column(cell, widths[i]) : cell.padStart(widths[i])))
       .join("  ")
       .trimEnd(),
   );

@@ -148,6 +148,18 @@ describe("compare", () => {
     expect(stdout).toContain(`\nsession ${OTHER}, The \\u001bother\\u0000 approach\n`);
   });
 
+  test("says that a cost is not known, instead of $0", async () => {
+    const place = temporaryPlace();
+    sessionFile(
+      place,
+      [...LINES.slice(0, -1), LINES[LINES.length - 1].replace(',"cost":{"total":0.25}', "")],
+      "one.jsonl",
+    );
+    const { stdout } = await runHere(place, ["compare", SESSION, "aaaa4444", "bbbb2222", "--session-dir", place.cwd]);
+    expect(stdout).toContain("2,468 tokens, $0.5000\n");
+    expect(stdout).toContain("1,234 tokens, cost unknown\n");
+  });
+
   test("an empty side and a long one", async () => {
     const { run } = ready();
     const { stdout } = await run(["compare", SESSION, id(1), "leaf", "--limit", "1"]);

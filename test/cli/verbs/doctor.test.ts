@@ -104,6 +104,7 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
   const { stdout, status } = await runHere(place, ["prune", "--apply"]);
   expect([status, existsSync(backup), existsSync(`${damaged}.v1.bak`)]).toEqual([0, false, true]);
   expect(stdout).toMatch(/^2 leftovers \(.*\) moved to the trash\. undo brings it back\./);
+  expect(stdout).toMatch(/^ {2}\S*\.jsonl\S*\n {2}The session is in its container\. Without this file,/m);
   expect(stdout).toContain(`    ${damaged}.v1.bak\n`);
   await runHere(place, ["prune", "--apply", `${damaged}.v1.bak`]);
   expect(existsSync(`${damaged}.v1.bak`)).toBe(false);

@@ -104,6 +104,19 @@ test("fits every page, and prints nothing that a terminal obeys", async () => {
     }
 });
 
+test.each([40, 80])(
+  "what one session holds fits %i columns, and programs get the path on one line",
+  async (columns) => {
+    const place = temporaryPlace();
+    put(place, { id: "one", cwd: "/a-long-way/to".repeat(8), spent: [["2026-01-24T10:00", 1.5]] });
+    const out = await printed(place, ["one"], { terminal: { columns }, variables: { NO_COLOR: "1" } });
+    for (const line of out.split("\n")) expect(widthOf(line), line).toBeLessThanOrEqual(columns);
+    expect(out).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
+    const piped = await printed(place, ["one"], { variables: { COLUMNS: String(columns) } });
+    expect(piped).toMatch(/^File {5}\/.*_one\.jsonl$/m);
+  },
+);
+
 describe("--chart", () => {
   test("has a bar for each day, also for those without usage", async () => {
     const chart = async (...args: string[]): Promise<string[]> =>
