@@ -121,7 +121,7 @@ function resultHtml({ message, label }: CallResult, drawn: DrawnCall, failed: bo
 }
 
 /** Returns the output of a program, or the file that was read. */
-export function outputHtml(text: string, file?: string): string {
+function outputHtml(text: string, file?: string): string {
   if (file !== undefined) return linesBlock(text, codeHtml(text, languageOf(file)), "code");
   if (isDiff(text)) return linesBlock(text, diffHtml(diffLinesIn(text)), "diff");
   return linesBlock(withoutAnsi(text), ansiHtml(text), "out", "last");

@@ -17,6 +17,7 @@ import { counted, escapeHtml, money, shortCount } from "./escape.ts";
 import { foldHtml, linesBlock } from "./fold.ts";
 import { groupsOf } from "./groups.ts";
 import { proseHtml } from "./prose.ts";
+import { branchLink } from "./top.ts";
 
 /** The state of what was drawn before on the same branch. */
 interface Drawn {
@@ -54,10 +55,7 @@ export function* branchHtml(page: ExportPage, branch: Pick<PageBranch, "folds" |
 
 function leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): string {
   if (branchesHere.length === 0) return "";
-  const links = branchesHere.map((number) => {
-    const { preview: said, length } = branches[number - 1];
-    return `<li><a href="#branch.${number}">${escapeHtml(said || `Branch ${number}`)}</a> <span class="dim">${counted(length, "entry", "entries")}</span></li>`;
-  });
+  const links = branchesHere.map((number) => `<li>${branchLink(branches[number - 1])}</li>`);
   return `<div class="left"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
 }
 

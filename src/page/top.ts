@@ -72,13 +72,14 @@ function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Ge
   yield foldHtml("turns", counted(turns.length, "question"), `<ol>${items.join("")}</ol>`);
   const others = branches.filter(({ active }) => !active);
   if (others.length > 0) {
-    const links = others.map((branch) => `<li>${linkTo(branch)}</li>\n`);
+    const links = others.map((branch) => `<li>${branchLink(branch)}</li>\n`);
     yield foldHtml("turns", counted(others.length, "other branch", "other branches"), `<ul>${links.join("")}</ul>`);
   }
   yield "</nav>\n";
 }
 
-function linkTo({ number, preview, length }: PageBranch): string {
+/** Returns a link to a branch, with its length. */
+export function branchLink({ number, preview, length }: PageBranch): string {
   const said = preview === "" ? `Branch ${number}` : preview;
   return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${counted(length, "entry", "entries")}</span>`;
 }

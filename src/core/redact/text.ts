@@ -45,7 +45,7 @@ export class TextRedactor {
     this.emails = emails;
   }
 
-  /** Returns the findings in a text, in their order, none of which overlap; `own` is the name of its member. */
+  /** Returns the findings in a text, in their order, none of which overlap; `whole` is what all of it is by its name. */
   find(text: string, whole?: { readonly kind: string }): Finding[] {
     const found: Finding[] = whole ? [this.finding({ start: 0, end: text.length, kind: whole.kind }, text)] : [];
     if (text.length < 6 && !whole) return found;
