@@ -1,6 +1,8 @@
 import { accessSync, constants, statfsSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+// @ts-expect-error plain JavaScript, for the build
+import { pageScript } from "./scripts/page-script.js";
 
 /** Where the tests keep files: in memory where a gigabyte is free, because no test asks whether a medium keeps them. */
 function temporaryFiles(): Record<string, string> {
@@ -20,6 +22,7 @@ process.env.MALLOC_TRIM_THRESHOLD_ ??= String(2 ** 29);
 process.env.MALLOC_MMAP_THRESHOLD_ ??= String(2 ** 25);
 
 export default defineConfig({
+  plugins: [pageScript],
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/soak/**"],

@@ -1,7 +1,10 @@
 import { defineConfig } from "vitest/config";
+// @ts-expect-error plain JavaScript, for the build
+import { pageScript } from "./scripts/page-script.js";
 
 /** Long runs of the same properties: `npm run soak`. */
 export default defineConfig({
+  plugins: [pageScript],
   test: {
     include: ["test/soak/**/*.test.ts"],
     globalSetup: ["test/support/build.ts"],

@@ -23,6 +23,7 @@ import { basename, dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { fresh } from "./measure.js";
+import { randomFrom } from "./random.js";
 
 const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
 for (let i = 2; i < process.argv.length; i++) {
@@ -34,15 +35,7 @@ for (let i = 2; i < process.argv.length; i++) {
 
 // --- sessions --------------------------------------------------------------------------------------------------------
 
-let state = 20260124;
-/** From 0 up to, not including, 1 (mulberry32). */
-function random() {
-  state = (state + 0x6d2b79f5) >>> 0;
-  let t = state;
-  t = Math.imul(t ^ (t >>> 15), t | 1);
-  t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-  return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-}
+const random = randomFrom(20260124);
 
 const words = Array.from({ length: 30_000 }, () => {
   let word = "";

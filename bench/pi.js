@@ -14,6 +14,21 @@ function isModern(node) {
   return major > 22 || (major === 22 && minor >= 19);
 }
 
+/** Pi 1.5.2, if a Node that runs it is named or is this one. */
+export function findModern({ node = process.execPath, pi15 }, home) {
+  if (!isModern(node)) return undefined;
+  let folder = pi15;
+  if (!folder) {
+    folder = join(home, "pi-1.5.2");
+    mkdirSync(folder);
+    const tarball = execFileSync("npm", ["pack", "--silent", `${NEW}@1.5.2`], { cwd: folder, encoding: "utf8" });
+    execFileSync("tar", ["-xzf", join(folder, tarball.trim()), "-C", folder]);
+    folder = join(folder, "package");
+  }
+  const bundle = join(folder, "dist/bundle");
+  return { name: "Pi 1.5.2", node, cli: join(bundle, "cli.js"), library: join(bundle, "index.js") };
+}
+
 /**
  * The Pis that can run here: each with its program, its library and its Node. `node` runs the newer one, if this
  * Node is too old for it; `pi` and `pi15` are folders of packages that are there already.
@@ -33,19 +48,8 @@ export function findPis({ node, pi, pi15 }, home) {
     cli: join(old, "dist/cli.js"),
     library: join(old, "dist/index.js"),
   });
-  const modern = node ?? process.execPath;
-  if (isModern(modern)) {
-    let folder = pi15;
-    if (!folder) {
-      folder = join(home, "pi-1.5.2");
-      mkdirSync(folder);
-      const tarball = execFileSync("npm", ["pack", "--silent", `${NEW}@1.5.2`], { cwd: folder, encoding: "utf8" });
-      execFileSync("tar", ["-xzf", join(folder, tarball.trim()), "-C", folder]);
-      folder = join(folder, "package");
-    }
-    const bundle = join(folder, "dist/bundle");
-    pis.push({ name: "Pi 1.5.2", node: modern, cli: join(bundle, "cli.js"), library: join(bundle, "index.js") });
-  }
+  const modern = findModern({ node, pi15 }, home);
+  if (modern) pis.push(modern);
   for (const { name, cli } of pis) if (!existsSync(cli)) throw new Error(`${name} is not at ${cli}.`);
   return pis;
 }

@@ -14,6 +14,7 @@ import {
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { pageScriptModule } from "./page-script.js";
 import { writeSchema } from "./schema.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -122,7 +123,13 @@ try {
   const { outputFiles } = await build({
     ...options,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(), besides("conformance"), besides("redact"), besides("page")],
+    plugins: [
+      await commandsWhenAskedFor(),
+      besides("conformance"),
+      besides("redact"),
+      besides("page"),
+      besides("view"),
+    ],
     // It is run by start.ts, which says where it stands.
     define: { "import.meta.url": "PROGRAM_URL" },
     write: false,
@@ -141,9 +148,16 @@ try {
     ...options,
     entryPoints: { page: "src/page/main.ts" },
     outdir: `${fresh}/bin`,
+    plugins: [inPlaceOf("src/page/script.ts", await pageScriptModule())],
     // Names are half of what the libraries are.
     minify: true,
     metafile: true,
+  });
+  await build({
+    ...options,
+    entryPoints: { view: "src/view/main.ts" },
+    outdir: `${fresh}/bin`,
+    plugins: [besides("page")],
   });
   writeFileSync(`${fresh}/bin/page.LICENSES.txt`, licencesOf(metafile));
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');

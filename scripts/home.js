@@ -11,6 +11,7 @@ import { appendFileSync, copyFileSync, mkdirSync, readdirSync, readFileSync, wri
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { randomFrom } from "../bench/random.js";
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
@@ -42,15 +43,7 @@ function fail(sentence) {
 
 // --- chance ----------------------------------------------------------------------------------------------------------
 
-let state = Number(options.seed) >>> 0;
-/** From 0 up to, not including, 1 (mulberry32). */
-function random() {
-  state = (state + 0x6d2b79f5) >>> 0;
-  let t = state;
-  t = Math.imul(t ^ (t >>> 15), t | 1);
-  t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-  return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-}
+const random = randomFrom(Number(options.seed));
 const below = (limit) => Math.floor(random() * limit);
 const one = (list) => list[below(list.length)];
 const hex = (digits) => Array.from({ length: digits }, () => below(16).toString(16)).join("");

@@ -124,6 +124,14 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
     entries: [entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?")],
   },
   session_info_changed: { leafId: "d4e5f6a7", name: "Colours" },
+  session_owner_changed: {
+    leafId: "d4e5f6a7",
+    epoch: 1769271751001,
+    client: "pi-session-server 0.1.0",
+    pid: 4242,
+    isSelf: false,
+  },
+  events_lost: { leafId: "d4e5f6a7", from: 7, to: 19 },
   session_damage: {
     leafId: "d4e5f6a7",
     damage: [

@@ -90,7 +90,15 @@ test("what touches the world has one importer each", () => {
     [...IMPORTS].filter(([, imports]) => imports.some((name) => names.includes(name))).map(([file]) => file);
   // The conformance kit looks at files as any other program does.
   expect(importersOf(["node:fs", "node:fs/promises"])).toEqual(["conformance/files.ts", "storage/fs/disk.ts"]);
+  // The command line asks which kind of stream it has, and a web server which port.
+  expect(importersOf(["node:net"])).toEqual([
+    "cli/main.ts",
+    "storage/attach/sockets.ts",
+    "storage/locks/socket-lock.ts",
+    "view/web.ts",
+  ]);
   expect(importersOf(["uuid"])).toEqual(["storage/system-env.ts"]);
+  expect(importersOf(["node:http", "node:https", "node:http2"])).toEqual(["view/web.ts"]);
   expect(importersOf(["vscode-jsonrpc/node"])).toEqual(["server/connection/hooks.ts"]);
   const loaders = [...TEXTS].filter(([, text]) => /["'](?:node:sqlite|@photostructure\/sqlite)["']/.test(text));
   expect(loaders.map(([file]) => file)).toEqual(["storage/fs/sqlite.ts"]);

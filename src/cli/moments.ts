@@ -77,6 +77,15 @@ export function zoneOf(name: string | undefined): string {
   }
 }
 
+/** Returns the milliseconds of a length of time: `30m`, `2 hours`, `1d`; undefined when it is none. */
+export function lengthIn(text: string): number | undefined {
+  const [, count, unit] = /^(\d{1,6}) ?([a-z]+)$/.exec(text.trim().toLowerCase()) ?? [];
+  if (unit === undefined) return undefined;
+  const one = Object.hasOwn(LENGTHS, unit) ? unit : unit.replace(/s$/, "");
+  const length = Object.hasOwn(LENGTHS, one) ? Number(count) * LENGTHS[one] : 0;
+  return length > 0 ? length : undefined;
+}
+
 /** Returns how long ago: `2d`, `3 hours ago`, `1mo`. */
 function agoIn(words: string, now: number, zone: string): number | undefined {
   const [, count, unit] = /^(?:(?:last|past|previous) )?(\d{1,6}|an?|one) ?([a-z]+?)(?: ago)?$/.exec(words) ?? [];

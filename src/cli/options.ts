@@ -62,6 +62,11 @@ export const OPTIONS: readonly Option[] = [
     meaning: "which events are sent; all by default, none under --mode rpc",
   },
   { names: ["--read-only"], meaning: "open sessions for reading only" },
+  {
+    names: ["--attach"],
+    value: "auto|off",
+    meaning: "share sessions with other servers: whoever holds one lets others join (auto, default)",
+  },
   { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
   {
     names: ["--allow-path"],
@@ -259,6 +264,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
+    attach: oneOf("--attach", ["auto", "off"], "auto"),
     maxMessageBytes: numberAbove0(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
     hookTimeout: numberAbove0(given, "--hook-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,

@@ -13,7 +13,7 @@ import { type OutputStyle, pageFor } from "./terminal/page.ts";
 import type { Pager } from "./terminal/pager.ts";
 import type { Launch } from "./terminal/programs.ts";
 import type { Screen } from "./terminal/screen.ts";
-import { inert } from "./terminal/text.ts";
+import { fitted, inert } from "./terminal/text.ts";
 import { COMMON_FLAGS, CommandFailed, FAILURE, OK, USAGE, type Verb } from "./verb.ts";
 import { Wire } from "./wire.ts";
 import { inOptions } from "./wording.ts";
@@ -219,12 +219,20 @@ async function printJson({ print, terminal }: VerbWorld, text: string): Promise<
 }
 
 /** Prints lines, through the pager where there is a terminal and nothing speaks against it. */
-async function printAll({ verb, world, given, page }: Running, lines: Iterable<string>): Promise<void> {
+async function printAll({ verb, world, given, page }: Running, printed: Iterable<string>): Promise<void> {
   const { print, terminal } = world;
+  // Whoever has lines read to him, or reads them by a program, has them whole.
+  const hasWidth = terminal.columns !== undefined && !page.isPlain;
+  const isFitted = hasWidth && typeof printed !== "string" && !verb.isExact?.(given);
+  const lines = isFitted ? fittedLines(printed, page.width) : printed;
   const { columns, rows = 0 } = terminal;
   const isPaged = columns !== undefined && !page.isPlain && !given.flags.has("--no-pager") && !verb.isLive;
   if (!isPaged) return printLines(lines, print);
   return printPaged(lines, { print, rows, columns, start: () => terminal.startPager?.() });
+}
+
+function* fittedLines(lines: Iterable<string>, width: number): Generator<string> {
+  for (const line of lines) yield* fitted(line, width);
 }
 
 /** Returns a line on stderr that shows the progress of long work; undefined where nobody would see it. */

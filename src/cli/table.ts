@@ -33,10 +33,11 @@ import trash from "./verbs/trash.ts";
 import tree from "./verbs/tree.ts";
 import { repair, verify } from "./verbs/verify.ts";
 import version from "./verbs/version.ts";
+import view from "./verbs/view.ts";
 
 /** The verbs by what people are after. */
 export const groups: readonly VerbGroup[] = [
-  { title: "Find and read", verbs: [list, search, show, tree, browse, compare, stats] },
+  { title: "Find and read", verbs: [list, search, show, tree, browse, view, compare, stats] },
   { title: "Go on with a session", verbs: [resume, follow] },
   { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
@@ -64,7 +65,6 @@ const SAID_ELSEWHERE: Readonly<Record<string, string>> = {
   find: "search",
   grep: "search",
   open: "show, or browse",
-  view: "show",
   log: "show, or tree",
   remove: "delete",
   unlink: "delete",

@@ -35,6 +35,8 @@ export interface Verb {
   readonly onInterrupt?: string;
   /** Whether its lines come while things happen, so that no pager holds them back. */
   readonly isLive?: boolean;
+  /** Whether its lines are taken for what they are, as paths and scripts, so that none is broken on a narrow terminal. */
+  isExact?(given: Given): boolean;
   /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
   run(asking: Asking, given: Given): Promise<Result>;
   /** Returns the lines that a person reads; a single string is printed as it is. */

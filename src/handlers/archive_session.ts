@@ -1,5 +1,13 @@
 import * as z from "zod";
-import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import {
+  closedSessionFile,
+  MOVE_FAILURES,
+  moved,
+  operationId,
+  which,
+  wishes,
+  wishesOf,
+} from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -9,19 +17,21 @@ export default command({
     "with archived.",
   effect: "server",
   ofAny: true,
-  params: which,
-  result: z.object(moved),
-  failures: MOVE_FAILURES,
+  params: { ...which, ...wishes },
+  result: z.object({ operationId, ...moved }),
+  failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120005" },
     result: {
+      operationId: "3f2a9c1077de",
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120005",
       sessionPath: "/home/me/.pi/agent/sessions/--home-me-app--/listed_01991f6e-1f1d-7c3e-b0a4-0242ac120005.jsonl",
       movedTo:
         "/home/me/.local/state/pi-session-server/archive/5f1d7c3eb0a40242/--home-me-app--/listed_01991f6e-1f1d-7c3e-b0a4-0242ac120005.jsonl",
     },
   },
-  async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.archive(closedSessionFile(workspace, where, "archive"))) };
+  async run({ workspace }, { sessionPath, sessionId, ...wished }) {
+    const file = closedSessionFile(workspace, { sessionPath, sessionId }, "archive");
+    return { ...(await workspace.stores.lifeCycle.archive(file, wishesOf(wished))) };
   },
 });

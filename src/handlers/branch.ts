@@ -8,6 +8,7 @@ import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { checkedAnswer, veto } from "./shared/hooks.ts";
+import { leaving } from "./shared/leaving.ts";
 
 const result = z.object({
   cancelled: z.boolean(),
@@ -93,19 +94,8 @@ interface Move {
 /** Asks the host first. Its answer may add the summary and the label that the request left out. */
 async function consult(context: CommandContext, wanted: Move): Promise<z.input<typeof result>> {
   const { session } = context;
-  const { tree } = session;
   const { target, label } = wanted;
-  const ancestor = tree.commonAncestor(tree.leaf, target);
-  const left: unknown[] = [];
-  for (let at = tree.leaf; at >= 0 && at !== ancestor; at = session.log.nodes.parent(at)) left.push(session.entry(at));
-  const preparation = {
-    targetId: session.idOrNull(target),
-    oldLeafId: session.leafId,
-    commonAncestorId: session.idOrNull(ancestor),
-    entriesToSummarize: left.reverse(),
-    userWantsSummary: wanted.summary !== undefined,
-    label,
-  };
+  const preparation = leaving(session, target, { userWantsSummary: wanted.summary !== undefined, label });
   const { cancelled, reason, message, answer } = await context.ask("session_before_tree", { preparation });
   if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: session.isKept };
   const checked = checkedAnswer("session_before_tree", answer);

@@ -4,6 +4,7 @@ import { type BranchEnd, type Outline, outlineOf } from "../core/session/compare
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
 import { lookAt, lookInto, otherOf, partingWith } from "./shared/any-session.ts";
+import { briefCalls } from "./shared/brief.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { fileLists } from "./shared/compaction.ts";
 import { counts, exampleCounts } from "./shared/counts.ts";
@@ -23,10 +24,7 @@ const said = z.object({
   role: z.string().optional(),
   at: z.string().optional(),
   text: z.string().describe("the beginning of it, on one line"),
-  calls: z
-    .array(z.object({ name: z.string(), argument: z.string() }))
-    .optional()
-    .describe("the tools it calls, each with the argument that tells most: the command, the path"),
+  calls: briefCalls.optional(),
   toolName: z.string().optional().describe("of a tool's result"),
   isError: z.literal(true).optional().describe("the tool failed; other results are left out"),
 });

@@ -1,5 +1,13 @@
 import * as z from "zod";
-import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import {
+  closedSessionFile,
+  MOVE_FAILURES,
+  moved,
+  operationId,
+  which,
+  wishes,
+  wishesOf,
+} from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -9,18 +17,24 @@ export default command({
     "is one and paths are not confined, else to the server's own trash, from which restore_session brings it back.",
   effect: "server",
   ofAny: true,
-  params: { ...which, permanent: z.boolean().optional().describe("unlink it at once; it cannot be restored") },
+  params: {
+    ...which,
+    ...wishes,
+    permanent: z.boolean().optional().describe("unlink it at once; it cannot be restored"),
+  },
   result: z.object({
+    operationId,
     ...moved,
     movedTo: z.string().optional().describe("where it is now; missing when unlinked or not known"),
     trash: z
       .enum(["desktop", "own", "none"])
       .describe("desktop: by the trash command; own: restore_session brings it back; none: it was unlinked"),
   }),
-  failures: MOVE_FAILURES,
+  failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
     result: {
+      operationId: "3f2a9c1077de",
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120003",
       sessionPath: "/home/me/sessions/old.jsonl",
       movedTo:
@@ -28,7 +42,8 @@ export default command({
       trash: "own",
     },
   },
-  async run({ workspace }, { permanent = false, ...where }) {
-    return { ...(await workspace.stores.lifeCycle.delete(closedSessionFile(workspace, where), permanent)) };
+  async run({ workspace }, { permanent = false, sessionPath, sessionId, ...wished }) {
+    const file = closedSessionFile(workspace, { sessionPath, sessionId });
+    return { ...(await workspace.stores.lifeCycle.delete(file, permanent, wishesOf(wished))) };
   },
 });

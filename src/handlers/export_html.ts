@@ -1,12 +1,17 @@
 import * as z from "zod";
 import { pageOf } from "../core/export/page.ts";
+import { nameable } from "../core/format/entry.ts";
 import { command } from "./shared/command.ts";
+import { jsonlOf, pageParams } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
+import { relativesOf } from "./shared/relatives.ts";
 import { optionalName } from "./shared/shapes.ts";
 
 export default command({
   name: "export_html",
-  summary: "Writes the session as one page without scripts: the path to the leaf, and folded every other branch.",
+  summary:
+    "Writes the session as one page that needs nothing else: the path to the leaf, and folded every other branch; with " +
+    "script, which it brings, its tree, search and comparison.",
   effect: "read",
   repeatable: false,
   params: {
@@ -14,6 +19,7 @@ export default command({
       "by default a new file in the server's working directory; relative paths refer to that",
     ),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
+    ...pageParams,
     ...redactionParams,
   },
   result: z.object({ path: z.string(), ...redactionResult }),
@@ -23,11 +29,17 @@ export default command({
     const { session, workspace } = context;
     const { outputPath, overwrite } = params;
     const redacted = await withoutSecrets(context, session, params, true);
-    const named = outputPath ?? `pi-session-${session.id}.html`;
+    const named = outputPath ?? `pi-session-${nameable(session.id)}.html`;
     const taken = outputPath === undefined ? "rename" : overwrite ? "replace" : "refuse";
     // Pages are drawn by a file of its own, which no start needs.
     const { htmlPieces } = await import("../page/main.ts");
-    const pieces = htmlPieces(pageOf(redacted?.session ?? session, true));
+    const jsonl = () => jsonlOf(workspace.stores, session, redacted?.session, true);
+    const page = pageOf(
+      redacted?.session ?? session,
+      true,
+      await relativesOf(context, session, redacted !== undefined),
+    );
+    const pieces = htmlPieces(page, params.jsonl === false ? {} : { jsonl });
     return { path: await workspace.stores.writeOutput(named, pieces, taken), ...redacted?.report() };
   },
 });

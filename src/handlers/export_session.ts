@@ -1,14 +1,13 @@
 import * as z from "zod";
-import { markdownPieces } from "../core/export/markdown.ts";
 import { type ExportPage, pageOf } from "../core/export/page.ts";
-import { redactedLines } from "../core/export/redacted.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
-import type { Stores } from "../core/ports/stores.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command, type Report } from "./shared/command.ts";
+import { jsonlOf, pageParams } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
+import { relativesOf } from "./shared/relatives.ts";
 import { anySessionPath, optionalName } from "./shared/shapes.ts";
 
 const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
@@ -19,8 +18,8 @@ const MAX_CONTENT = 256 << 20;
 export default command({
   name: "export_session",
   summary:
-    "Exports a session as its JSONL bytes, an HTML page without scripts, Markdown, or training records; written to a file, or " +
-    "returned where no file is named.",
+    "Exports a session as its JSONL bytes, an HTML page that needs nothing else, Markdown, or training records; written to a " +
+    "file, or returned where no file is named.",
   effect: "read",
   ofAny: true,
   repeatable: false,
@@ -33,6 +32,7 @@ export default command({
       .enum(["all", "path"])
       .optional()
       .describe("every branch, or the path to the leaf; all by default for jsonl and html, path for the others"),
+    ...pageParams,
     ...redactionParams,
     rolePatterns: z
       .record(z.string().min(1).max(200), z.string().min(1))
@@ -73,12 +73,12 @@ export default command({
     const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
     const rules = roleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
-    // Pages are drawn by a file of its own, which no start needs.
-    const render = format === "html" ? (await import("../page/main.ts")).htmlPieces : markdownPieces;
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
       const redacted = await withoutSecrets(context, stored, params, all);
       const session = redacted?.session ?? stored;
+      const isPage = format === "html" || format === "markdown";
+      const family = isPage ? await relativesOf(context, stored, redacted !== undefined) : undefined;
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
         for (const record of trainingRecords(session, rules, all)) {
@@ -86,19 +86,25 @@ export default command({
           yield `${jsonText(record)}\n`;
         }
       };
-      const isStored = format === "jsonl" && !redacted;
+      const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);
+      const reads = { entries: 0 };
       const pieces =
         format === "training"
           ? recordLines()
-          : format === "jsonl" && redacted
-            ? redactedLines(session, all)
-            : piecesOf(workspace.stores, session, render, format, all);
+          : format === "jsonl"
+            ? jsonl()
+            : await drawn(
+                format,
+                countingReads(pageOf(session, all, family), reads),
+                params.jsonl === false ? undefined : jsonl,
+              );
       const { id: sessionId } = session;
       if (outputPath === undefined)
         return { sessionId, content: contentOf(context, pieces), records, ...redacted?.report() };
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
-      const told = withProgress(pieces, session, isStored && all, context.progress);
+      const isBytes = format === "jsonl" && !redacted && all;
+      const told = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
       const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
       return { sessionId, path, records, ...redacted?.report() };
     } finally {
@@ -108,14 +114,28 @@ export default command({
 });
 
 type ExportPieces = Iterable<string | Uint8Array>;
-type PageRenderer = (page: ExportPage) => Iterable<string>;
 
-/** Yields the pieces, and reports how much of the session they are: its bytes, or about a piece for each entry. */
+/** Counts the entries that are read of a page, of which a piece can have many. */
+function countingReads(page: ExportPage, reads: { entries: number }): ExportPage {
+  const branches = page.branches.map((branch) => ({
+    ...branch,
+    *entries() {
+      for (const entry of branch.entries()) {
+        reads.entries++;
+        yield entry;
+      }
+    },
+  }));
+  return { ...page, branches };
+}
+
+/** Yields the pieces, and reports how much of the session they are: its bytes, its entries, or a piece for each of them. */
 function* withProgress(
   pieces: ExportPieces,
   { log }: Session,
   isBytes: boolean,
   progress: Report | undefined,
+  reads?: { readonly entries: number },
 ): Generator<string | Uint8Array> {
   const { count } = log.nodes;
   let total = isBytes ? log.headerLine.length + 1 : count;
@@ -125,23 +145,21 @@ function* withProgress(
   let reported = 0;
   for (const piece of pieces) {
     yield piece;
-    done += isBytes ? piece.length : 1;
+    done = reads?.entries ?? done + (isBytes ? piece.length : 1);
     if (done - reported < total / 100) continue;
     reported = done;
     progress?.(Math.min(done, total), total);
   }
 }
 
-function piecesOf(stores: Stores, session: Session, render: PageRenderer, format: string, all: boolean): ExportPieces {
-  if (format === "html" || format === "markdown") return render(pageOf(session, all));
-  return all ? stores.bytesOf(session.log) : pathLines(session);
-}
-
-/** Yields the header and the entries of the path, as they are stored. */
-function* pathLines({ log, tree }: Session): Generator<Uint8Array> {
-  yield log.headerLine;
-  yield bytesOf("\n");
-  yield* log.copy(tree.path());
+async function drawn(
+  format: "html" | "markdown",
+  page: ExportPage,
+  jsonl: (() => Iterable<Uint8Array>) | undefined,
+): Promise<Iterable<string>> {
+  // Pages are drawn by a file of its own, which no start needs.
+  const { htmlPieces, markdownPieces } = await import("../page/main.ts");
+  return format === "html" ? htmlPieces(page, { jsonl }) : markdownPieces(page);
 }
 
 /** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */

@@ -5,6 +5,7 @@ import { lasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { type ClientSettings, command } from "./shared/command.ts";
 import { piModel, withoutNulls } from "./shared/pi-shapes.ts";
+import { holder } from "./shared/shapes.ts";
 
 export const stateResult = z.object({
   sessionId: z.string(),
@@ -20,7 +21,11 @@ export const stateResult = z.object({
   branchCount: z.number().int().describe("entries with more than one child"),
   persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
   readOnly: z.boolean(),
-  lockedBy: z.object({ client: z.string(), pid: z.number(), since: z.string() }).optional(),
+  lockedBy: holder.optional(),
+  holder: z
+    .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })
+    .optional()
+    .describe("the server that does what is written here, because it holds the session and this one has joined it"),
   lock: z
     .enum(["sqlite", "flock", "socket", "file"])
     .optional()
@@ -42,7 +47,9 @@ export const stateResult = z.object({
 
 export function stateOf(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
   const { log, tree } = session;
-  const { lockedBy, lockKind } = log;
+  const { lockKind } = log;
+  const { holder } = session;
+  const lockedBy = holder ? null : log.lockedBy;
   const model = session.model();
   const contextWindow = model ? contextWindowOf(model.id) : undefined;
   return {
@@ -60,6 +67,7 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
     persisted: log.persisted,
     readOnly: log.readOnly !== null || lockedBy !== null,
     ...(lockedBy === null ? {} : { lockedBy }),
+    ...(holder ? { holder: { ...holder } } : {}),
     ...(lockKind ? { lock: lockKind } : {}),
     store: log.store,
     version: log.version,
@@ -99,7 +107,7 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
     session.danglingCalls().length,
     log.persisted,
     log.readOnly,
-    log.lockedBy?.pid,
+    session.holder ?? log.lockedBy?.pid,
     log.lockKind,
     log.version,
     settings.steeringMode,

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
-import { History } from "../core/session/history.ts";
+import { History, textOfGroup } from "../core/session/history.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
@@ -21,6 +21,9 @@ const row = z.object({
   canUndo: z.boolean().describe("whether undo takes it back, if nothing has changed what it changed"),
   undoneBy: z.string().optional().describe("the operation that took it back"),
   reason: z.string().optional().describe("why undo does not take it back"),
+  group: z.string().optional().describe("the first of the operations that undo takes back together with this one"),
+  size: z.number().int().optional().describe("with grouped: of how many operations this row tells"),
+  undone: z.number().int().optional().describe("with grouped: how many of them were taken back"),
 });
 
 export default command({
@@ -36,6 +39,10 @@ export default command({
       .string()
       .optional()
       .describe("only those of the session with this id, or with the only one that begins so"),
+    grouped: z
+      .boolean()
+      .optional()
+      .describe("one row for those that undo takes back together, with the id of the first, which stands for all"),
     since: z.string().optional().describe("only those of this time or later, ISO 8601"),
     cursor,
     limit,
@@ -59,18 +66,19 @@ export default command({
       ],
     },
   },
-  run(context, { since, limit, cursor, ...wanted }) {
+  run(context, { since, limit, cursor, grouped = false, ...wanted }) {
     const { workspace } = context;
     const history = History.of(workspace.stores.operations);
     const from = moment("since", since);
     const isMeant = filterOf(workspace, history, wanted);
-    const found = history.operations
+    const meant = history.operations
       .filter((operation) => isMeant(operation) && (from === undefined || Date.parse(operation.at) >= from))
       .reverse();
+    const found = grouped ? newestOfGroups(history, meant) : meant;
     const start = cursor === undefined ? 0 : found.findIndex(({ id }) => id === cursor) + 1;
     if (cursor !== undefined && start === 0) throw new Failure("cursor_expired", undefined, { cursor });
     const rest = found.slice(start, limit === undefined ? undefined : start + limit);
-    const rows = rest.map((operation) => rowOf(workspace, history, operation));
+    const rows = rest.map((operation) => (grouped ? groupRow : rowOf)(workspace, history, operation));
     const past = pageEnd(context, limit, rows.length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
     return {
       operations: rows.slice(0, past),
@@ -79,10 +87,38 @@ export default command({
   },
 });
 
+/** Returns of each group only the first that is there, which is its newest. */
+function newestOfGroups(history: History, operations: readonly Operation[]): Operation[] {
+  const newest = new Map<string, Operation>();
+  for (const operation of operations) {
+    const [{ id }] = history.groupOf(operation);
+    if (!newest.has(id)) newest.set(id, operation);
+  }
+  return [...newest.values()];
+}
+
+/** Returns the row of a group; of an operation that is alone, its own. */
+function groupRow(workspace: Workspace, history: History, newest: Operation): z.input<typeof row> {
+  const { lifeCycle } = workspace.stores;
+  const members = history.groupOf(newest).filter(({ sessionPath }) => lifeCycle.isAllowed(sessionPath));
+  if (members.length < 2) return rowOf(workspace, history, newest);
+  const rows = members.map((operation) => rowOf(workspace, history, operation));
+  // It can be taken back as long as one of them can, and counts as undone when all are.
+  const shown =
+    rows.find(({ canUndo }) => canUndo) ?? rows.find(({ undoneBy }) => undoneBy === undefined) ?? rows[rows.length - 1];
+  const [first] = members;
+  const root = history.root(first) ?? first;
+  const event = textOfGroup(root, members.length);
+  const text = root === first ? event : `${first.kind === "undo" ? "Took back" : "Did again"}: ${event}`;
+  const undone = rows.filter(({ undoneBy }) => undoneBy !== undefined).length;
+  return { ...shown, operationId: first.id, at: newest.at, text, size: rows.length, undone };
+}
+
 function rowOf({ stores }: Workspace, history: History, operation: Operation): z.input<typeof row> {
   const { id: operationId, at, kind, sessionId, sessionPath, name, text, stage, final, step } = operation;
   const undone = history.undoneBy(operation);
-  const told = { operationId, at, kind, sessionId, sessionPath, name, text };
+  const [first, second] = history.groupOf(operation);
+  const told = { operationId, at, kind, sessionId, sessionPath, name, text, ...(second ? { group: first.id } : {}) };
   if (undone) return { ...told, canUndo: false, undoneBy: undone.id, reason: "It was taken back." };
   if (final !== undefined) return { ...told, canUndo: false, reason: final };
   if (history.latest(operation) !== operation && kind !== "undo" && kind !== "redo") return { ...told, canUndo: true };

@@ -5,7 +5,7 @@ import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
 import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
-import { cursor, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, holder, limit, nextCursor } from "./shared/shapes.ts";
 
 export default command({
   name: "list_sessions",
@@ -40,7 +40,7 @@ export default command({
       .optional()
       .describe(
         "with cwd: a first screen at once, of sessions in that directory's own folder whose files changed last; the " +
-          "other params but limit do not count",
+          "other params but limit and holders do not count",
       ),
     stream: z
       .boolean()
@@ -48,6 +48,7 @@ export default command({
       .describe(
         "with a progress token: each report has `sessions`, the matching ones among those just read, unordered",
       ),
+    holders: z.boolean().optional().describe("also tell of each which other process writes to it"),
     cursor,
     limit,
   },
@@ -89,6 +90,7 @@ export default command({
           .object({ sessionId: z.string(), name: z.string().nullable() })
           .optional()
           .describe("the session it was forked from, if that still exists; not while streamed"),
+        lockedBy: holder.optional().describe("with holders: another process that writes to it; not while streamed"),
       }),
     ),
     total: z.number().int().describe("matching sessions, on all pages"),
@@ -120,13 +122,15 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, until, limit, stream, quick, ...request } = params;
-    if (quick === true) return glance(context, params.cwd, limit);
+    const { since, until, limit, stream, quick, holders, ...request } = params;
+    if (quick === true) return glance(context, params.cwd, limit, holders);
     const order = params.sort ?? "modified";
     const wanted = { ...request, since: moment("since", since), until: moment("until", until) };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
     const { found, total } = listing;
-    const sessions = found.slice(0, limit).map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing) }));
+    const shown = found.slice(0, limit);
+    const heldBy = holdersOf(context, shown, holders);
+    const sessions = shown.map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing), ...heldBy(listed) }));
     const past = pageEnd(context, limit, found.length, 0, (i) => bytesOf(JSON.stringify(sessions[i])));
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
@@ -139,10 +143,19 @@ export default command({
 /** Sessions of a first screen, unless the host says how many. */
 const SCREEN = 50;
 
-async function glance({ workspace }: CommandContext, cwd: string | undefined, limit = SCREEN) {
+async function glance(context: CommandContext, cwd: string | undefined, limit = SCREEN, holders = false) {
   if (cwd === undefined) throw new BadParams([{ path: "cwd", message: "is needed with quick" }]);
-  const sessions = (await workspace.stores.catalog.glance(cwd, limit)).map(toRow);
+  const found = await context.workspace.stores.catalog.glance(cwd, limit);
+  const heldBy = holdersOf(context, found, holders);
+  const sessions = found.map((listed) => ({ ...toRow(listed), ...heldBy(listed) }));
   return { sessions, total: sessions.length, isPartial: true as const };
+}
+
+/** Returns a function that tells who else writes to one of these sessions. */
+function holdersOf({ workspace }: CommandContext, sessions: readonly Listed[], wanted = false) {
+  const paths = wanted ? sessions.map(({ path }) => path) : [];
+  const found = workspace.stores.health.holders(paths);
+  return ({ path }: Listed) => (found.has(path) ? { lockedBy: found.get(path) } : {});
 }
 
 /** Returns the callback for progress. Too many sessions for one reply go into several reports with equal numbers. */

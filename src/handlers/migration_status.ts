@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
 import { openSession, requireStored, sessionPath, verification } from "./shared/migration.ts";
+import { holder } from "./shared/shapes.ts";
 
 export default command({
   name: "migration_status",
@@ -21,6 +22,7 @@ export default command({
     snapshotPath: z.string().nullable().describe("the session file as it was frozen"),
     snapshotId: z.string().nullable(),
     correlationId: z.string().nullable(),
+    lockedBy: holder.optional().describe("another process that writes to the session"),
     reason: z.string().nullable().describe("why it was rolled back or failed"),
     events: z.array(
       z.object({
@@ -64,6 +66,9 @@ export default command({
     const { state: now = "CLEAN" } = session?.log ?? {};
     const state = now === "CLEAN" ? status.state : now;
     const paths = { containerPath: location.container, sourcePath: location.source };
-    return { sessionId: location.sessionId, ...paths, ...status, state, events: [...events] };
+    const where = status.active === "native_v2" ? location.container : file;
+    const lockedBy = context.workspace.stores.health.holders([where]).get(where);
+    const told = { sessionId: location.sessionId, ...paths, ...status, state, events: [...events] };
+    return lockedBy ? { ...told, lockedBy } : told;
   },
 });

@@ -3,7 +3,7 @@ import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { briefBody, briefMembers, briefOf, briefText } from "./shared/brief.ts";
 import { command } from "./shared/command.ts";
-import { anySessionPath } from "./shared/shapes.ts";
+import { anySessionPath, holder } from "./shared/shapes.ts";
 
 /** Entries before and after, and characters of each text, unless the host says otherwise. */
 const AROUND = 20;
@@ -40,6 +40,10 @@ export default command({
   result: z.object({
     sessionId: z.string(),
     leafId: z.string().nullable(),
+    lastEntryId: z
+      .string()
+      .nullable()
+      .describe("the last entry in file order, of whatever branch; get_entries since it has what comes later"),
     entries: z.array(
       z.object({
         id: z.string(),
@@ -57,7 +61,11 @@ export default command({
     damageCount: z.number().int().describe("places with damage; verify_session reports them"),
     store: z.string(),
     readOnly: z.string().optional().describe("the name of the failure with which a write would be refused"),
-    lockedBy: z.object({ client: z.string(), pid: z.number(), since: z.string() }).optional(),
+    lockedBy: holder.optional(),
+    canJoin: z
+      .literal(true)
+      .optional()
+      .describe("the process that holds it shares it, so that names, labels and moves are done there"),
   }),
   failures: ["entry_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
@@ -65,6 +73,7 @@ export default command({
     result: {
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002",
       leafId: "c3d4e5f6",
+      lastEntryId: "c3d4e5f6",
       entries: [
         { id: "a1b2c3d4", type: "message", timestamp: "2026-01-24T16:22:31.120Z", role: "user", text: "Hello" },
       ],
@@ -75,7 +84,7 @@ export default command({
       store: "jsonl",
     },
   },
-  run({ target, workspace }, params) {
+  run({ target, workspace, server }, params) {
     const session = target ?? workspace.open({ sessionPath: params.sessionPath as string });
     try {
       const { log, tree } = session;
@@ -86,6 +95,7 @@ export default command({
       return {
         sessionId: session.id,
         leafId: session.leafId,
+        lastEntryId: lastIdOf(session),
         entries: positions.map((position) =>
           inBrief(session, position, lines.next().value, position === named ? NAMED_CHARACTERS : characters),
         ),
@@ -96,6 +106,7 @@ export default command({
         store: log.store,
         readOnly: log.readOnly?.name,
         lockedBy: log.lockedBy ?? undefined,
+        canJoin: log.lockedBy && session.file !== null && server.canJoin(session.file) ? (true as const) : undefined,
       };
     } finally {
       workspace.release(session);
@@ -119,6 +130,12 @@ function positionsAround({ log, tree }: Session, at: number, before: number, aft
       next = lastOf(tree.children(next));
     }
   return found.filter((position) => tree.isVisible(position));
+}
+
+function lastIdOf({ log, tree }: Session): string | null {
+  let last = log.nodes.count - 1;
+  while (last >= 0 && !tree.isVisible(last)) last--;
+  return last < 0 ? null : log.nodes.id(last);
 }
 
 function lastOf(positions: Iterable<number>): number | undefined {

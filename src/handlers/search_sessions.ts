@@ -12,6 +12,13 @@ import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 const PAGE = 50;
 /** Characters of a session's first message that a hit has. */
 const FIRST_MESSAGE = 100;
+/**
+ * The most that a request may ask for: a search folds and copies its query and its file, so that a file of 10 MB took
+ * 1.1 GB. A query has room for a long paragraph, and a file for a directory and a path in it of 4,096 characters each,
+ * of which the index takes none that are longer. Tools are cut to what is compared, and a host may ask for every one it
+ * knows.
+ */
+const MOST = { query: 1 << 16, file: 8192, tool: 1 << 20, tools: 10_000 };
 
 export default command({
   name: "search_sessions",
@@ -22,6 +29,7 @@ export default command({
   params: {
     query: z
       .string()
+      .max(MOST.query)
       .optional()
       .describe(
         'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
@@ -42,12 +50,13 @@ export default command({
           "`tool` or `file` where these can be",
       ),
     tool: z
-      .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
+      .union([z.string().min(1).max(MOST.tool), z.array(z.string().min(1).max(MOST.tool)).min(1).max(MOST.tools)])
       .optional()
       .describe("only calls of this tool, or one of these, and their results; `in` can choose among these"),
     file: z
       .string()
       .min(1)
+      .max(MOST.file)
       .optional()
       .describe(
         "only calls that name this file in an argument, a command or a patch: its path, or whole names at the path's end",
@@ -78,6 +87,10 @@ export default command({
           .nullable()
           .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
         cwd: z.string().nullable(),
+        inheritedFrom: z
+          .object({ sessionId: z.string(), name: z.string().nullable() })
+          .optional()
+          .describe("the session that had this entry first: this one is a fork of it, or of a fork of it"),
       }),
     ),
     nextCursor,
@@ -127,8 +140,9 @@ export default command({
   },
 });
 
-function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, shortId, session }: Hit) {
-  const { name, firstMessage, cwd } = session;
+function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, ...hit }: Hit) {
+  const { shortId, inheritedFrom } = hit;
+  const { name, firstMessage, cwd } = hit.session;
   return {
     sessionPath: path,
     sessionId,
@@ -144,5 +158,6 @@ function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, to
     name,
     firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,
     cwd,
+    inheritedFrom: inheritedFrom && { sessionId: inheritedFrom.id, name: inheritedFrom.name },
   };
 }

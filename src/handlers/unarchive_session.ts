@@ -1,5 +1,13 @@
 import * as z from "zod";
-import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
+import {
+  closedSessionFile,
+  MOVE_FAILURES,
+  moved,
+  operationId,
+  which,
+  wishes,
+  wishesOf,
+} from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 
 export default command({
@@ -7,19 +15,21 @@ export default command({
   summary: "Moves an archived session back to where it was. Overwrites nothing.",
   effect: "server",
   ofAny: true,
-  params: which,
-  result: z.object(moved),
-  failures: MOVE_FAILURES,
+  params: { ...which, ...wishes },
+  result: z.object({ operationId, ...moved }),
+  failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006" },
     result: {
+      operationId: "3f2a9c1077de",
       sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006",
       sessionPath:
         "/home/me/.local/state/pi-session-server/archive/5f1d7c3eb0a40242/--home-me-app--/archived_01991f6e-1f1d-7c3e-b0a4-0242ac120006.jsonl",
       movedTo: "/home/me/.pi/agent/sessions/--home-me-app--/archived_01991f6e-1f1d-7c3e-b0a4-0242ac120006.jsonl",
     },
   },
-  async run({ workspace }, where) {
-    return { ...(await workspace.stores.lifeCycle.unarchive(closedSessionFile(workspace, where, "unarchive"))) };
+  async run({ workspace }, { sessionPath, sessionId, ...wished }) {
+    const file = closedSessionFile(workspace, { sessionPath, sessionId }, "unarchive");
+    return { ...(await workspace.stores.lifeCycle.unarchive(file, wishesOf(wished))) };
   },
 });

@@ -7,7 +7,10 @@ export default command({
   summary:
     "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. It is an " +
     "operation itself, and redo brings back what it took. Refuses, and says why, when what the operation changed has " +
-    "changed since.",
+    "changed since. Of operations that belong together (`group` of archive_session and others), it takes back all of " +
+    "which that is possible and names the rest, in `refused`; it refuses when none can be taken back. The id of the first " +
+    "stands for all of them, that of another for that one. Before the leaf of an open session moves back, " +
+    "session_before_tree is asked, as for branch; of its answer only the veto counts.",
   effect: "write",
   ofAny: true,
   params: which,

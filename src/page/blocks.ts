@@ -1,7 +1,8 @@
 /** The content blocks of messages, and members of stored values whose shape nobody has promised. */
 
 import { shownText } from "../core/format/message.ts";
-import { escapeHtml, sizeOf } from "./escape.ts";
+import { sizeOf } from "./amounts.ts";
+import { escapeHtml } from "./escape.ts";
 
 export type LooseMembers = Readonly<Record<string, unknown>>;
 

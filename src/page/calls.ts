@@ -31,10 +31,10 @@ function codeText(text: string): string {
   return `<code>${escapeHtml(line.replace(/\s+/g, " ").trim())}</code>`;
 }
 
-const PATHS = ["path", "file_path", "filePath", "file"] as const;
+export const PATHS = ["path", "file_path", "filePath", "file"] as const;
 
 /** Returns the changes that an edit asks for, as Pi and others name them. */
-function editsIn(given: LooseMembers): { before: string; after: string }[] {
+export function editsIn(given: LooseMembers): { before: string; after: string }[] {
   const edits = Array.isArray(given.edits) && given.edits.length > 0 ? given.edits.map(membersOf) : [given];
   return edits.flatMap((edit) => {
     const before = textMember(edit, "oldText", "old_string", "old_str");

@@ -1,7 +1,8 @@
 /** How large the context was and what was paid, turn by turn, as a picture. */
 
 import type { PageTurn } from "../core/export/head.ts";
-import { counted, escapeHtml, money, shortCount } from "./escape.ts";
+import { counted, money, shortCount } from "./amounts.ts";
+import { escapeHtml } from "./escape.ts";
 
 const WIDTH = 720;
 const HEIGHT = 96;
@@ -57,5 +58,5 @@ export function chartHtml(turns: readonly PageTurn[], anchorOf: (position: numbe
   const key =
     `<span class="key bars">context, at most ${shortCount(mostTokens)} tokens</span>` +
     (mostCost === 0 ? "" : ` <span class="key costs">cost, at most ${money(mostCost)} a turn</span>`);
-  return `<figure class="chart"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${says}">${bars.join("")}${line}</svg><figcaption>${key}</figcaption></figure>\n`;
+  return `<figure class="chart"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="group" aria-label="${says}">${bars.join("")}${line}</svg><figcaption>${key}</figcaption></figure>\n`;
 }

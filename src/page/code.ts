@@ -76,10 +76,55 @@ export function languageOf(name: string): string {
   return hljs.getLanguage(known) ? known : "";
 }
 
+/** The classes of the page by the highlighter's scopes: few and short, because a long session has a million of them. */
+const SCOPES: Readonly<Record<string, string>> = {
+  keyword: "k",
+  "selector-tag": "k",
+  doctag: "k",
+  section: "k",
+  name: "k",
+  "template-tag": "k",
+  string: "s",
+  regexp: "s",
+  addition: "s",
+  char: "s",
+  number: "n",
+  literal: "n",
+  symbol: "n",
+  bullet: "n",
+  variable: "n",
+  "template-variable": "n",
+  link: "n",
+  comment: "c",
+  quote: "c",
+  type: "t",
+  built_in: "t",
+  attr: "t",
+  attribute: "t",
+  meta: "t",
+  "selector-class": "t",
+  "selector-id": "t",
+  title: "f",
+  deletion: "d",
+  emphasis: "e",
+  strong: "g",
+};
+
+/** Returns what the highlighter drew with classes of the page; a scope that has none leaves no element. */
+function thinned(html: string): string {
+  const open: string[] = [];
+  return html.replace(/<span class="hljs-([a-z_-]+)[^>]*>|<\/span>/g, (_, scope?: string) => {
+    if (scope === undefined) return open.pop() as string;
+    const style = Object.hasOwn(SCOPES, scope) ? SCOPES[scope] : "";
+    open.push(style === "" ? "" : "</i>");
+    return style === "" ? "" : `<i class="${style}">`;
+  });
+}
+
 /** Returns code as HTML, coloured where its language is known. */
 export function codeHtml(code: string, language: string): string {
   if (language === "" || code.length > MOST || hasLongLine(code)) return escapeHtml(code);
-  return hljs.highlight(readable(code), { language, ignoreIllegals: true }).value;
+  return thinned(hljs.highlight(readable(code), { language, ignoreIllegals: true }).value);
 }
 
 function hasLongLine(code: string): boolean {

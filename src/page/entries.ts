@@ -1,5 +1,6 @@
 /** The entries of a branch, one after the other, each with its name and a link to itself. */
 
+import type { PageFold } from "../core/export/head.ts";
 import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
 import {
   amountOf,
@@ -10,26 +11,46 @@ import {
   type ToolCall,
   toolCalls,
 } from "../core/format/message.ts";
+import { counted, money, shortCount } from "./amounts.ts";
 import { blocksOf, imageHtml, jsonOf, type LooseMembers, membersOf } from "./blocks.ts";
 import { type CallResult, callHtml, loneResultHtml, ranHtml, thinkingHtml } from "./calls.ts";
 import { codeHtml } from "./code.ts";
-import { counted, escapeHtml, money, shortCount } from "./escape.ts";
+import { escapeHtml } from "./escape.ts";
 import { foldHtml, linesBlock } from "./fold.ts";
 import { groupsOf } from "./groups.ts";
 import { proseHtml } from "./prose.ts";
+import type { RowTuple } from "./row.ts";
+import { rowOf, rowsHtml } from "./rows.ts";
 import { branchLink } from "./top.ts";
 
 /** The state of what was drawn before on the same branch. */
-interface Drawn {
+export interface Drawn {
   turns: number;
   model: string;
   /** Whether the last one drawn was the assistant's. */
   answering: boolean;
 }
 
-/** Yields a branch; what compactions replaced is folded. */
-export function* branchHtml(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
-  const drawn: Drawn = { turns: 0, model: "", answering: false };
+/** A part of a branch: entries that are drawn together, with their rows, or markup between them that is open or shut. */
+export type BranchPart = { readonly html: string; readonly rows: RowTuple[] } | { readonly between: string };
+
+export type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
+
+/** Returns how a branch stands before anything was drawn of it. */
+export function nothingDrawn(): Drawn {
+  return { turns: 0, model: "", answering: false };
+}
+
+/**
+ * Yields a branch in parts; what compactions replaced is folded. `drawn` is what was drawn before it; `states` are those
+ * where other branches begin, by their numbers, to which those are added that begin in this one.
+ */
+export function* branchParts(
+  page: ExportPage,
+  branch: DrawnBranch,
+  drawn: Drawn = nothingDrawn(),
+  states: Map<number, Drawn> = new Map(),
+): Generator<BranchPart> {
   const folds = branch.folds();
   const starts = new Map(folds.map((fold) => [fold.start, fold]));
   const ends = new Set(folds.map(({ end }) => end));
@@ -37,26 +58,40 @@ export function* branchHtml(page: ExportPage, branch: Pick<PageBranch, "folds" |
   for (const { index, entry, results } of groupsOf(branch.entries(), cuts)) {
     if (ends.has(index)) {
       ends.delete(index);
-      yield "</details>\n";
+      yield { between: "</details>\n" };
     }
     const fold = starts.get(index);
     if (fold) {
       starts.delete(index);
-      const link = `<a href="#${page.anchorOf(fold.by)}">Read the summary</a>`;
-      const what = counted(fold.end - fold.start, "entry", "entries");
-      yield `<p class="replaced">What follows was compacted. ${link}</p>`;
-      yield `<details class="past"><summary>${what} that a compaction replaced</summary>\n`;
+      yield { between: foldedHtml(page, fold) };
     }
-    yield entryHtml(page, entry, results, drawn);
-    for (const one of [entry, ...results.values()]) yield leftHere(page, one);
+    const all = [entry, ...results.values()].filter(({ number }) => number >= 0);
+    const html = entryHtml(page, entry, results, drawn) + all.map((one) => leftHere(page, one)).join("");
+    for (const { branchesHere } of all) for (const number of branchesHere) states.set(number, { ...drawn });
+    yield { html, rows: all.map(rowOf) };
   }
-  if (ends.size > 0) yield "</details>\n";
+  if (ends.size > 0) yield { between: "</details>\n" };
 }
 
-function leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): string {
+/** Yields entries that come after the page was made, each stretch with its rows; `drawn` is what was drawn before them. */
+export function* branchHtml(page: ExportPage, branch: DrawnBranch, drawn: Drawn = nothingDrawn()): Generator<string> {
+  for (const part of branchParts(page, branch, drawn))
+    yield "html" in part ? part.html + rowsHtml(part.rows) : part.between;
+}
+
+function foldedHtml(page: ExportPage, { start, end, by }: PageFold): string {
+  const link = `<a href="#${page.anchorOf(by)}">Read the summary</a>`;
+  const what = counted(end - start, "entry", "entries");
+  return (
+    `<p class="replaced">What follows was compacted. ${link}</p>` +
+    `<details class="past" data-by="${page.anchorOf(by)}"><summary>${what} that a compaction replaced</summary>\n`
+  );
+}
+
+function leftHere({ branches }: ExportPage, { anchor, branchesHere }: PageEntry): string {
   if (branchesHere.length === 0) return "";
   const links = branchesHere.map((number) => `<li>${branchLink(branches[number - 1])}</li>`);
-  return `<div class="left"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
+  return `<div class="left" data-at="${anchor}"><p>Another way was taken here, too:</p><ul>${links.join("")}</ul></div>\n`;
 }
 
 function entryHtml(
@@ -124,15 +159,15 @@ function article(entry: PageEntry, style: string, title: string, inside: string,
 function aboutHtml({ anchor, label, body }: PageEntry, withDay = false): string {
   const mark = label === undefined ? "" : `<mark>${escapeHtml(label)}</mark> `;
   const time = typeof body.timestamp === "string" ? timeHtml(body.timestamp, withDay) : "";
-  return `<span class="about">${mark}${time}<a class="self" href="#${anchor}" title="Link to this entry" aria-label="Link to entry ${anchor}">#</a></span>`;
+  return `<span class="about">${mark}${time}<a class="self" href="#${anchor}" aria-label="Link">#</a></span>`;
 }
 
 function timeHtml(timestamp: string, withDay: boolean): string {
   const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?/.exec(timestamp);
   if (!found || Number.isNaN(Date.parse(timestamp)))
     return `<span class="time">${escapeHtml(timestamp.slice(0, 40))}</span> `;
-  const iso = escapeHtml(timestamp);
-  return `<time datetime="${iso}" title="${iso}">${withDay ? `${found[1]} ` : ""}${found[2]}</time> `;
+  const iso = escapeHtml(timestamp.replace(/\.000Z$/, "Z"));
+  return `<time datetime="${iso}">${withDay ? `${found[1]} ` : ""}${found[2]}</time> `;
 }
 
 function messageHtml(

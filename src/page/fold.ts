@@ -1,6 +1,7 @@
 /** Long stretches: their first or last lines, and the rest behind one click. */
 
-import { counted, escapeHtml, sizeOf } from "./escape.ts";
+import { counted, sizeOf } from "./amounts.ts";
+import { escapeHtml } from "./escape.ts";
 
 /** Lines that are shown without folding, and those that a fold shows of them. */
 const OPEN_LINES = 15;
@@ -22,14 +23,24 @@ function linesOf(text: string): number {
   return lines;
 }
 
+/** Returns whether a text is folded where it is output. */
+export function isLong(text: string): boolean {
+  return linesOf(text) > OPEN_LINES;
+}
+
+/** Returns how long a text is: `16 lines, 118 B`. */
+export function lengthOf(text: string): string {
+  return `${counted(countLines(text), "line")}, ${sizeOf(text.length)}`;
+}
+
 /** Returns a block of lines, folded if it is long. `text` is what it says, `html` how it is drawn. */
 export function linesBlock(text: string, html: string, style: string, shows: "first" | "last" = "first"): string {
   if (text.trim() === "") return "";
   const block = `<pre class="${style}">${html}</pre>`;
-  if (linesOf(text) <= OPEN_LINES) return block;
+  if (!isLong(text)) return block;
   const some = someLines(text, shows).map((line) => (line.length > WIDTH * 2 ? `${line.slice(0, WIDTH * 2)}…` : line));
   const part = `<span class="peek" aria-hidden="true">${escapeHtml(some.join("\n"))}</span>`;
-  const length = `<span class="len">${counted(countLines(text), "line")}, ${sizeOf(text.length)}</span>`;
+  const length = `<span class="len">${lengthOf(text)}</span>`;
   const inside = shows === "first" ? part + length : length + part;
   return `<details class="long"><summary>${inside}</summary>${block}</details>`;
 }

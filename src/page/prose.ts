@@ -15,6 +15,12 @@ const MOST = 200_000;
 /** Blocks within each other at most. Markdown-it drops what is deeper, which is therefore shown as it is. */
 const DEEPEST = 40;
 
+/**
+ * Line breaks, words in code and the like in one paragraph at most: the time of a browser grows with their square, and
+ * 100,000 lines of a log took 32 s.
+ */
+const MOST_PARTS = 20_000;
+
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true });
 markdown.set({ maxNesting: DEEPEST });
 // Where a link may lead is decided where it is drawn: one that may not is still read with its address.
@@ -100,6 +106,7 @@ export function proseHtml(text: string): string {
   if (text.trim() === "") return "";
   if (text.length > MOST) return linesBlock(text, escapeHtml(text), "plain");
   const tokens = markdown.parse(readable(text), {});
-  if (tokens.some(({ level }) => level >= DEEPEST - 1)) return linesBlock(text, escapeHtml(text), "plain");
+  if (tokens.some(({ level, children }) => level >= DEEPEST - 1 || (children?.length ?? 0) > MOST_PARTS))
+    return linesBlock(text, escapeHtml(text), "plain");
   return `<div class="prose" dir="auto">${markdown.renderer.render(tokens, markdown.options, {})}</div>`;
 }

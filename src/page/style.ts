@@ -1,14 +1,18 @@
 /** How the page looks: by light and dark, on phones and large screens, and on paper. */
 
+import { PANE_STYLE } from "./pane-style.ts";
+
 const LIGHT = `--bg:#fff;--fg:#1c1e21;--dim:#5c6470;--line:#dfe3e8;--soft:#f5f6f8;--user:#eaf2fd;--userline:#2a6fd6;
 --link:#0b57b8;--bad:#b3261e;--badbg:#fdf0ef;--mark:#fff0b8;--markfg:#4d3b00;--add:#e4f6e7;--addfg:#10602a;--del:#fdeaea;--delfg:#9c1c1c;
 --bar:#b9cdf0;--cost:#b4540a;--k:#8b2bb0;--s:#176b36;--n:#0550ae;--c:#626a75;--t:#9a4500;--f:#0b57b8;
---a0:#1c1e21;--a1:#b3261e;--a2:#176b36;--a3:#7d5a00;--a4:#0b57b8;--a5:#8b2bb0;--a6:#0b6a75;--a7:#5c6470;--aback:#fff`;
+--a0:#1c1e21;--a1:#b3261e;--a2:#176b36;--a3:#7d5a00;--a4:#0b57b8;--a5:#8b2bb0;--a6:#0b6a75;--a7:#5c6470;--aback:#fff;
+--edge:#c3c9d2;--hover:#e9edf2;--pick:#dde6f3;--rail:#c5ccd6;--trail:#7ea6e6;--pane-bg:#f7f8fa;--find:#ffe27a;--findfg:#3d3000;--now:#ff9632`;
 
 const DARK = `--bg:#14161a;--fg:#e3e6ea;--dim:#9aa3af;--line:#2d323a;--soft:#1c1f25;--user:#1a2638;--userline:#5b9bf5;
 --link:#85b6ff;--bad:#ff9a91;--badbg:#2c1a1a;--mark:#5c4a10;--markfg:#ffe9a6;--add:#12301c;--addfg:#8fe0a6;--del:#371a1c;--delfg:#ffaba6;
 --bar:#3a547f;--cost:#f0a35e;--k:#d6a1f2;--s:#8ad6a0;--n:#85b6ff;--c:#98a1ad;--t:#f0a878;--f:#85b6ff;
---a0:#9aa3af;--a1:#ff9a91;--a2:#8ad6a0;--a3:#e8c468;--a4:#85b6ff;--a5:#d6a1f2;--a6:#75d0dc;--a7:#d5d9de;--aback:#14161a`;
+--a0:#9aa3af;--a1:#ff9a91;--a2:#8ad6a0;--a3:#e8c468;--a4:#85b6ff;--a5:#d6a1f2;--a6:#75d0dc;--a7:#d5d9de;--aback:#14161a;
+--edge:#454c57;--hover:#262b33;--pick:#2a3648;--rail:#434a55;--trail:#41639a;--pane-bg:#181b20;--find:#6b5710;--findfg:#fff3c4;--now:#ff9632`;
 
 const FRAME = `
 *{box-sizing:border-box}
@@ -35,6 +39,7 @@ mark{background:var(--mark);color:var(--markfg);border-radius:4px;padding:.1em .
 .facts div{display:grid;grid-template-columns:6.5rem minmax(0,1fr)}
 .facts dt{color:var(--dim)}
 .facts dd{margin:0}
+.facts dd time{color:inherit;font-size:inherit}
 .chart{margin:1.25rem 0 0}
 .chart svg{display:block;width:100%;height:6rem;border-bottom:1px solid var(--line)}
 .hit{fill:transparent}
@@ -142,14 +147,9 @@ const MARKS = `
 `;
 
 const SYNTAX = `
-.hljs-keyword,.hljs-selector-tag,.hljs-doctag,.hljs-section,.hljs-name,.hljs-template-tag{color:var(--k)}
-.hljs-string,.hljs-regexp,.hljs-addition,.hljs-attribute .hljs-string,.hljs-char{color:var(--s)}
-.hljs-number,.hljs-literal,.hljs-symbol,.hljs-bullet,.hljs-variable,.hljs-template-variable,.hljs-link{color:var(--n)}
-.hljs-comment,.hljs-quote{color:var(--c);font-style:italic}
-.hljs-type,.hljs-built_in,.hljs-attr,.hljs-attribute,.hljs-params .hljs-type,.hljs-meta,.hljs-selector-class,.hljs-selector-id{color:var(--t)}
-.hljs-title,.hljs-title.function_,.hljs-title.class_{color:var(--f)}
-.hljs-deletion{color:var(--delfg)}
-.hljs-emphasis{font-style:italic}.hljs-strong{font-weight:700}
+pre i,.cmd i{font-style:normal}
+i.k{color:var(--k)}i.s{color:var(--s)}i.n{color:var(--n)}i.t{color:var(--t)}i.f{color:var(--f)}i.d{color:var(--delfg)}
+pre i.c{color:var(--c);font-style:italic}pre i.e{font-style:italic}i.g{font-weight:700}
 `;
 
 const SIZES = `
@@ -164,7 +164,6 @@ body{font-size:15px}
 }
 @media (min-width:160rem){html{font-size:20px}body{font-size:20px}}
 @media (min-width:220rem){html{font-size:26px}body{font-size:26px}}
-@media (prefers-reduced-motion:no-preference){html{scroll-behavior:smooth}}
 @media print{
 :root{${LIGHT}}
 body{font-size:10.5pt}
@@ -178,4 +177,4 @@ article>header{break-after:avoid}
 
 export const STYLE = `:root{color-scheme:light dark;${LIGHT}}
 @media (prefers-color-scheme:dark){:root{${DARK}}}
-${FRAME}${CONVERSATION}${COLOURS}${MARKS}${SYNTAX}${SIZES}`;
+${FRAME}${CONVERSATION}${COLOURS}${MARKS}${SYNTAX}${PANE_STYLE}${SIZES}`;

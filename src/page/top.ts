@@ -2,9 +2,14 @@
 
 import type { PageHead } from "../core/export/head.ts";
 import type { ExportPage, PageBranch } from "../core/export/page.ts";
+import { preview } from "../core/format/message.ts";
+import { counted, money, shortCount } from "./amounts.ts";
 import { chartHtml } from "./chart.ts";
-import { counted, escapeHtml, money, shortCount } from "./escape.ts";
+import { escapeHtml } from "./escape.ts";
 import { foldHtml } from "./fold.ts";
+
+/** Forks that the head names; of more it has the number. */
+const MOST_FORKS = 20;
 
 /** Yields the head; the title is HTML. */
 export function* topHtml(page: ExportPage, head: PageHead, title: string): Generator<string> {
@@ -36,8 +41,21 @@ function* factsOf(head: PageHead): Generator<readonly [string, string]> {
   }
   const wasPaid = inherited.cost > 0 ? ` <span class="dim">and ${money(inherited.cost)} inherited</span>` : "";
   if (stats.cost > 0) yield ["Cost", `${money(own.cost)}${wasPaid}`];
-  if (head.parent !== null) yield ["Forked from", escapeHtml(head.parent)];
+  yield ["Forked from", parentOf(head)];
+  const forks = (head.family?.children ?? []).map(relativeHtml);
+  const more = forks.length > MOST_FORKS ? [`${forks.length - MOST_FORKS} more`] : [];
+  yield [forks.length === 1 ? "Fork" : "Forks", [...forks.slice(0, MOST_FORKS), ...more].join(", ")];
   yield ["Session", `<code>${escapeHtml(head.id)}</code>`];
+}
+
+/** Returns the session that this one was forked from: what is known of it, or else its path. */
+function parentOf({ family, parent }: PageHead): string {
+  return family?.parent ? relativeHtml(family.parent) : escapeHtml(parent ?? "");
+}
+
+function relativeHtml({ id, name }: { readonly id: string; readonly name: string | null }): string {
+  const code = `<code>${escapeHtml(id)}</code>`;
+  return name === null ? code : `${escapeHtml(preview(name, 80))} ${code}`;
 }
 
 function messagesOf({ totalMessages, userMessages, assistantMessages, toolCalls, path }: PageHead["stats"]): string {
@@ -73,7 +91,11 @@ function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Ge
   const others = branches.filter(({ active }) => !active);
   if (others.length > 0) {
     const links = others.map((branch) => `<li>${branchLink(branch)}</li>\n`);
-    yield foldHtml("turns", counted(others.length, "other branch", "other branches"), `<ul>${links.join("")}</ul>`);
+    yield foldHtml(
+      "turns branches",
+      counted(others.length, "other branch", "other branches"),
+      `<ul>${links.join("")}</ul>`,
+    );
   }
   yield "</nav>\n";
 }

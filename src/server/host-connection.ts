@@ -5,8 +5,10 @@ import type { Readable, Writable } from "node:stream";
 import { Failure } from "../core/failure.ts";
 import { parseText } from "../core/json/json.ts";
 import { isSpooled, type Spool } from "../core/ports/spool.ts";
+import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
+import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
 import {
   type Decoded,
@@ -18,7 +20,7 @@ import {
 } from "./connection/dialect.ts";
 import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framing.ts";
 import { Hooks } from "./connection/hooks.ts";
-import { Host, type PendingEvent } from "./connection/host.ts";
+import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
@@ -36,6 +38,8 @@ export interface ConnectionOptions {
   /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
   readonly spool: Spool;
+  /** The means to share sessions with other processes; undefined when they are not shared. */
+  readonly sharing?: SharingOptions;
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
@@ -59,6 +63,7 @@ export class Connection implements Sink {
   private readonly host: Host;
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
+  private readonly sharing: Sharing | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   maxReplyBytes: number | undefined;
@@ -84,6 +89,10 @@ export class Connection implements Sink {
       hookTimeout,
     );
     this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
+    if (options.sharing) {
+      this.sharing = new Sharing(options.sharing, this.dispatcher);
+      this.dispatcher.share(this.sharing);
+    }
   }
 
   /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
@@ -93,6 +102,7 @@ export class Connection implements Sink {
       this.dispatcher.start();
       this.output.flush();
     }
+    this.sharing?.plan();
     const following = setInterval(() => this.poll(), POLL_INTERVAL);
     following.unref();
     await new Promise<void>((resolve) => {
@@ -102,14 +112,20 @@ export class Connection implements Sink {
     });
     clearInterval(following);
     this.hooks.abandon();
+    this.sharing?.hosting.stop();
     this.drainInput(true);
     await this.dispatcher.idle();
     await this.output.drained();
   }
 
+  /** Lets go of the processes that share sessions with this one, once those are closed here. */
+  leaveOthers(): void {
+    this.sharing?.close();
+  }
+
   /** Polls for foreign writes, and evicts idle sessions. Nothing can be sent before the host's dialect is known. */
   private poll(): void {
-    if (this.dialect && !(this.decoder instanceof AutoDecoder)) this.dispatcher.poll();
+    if (this.canTell) this.dispatcher.poll();
     this.dispatcher.evictIdle();
   }
 
@@ -266,6 +282,10 @@ export class Connection implements Sink {
     return this.output.hasRoom;
   }
 
+  get canTell(): boolean {
+    return this.dialect !== undefined && !(this.decoder instanceof AutoDecoder);
+  }
+
   get dialectName(): DialectName {
     return this.current.name;
   }
@@ -302,6 +322,10 @@ export class Connection implements Sink {
   event(event: PendingEvent): void {
     const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
     if (message) this.output.send(message);
+  }
+
+  lostEvents(count: number, session: Session | null): void {
+    if (session) this.event(eventOf(session, "events_lost", this.host.skip(count)));
   }
 
   progress(token: string | number, done: number, total: number, more?: object): void {

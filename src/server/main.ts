@@ -9,6 +9,7 @@ import type { Stores } from "../core/ports/stores.ts";
 import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
+import { makeAttachments } from "../storage/attach/attach.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
@@ -19,6 +20,7 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
+import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { serveUntilEnd, setUp } from "./serve.ts";
 import type { ServerSettings } from "./settings.ts";
@@ -81,6 +83,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharedState: confined?.hasState,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
+  const sharing = sharingOf(settings, world, disk);
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -94,6 +97,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       // A session names its working directory itself, so the files there are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
+    canJoin: (sessionPath) => sharing !== undefined && sharing.attachments.find(sessionPath) !== null,
     discover() {
       document ??= makeDocument(world.version);
       return document;
@@ -107,10 +111,25 @@ export function serve(settings: ServerSettings, world: World): Service {
     settings,
     heldReplyBytes: world.heldReplyBytes,
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
+    sharing,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
   return { done, stop: () => connection.stop(), catalog: stores.catalog, offered: stores.offered };
+}
+
+/** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */
+function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
+  const { attach, inMemory, readOnly, durability } = settings;
+  if (attach === "off" || inMemory || readOnly) return undefined;
+  const { env, version, variables } = world;
+  const client = `pi-session-server ${version}`;
+  const now = (): number => env.now();
+  return {
+    durability,
+    client,
+    attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
+  };
 }
 
 async function makeDocument(version: string): Promise<object> {

@@ -44,6 +44,8 @@ export async function serveUntilEnd(
   } catch (error) {
     world.printError((error as Error).message);
     return 1;
+  } finally {
+    connection.leaveOthers();
   }
   return hostGone ? 1 : 0;
 }

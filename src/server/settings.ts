@@ -17,6 +17,8 @@ export interface ServerSettings {
   readonly dialect: DialectName | "auto";
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
+  /** Whether sessions are shared with other processes: their holder lets others join. */
+  readonly attach: "auto" | "off";
   readonly maxMessageBytes: number;
   /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;

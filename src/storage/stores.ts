@@ -9,7 +9,7 @@ import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { momentOf, unknownId } from "../core/search/listing.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
-import { candidatesOf, offeredIn } from "./catalog/candidates.ts";
+import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { pause } from "./fs/chunked-io.ts";
@@ -131,6 +131,7 @@ export function makeStores(options: StoresOptions): Stores {
     operations,
     readOnly,
     open: (file) => openLog(allowed(file)),
+    factsAt: (file) => factsAt(disk, file, openForReading),
     openTrashed: (file) => at(file).open(file, true),
     absolute: (path) => absolute(path, cwd),
     allowed,

@@ -246,3 +246,23 @@ test("a session that is no plain file has the same calls", async () => {
     expect(hits).toMatchObject([{ tool: "edit", line: "a.ts", entryId: expect.any(String) }]);
   }
 });
+
+test("params that are longer than any search needs are refused", async () => {
+  const server = serverOn("by the index", { a: chain(calling(["bash", { command: "cat src/store.ts" }])) });
+  const fitting = [
+    { query: "q".repeat(1 << 16) },
+    { file: "f".repeat(8192) },
+    { tool: "t".repeat(1 << 20) },
+    { tool: Array(10_000).fill("t") },
+  ];
+  for (const params of fitting) expect((await server.result("search_sessions", params)).hits).toEqual([]);
+  const tooLong = [
+    { query: "q".repeat((1 << 16) + 1) },
+    { file: "f".repeat(8193) },
+    { tool: "t".repeat((1 << 20) + 1) },
+    { tool: Array(10_001).fill("t") },
+    { tool: ["t".repeat((1 << 20) + 1)] },
+  ];
+  for (const params of tooLong)
+    expect((await server.failure("search_sessions", params)).code, Object.keys(params)[0]).toBe(-32602);
+});

@@ -1,7 +1,7 @@
 /** The verbs migrate, rollback and status: what they print, and how they end. */
 
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
 import { chain, headerText, id, SESSION, userText } from "../support/lines.ts";
@@ -13,10 +13,11 @@ test("a session goes to a container and back, dry by default", async () => {
   const before = readFileSync(file);
   const container = join(place.cwd, `${SESSION}.v2`);
   const run = (...args: string[]) => runProgram("", args, place);
+  const short = (path: string): string => path.replace(place.home, "~");
 
   expect(await run("migrate", file)).toEqual({
     stdout:
-      `3 entries would go to ${container}. --apply does it.\n` +
+      `3 entries would go to ${short(container)}. --apply does it.\n` +
       "Pi would not see the session there, until rollback makes its file the session again.\n",
     stderr: "",
     status: 0,
@@ -25,8 +26,8 @@ test("a session goes to a container and back, dry by default", async () => {
   const done = await run("migrate", file, "--apply");
   expect([done.stderr, done.status]).toEqual(["", 0]);
   expect(done.stdout).toBe(
-    `The session is now ${container} (MIGRATED, 3 entries).\n` +
-      `Pi does not see it there. pi-session-server rollback ${container} makes its file the session again.\n`,
+    `The session is now ${short(container)} (MIGRATED, 3 entries).\n` +
+      `Pi does not see it there. rollback ${basename(container).slice(0, 13)} makes its file the session again.\n`,
   );
   expect((await run("migrate", "--help")).stdout).toMatch(
     /do\s+not\s+list\s+or\s+open\s+a\s+session\s+in\s+a\s+container/,
@@ -40,7 +41,7 @@ test("a session goes to a container and back, dry by default", async () => {
   const back = await run("rollback", container, "--reason", "a test");
   expect([back.stderr, back.status]).toEqual(["", 0]);
   expect(back.stdout).toBe(
-    `The session is now ${file} (ROLLED_BACK, 3 entries).\nThe container is kept as ${container}.rolled-back.\n`,
+    `The session is now ${short(file)} (ROLLED_BACK, 3 entries).\nThe container is kept as ${short(container)}.rolled-back.\n`,
   );
   expect(readFileSync(file)).toEqual(before);
   expect((await run("status", file)).stdout).toMatch(/^A JSONL file, ROLLED_BACK \(rollback\)\.\nReason: a test\.\n/);

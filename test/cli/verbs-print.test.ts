@@ -66,6 +66,11 @@ async function run(place: Place, args: readonly string[], options?: RunOptions):
   return runHere(place, args, { now: DAY_AFTER, ...options });
 }
 
+/** A path as the verbs print it. */
+function short(place: Place, path: string): string {
+  return path.replace(place.home, "~");
+}
+
 async function printed(place: Place, args: readonly string[], options?: RunOptions): Promise<string> {
   const { stdout, stderr, status } = await run(place, args, options);
   expect([stderr, status]).toEqual(["", 0]);
@@ -132,6 +137,7 @@ const UNASKED = [
   "doctor",
   "resume",
   "follow",
+  "view",
   "index",
   "schema",
   "completion",
@@ -419,21 +425,25 @@ describe("changes", () => {
     expect(existsSync(file)).toBe(true);
 
     const before = readFileSync(file);
-    expect(await printed(place, ["delete", file], saying("y"))).toMatch(
-      / is now .+\.\nundo brings it back, and so does restore with its id\.\n$/,
+    const id = SESSION.slice(0, 13);
+    expect(await printed(place, ["delete", file], saying("y"))).toBe(
+      `${id} is in the trash; undo brings it back, and so does restore.\n`,
     );
     expect(existsSync(file)).toBe(false);
-    expect(await printed(place, ["restore", SESSION])).toBe(`It is now at ${file}.\n`);
+    expect(await printed(place, ["restore", SESSION])).toBe(`${id} is back at ${short(place, file)}.\n`);
     expect(readFileSync(file)).toEqual(before);
-    expect(await printed(place, ["delete", SESSION, "--permanent", "--yes"])).toBe(`${file} is deleted for good.\n`);
+    expect(await printed(place, ["delete", SESSION, "--permanent", "--yes"])).toBe(`${id} is deleted for good.\n`);
     expect(existsSync(file)).toBe(false);
   });
 
   test("archive, unarchive and relocate say where things went", async () => {
     const { place, file } = ready();
-    const moved = /^It is now at (.+)\.\n/.exec(await printed(place, ["archive", SESSION]))?.[1] as string;
-    expect([existsSync(moved), existsSync(file)]).toEqual([true, false]);
-    expect(await printed(place, ["unarchive", SESSION])).toBe(`It is now at ${file}.\n`);
+    const id = SESSION.slice(0, 13);
+    expect(await printed(place, ["archive", SESSION])).toBe(
+      `${id} is in the archive now; undo brings it back, and so does unarchive.\n`,
+    );
+    expect(existsSync(file)).toBe(false);
+    expect(await printed(place, ["unarchive", SESSION])).toBe(`${id} is back at ${short(place, file)}.\n`);
     const missing = await run(place, ["relocate", file, "elsewhere"]);
     expect([missing.status, missing.stderr]).toEqual([
       2,
@@ -441,8 +451,8 @@ describe("changes", () => {
     ]);
     mkdirSync(join(place.cwd, "elsewhere"));
     const out = await printed(place, ["relocate", file, "elsewhere"]);
-    const [, to, kept] = /^It is now at (.+)\.\nThe original is (.+)\.\n$/.exec(out) ?? [];
-    expect([existsSync(to), existsSync(kept)]).toEqual([true, true]);
+    const [, to, kept] = / is now at ~(.+)\.\nThe original is kept beside it \((.+)\)\.\n$/.exec(out) ?? [];
+    expect([existsSync(`${place.home}${to}`), existsSync(`${place.home}${to}${kept}`)]).toEqual([true, true]);
     expect(await printed(place, ["list", "--cwd", "elsewhere"])).toContain("Name a colour");
   });
 
@@ -458,7 +468,9 @@ describe("changes", () => {
     expect(readFileSync(join(place.cwd, "out.html"), "utf8")).toMatch(/^<!doctype html>/);
     expect((await run(place, ["export", SESSION, "--format", "pdf"])).status).toBe(2);
 
-    expect(await printed(place, ["import", "out.jsonl"])).toBe(`All of it is in ${file} already.\n7 entries.\n`);
+    expect(await printed(place, ["import", "out.jsonl"])).toBe(
+      `All of it is in ${short(place, file)} already.\n7 entries.\n`,
+    );
     writeFileSync(out, fileText(headerText({ id: "brought" }), ...LINES.slice(0, 2)));
     expect(await printed(place, ["import", "out.jsonl"])).toMatch(/^It is now at .+_brought\.jsonl\.\n2 entries\.\n$/);
   });

@@ -94,7 +94,7 @@ describe("repair", () => {
     const done = await runProgram("", ["repair", file], place);
     expect([done.status, done.stderr]).toEqual([0, ""]);
     const backup = `${file}.damaged.bak`;
-    expect(done.stdout).toContain(`The original is ${backup}.\n4 entries.\n`);
+    expect(done.stdout).toContain("The original is kept beside it (.damaged.bak); undo puts it back.\n4 entries.\n");
     expect(readFileSync(backup, "latin1")).toBe(before.bytes);
     expect(linesIn(file)).toHaveLength(5);
 

@@ -9,7 +9,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
 import { isEvery } from "../support/random.ts";
-import type { Json, Wire } from "../support/server.ts";
+import { type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
 async function begunOn(store: StoreName): Promise<{ lives: HereLives; wire: Wire; file: string; ids: string[] }> {
@@ -380,5 +380,24 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
       expect(state.result.sessionId).toBe(first.result.sessionId);
       expect(sessionFiles(lives.place.home)).toHaveLength(2);
     });
+  });
+});
+
+describe.each(["jsonl", "v2"] as const)("on %s", (store) => {
+  test("a key that another server has used meanwhile is known", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "keys.v2" : "keys.jsonl");
+    const first = serveHere(["--session", file, "--store", store, "--attach", "off"], { place });
+    await first.result("append", { entries: [user("one")], idempotencyKey: "first" });
+    const second = serveHere(["--session", file, "--attach", "off"], { place });
+    // Looks the keys up that there are now.
+    expect((await second.result("append", { entries: [user("one")], idempotencyKey: "first" })).entryIds).toHaveLength(
+      1,
+    );
+    const { entryIds } = await first.result("append", { entries: [user("two")], idempotencyKey: "second" });
+    await first.finish();
+    expect((await second.result("append", { entries: [user("two")], idempotencyKey: "second" })).entryIds).toEqual(
+      entryIds,
+    );
   });
 });

@@ -5,6 +5,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { fileOf, sessionFile } from "../support/cases.ts";
+import { lookAtDocument } from "../support/documents.ts";
+import { assistant, user } from "../support/drafts.ts";
 import { contentsOf, put, read } from "../support/lifecycle.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { lookAt } from "../support/pages.ts";
@@ -48,6 +50,20 @@ describe("jsonl", () => {
     });
     expect(readFileSync(outputPath)).toEqual(readFileSync(file));
   });
+
+  test.each(["html", "markdown", "jsonl", "training"])(
+    "as %s is made of a session whose damage it finds",
+    async (format) => {
+      const place = temporaryPlace();
+      const [first, second, third] = chain(3);
+      const server = open(
+        place,
+        fileOf(place, fileText(headerText(), first, second.replace("say", "s\u0000y"), third)),
+      );
+      const { content } = await server.result("export_session", { format });
+      expect(content).toContain(id(2));
+    },
+  );
 
   test("bytes that are no text go to a file only", async () => {
     const place = temporaryPlace();
@@ -269,6 +285,13 @@ describe("html", () => {
     expect(readFileSync(path, "utf8")).toBe(content);
   });
 
+  test("export_html names its file after the session and no folder, whatever the session's id says", async () => {
+    const place = temporaryPlace();
+    const server = open(place, fileOf(place, fileText(headerText({ id: "/../../escaped" }), ...chain(1))));
+    const { path } = await server.result("export_html");
+    expect(path).toBe(join(place.cwd, "pi-session-_escaped.html"));
+  });
+
   test("shows images, those beside the session too", async () => {
     const place = temporaryPlace();
     const picture = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
@@ -302,55 +325,202 @@ describe("html", () => {
 });
 
 describe("markdown", () => {
-  /** The parts of a document that are not inside fences, by the rules of CommonMark for fenced code. */
-  function outside(markdown: string): string[] {
-    const lines: string[] = [];
-    let fence = "";
-    for (const line of markdown.split(/\r\n|\r|\n/)) {
-      if (fence === "") {
-        const opened = /^(`{3,})[a-z]*$/.exec(line);
-        if (opened) fence = opened[1];
-        else lines.push(line);
-      } else if (new RegExp(`^ {0,3}\`{${fence.length},}[ \\t]*$`).test(line)) fence = "";
-    }
-    expect(fence).toBe("");
-    return lines;
+  /** Exports a session of these entries, and looks at it as GitHub shows it. */
+  async function seen(place: Place, file: string, params: object = {}) {
+    const server = open(place, file);
+    const { content } = await server.result("export_session", { format: "markdown", ...params });
+    return { content: content as string, ...lookAtDocument(content) };
   }
 
-  test("of hostile text has it in fences, or with every mark escaped", async () => {
+  test("of hostile text has nothing that acts, and forges no heading", async () => {
     const place = temporaryPlace();
-    const server = open(place, hostileSession(place));
-    const { content } = await server.result("export_session", { format: "markdown", branches: "all" });
+    const { content, text, headings } = await seen(place, hostileSession(place), { branches: "all" });
     expect(content).not.toMatch(CONTROLS);
-    expect(content).toContain("<script>alert(1)</script>");
-    for (const line of outside(content)) {
-      const marks = line.replace(/^(#{1,3} |- |\d+\. )/, "").replace(/\\[!-/:-@[-`{-~]/g, "");
-      expect([line, /[<>`*_[\]#!&\\|~@]|:\/|www\./i.test(marks)]).toEqual([line, false]);
-    }
+    for (const said of ["<script>alert(1)</script>", "onerror=alert(2)", "<b>bold</b>"]) expect(text).toContain(said);
+    expect(headings.slice(1)).toEqual([
+      "0 h2 Conversation",
+      // The compaction replaced it.
+      "0 h3 You 1",
+      "0 h3 You 2",
+      "0 h2 Other branches",
+      "1 h3 You 1",
+    ]);
   });
 
   test("reads as it was written, one branch or all", async () => {
     const place = temporaryPlace();
-    const server = open(place, sessionFile(place, BRANCHED));
-    const { content } = await server.result("export_session", { format: "markdown" });
-    const told = content.slice(content.indexOf("###"));
-    expect(told).toBe(
+    const file = sessionFile(place, BRANCHED);
+    const { content } = await seen(place, file);
+    expect(content.slice(content.indexOf("## Conversation"))).toBe(
       [
-        "### user · 2026-01-24T16:22:26.831Z · entry 1\n\n```text\nfirst question\n```\n\n",
-        "### assistant · 2026-01-24T16:22:26.831Z · entry 2 · label turning point\n\n```text\nfirst answer\n```\n\n",
-        "### user · 2026-01-24T16:22:26.831Z · entry 7\n\n```text\non the new branch\n```\n\n",
-        "### assistant · 2026-01-24T16:22:26.831Z · entry 8\n\n```text\nnew answer\n```\n\n",
-      ].join("\n"),
+        "## Conversation",
+        '<a id="a0000000"></a>',
+        "### You 1",
+        "2026-01-24 16:22",
+        "first question",
+        '<a id="a0000001"></a>**Assistant** · sonnet · label **turning point** · 2026-01-24 16:22',
+        "first answer",
+        '<a id="a0000004"></a>',
+        "### You 2",
+        "2026-01-24 16:22",
+        "on the new branch",
+        '<a id="a0000005"></a>**Assistant** · 2026-01-24 16:22',
+        "new answer",
+        "",
+      ].join("\n\n"),
     );
-    const all = (await server.result("export_session", { format: "markdown", branches: "all" })).content;
-    for (const heading of [
-      "## Branch 1 (current)",
-      "## Branch 2, branches from entry 2",
-      "## Branch 3, branches from entry 1",
-    ])
-      expect(all).toContain(`\n${heading}\n`);
-    expect(all.split("first question\n").length).toBe(2);
+    const all = await seen(place, file, { branches: "all" });
+    expect(all.content).toContain("Another way was taken here, too:\n\n- [on the old branch](#branch.2), 2 entries\n");
+    expect(all.content).toContain(
+      "<details><summary>a third way (1 entry)</summary>\n\nIt leaves [this entry](#a0000000).\n",
+    );
+    for (const n of [0, 1, 2, 3, 4, 5, 6, 7]) expect(all.ids).toContain(id(n));
+    expect(all.content.split("\n\nfirst question\n").length).toBe(2);
   });
+
+  test("has the head as a table", async () => {
+    const place = temporaryPlace();
+    const usage = { input: 1200, output: 30, totalTokens: 1230, cost: { total: 0.5 } };
+    const lines = [
+      userText(id(0), null, "hello"),
+      entryText("message", id(1), id(0), {
+        message: { role: "assistant", provider: "p|q", model: "m", usage, content: [{ type: "text", text: "hi" }] },
+      }),
+    ];
+    const { content } = await seen(
+      place,
+      sessionFile(place, lines, "s.jsonl", headerText({ parentSession: "/old|`.jsonl" })),
+    );
+    expect(content.slice(0, content.indexOf("\n\n##"))).toBe(
+      [
+        "# hello",
+        "",
+        "| Session | `01991f6e-1f1d-7c3e-b0a4-0242ac120002` |",
+        "| --- | --- |",
+        "| Directory | `/home/me/project` |",
+        "| Dates | 2026-01-24 16:22 |",
+        "| Model | p\\|q/m |",
+        "| Messages | 2: 1 question, 1 answer |",
+        "| Tokens | 1.2k: 1.2k in, 30 out |",
+        "| Cost | \\$0 and \\$0.50 inherited |",
+        "| Forked from | ``/old\\|`.jsonl`` |",
+        "",
+      ]
+        .join("\n")
+        .trimEnd(),
+    );
+  });
+
+  test("has calls with their results, failures in words, and long output folded", async () => {
+    const place = temporaryPlace();
+    const call = (n: number, name: string, args: object): object => ({
+      type: "toolCall",
+      id: `c${n}`,
+      name,
+      arguments: args,
+    });
+    const result = (n: number, text: string, more: object = {}): string =>
+      entryText("message", id(n + 1), id(n), {
+        message: { role: "toolResult", toolCallId: `c${n}`, content: [{ type: "text", text }], ...more },
+      });
+    const long = "```\n</details>\n\n\n".repeat(10);
+    const lines = [
+      entryText("message", id(0), null, {
+        message: {
+          role: "assistant",
+          content: [
+            { type: "thinking", thinking: "first\n\nthen" },
+            call(0, "bash", { command: "npm test" }),
+            call(1, "edit", { path: "a.ts", oldText: "x", newText: "```" }),
+            call(2, "read", { path: "b.py", offset: 3, limit: 2 }),
+            call(3, "grep", { pattern: "a`b", path: "src" }),
+            call(4, "write", { path: "c.json", content: "{}" }),
+          ],
+        },
+      }),
+      result(0, "\u001b[31mno\u001b[0m", { isError: true }),
+      result(1, "Edited."),
+      result(2, "def f(): pass"),
+      result(3, long),
+    ];
+    const { content, text } = await seen(place, sessionFile(place, lines));
+    expect(content.slice(content.indexOf("<details>"), content.indexOf("**grep**"))).toBe(
+      [
+        "<details><summary>Thinking</summary>\nfirst<br>\n<br>\nthen</details>",
+        "**bash** `npm test` — **failed**",
+        '<a id="a0000001"></a>',
+        "```\nno\n```",
+        "**edit** `a.ts` +1 −1",
+        "````diff\n-x\n+```\n````",
+        '<a id="a0000002"></a>Edited.',
+        "**read** `b.py` lines 3–4",
+        '<a id="a0000003"></a>',
+        "```py\ndef f(): pass\n```",
+        "",
+      ].join("\n\n"),
+    );
+    expect(content).toContain("**grep** `src`\n\n```json\n{\n");
+    expect(content).toContain(
+      "<details><summary>Output: 40 lines, 170 B</summary>\n<pre><code>```\n&lt;/details&gt;&#10;&#10;\n",
+    );
+    expect(content).toContain("**write** `c.json` — **no result**\n\n```json\n{}\n```");
+    expect(text).toContain(long.trimEnd());
+  });
+
+  test("writes prose anew: its Markdown stays, its headings, links, pictures and markup do nothing", async () => {
+    const place = temporaryPlace();
+    const said = [
+      "# Title\n\nSetext\n---\n\na **b** *c* ~~d~~ `e|<f>` snake_case\nnext line",
+      "1. one\n2. two\n   - deep\n\n- [x] done\n- [ ] open\n\n> quote\n>\n> - item",
+      "| a | b |\n|:-:|--:|\n| 1\\|2 | <i> |",
+      "```ts\nlet x;\n```\n\n```dataviewjs\nrun()\n```\n\n---",
+      "[web](https://a.example/?a=1&b=(2)) [file](src/a.ts) [bad](javascript:alert(1)) ![pic](https://a.example/p.png)",
+      "see https://a.example/x_y. @types/node #tag [[note]] %%gone%% $x$ ==hi== <b>&amp;",
+    ].join("\n\n");
+    const file = sessionFile(place, [userText(id(0), null, said)]);
+    const { content, addresses } = await seen(place, file);
+    expect(content.slice(content.indexOf("#### "))).toBe(
+      [
+        "#### Title\n\n##### Setext\n\na **b** *c* ~~d~~ `e|<f>` snake_case  \nnext line",
+        "1. one\n2. two\n   - deep\n\n* [x] done\n* [ ] open\n\n> quote\n>\n> - item",
+        "| a | b |\n| :-: | --: |\n| 1\\|2 | &lt;i> |",
+        "```ts\nlet x;\n```\n\n```\nrun()\n```\n\n***",
+        "[web](<https://a.example/?a=1&b=(2)>) file `src/a.ts` bad `javascript:alert(1)` \\[image pic\\] `https://a.example/p.png`",
+        "see <https://a.example/x_y>. @&#8203;types/node \\#tag \\[\\[note\\]\\] \\%\\%gone\\%\\% \\$x\\$ \\=\\=hi\\=\\= &lt;b>&",
+        "",
+      ].join("\n\n"),
+    );
+    expect(addresses).toEqual(["https://a.example/?a=1&b=(2)", "https://a.example/x_y"]);
+  });
+});
+
+test("the head names the session that one was forked from, and its forks; a redacted one tells only ids", async () => {
+  const server = serveHere(["--events", "none"]);
+  await server.result("append", { entries: [user("which <way>?"), assistant("this | that"), user("more")] });
+  const parent = await server.result("get_state");
+  const { entryIds } = await server.result("append", { entries: [user("end")] });
+  const forks = [];
+  for (const name of ["a `fork`", undefined]) {
+    await server.result("switch_session", { sessionId: parent.sessionId });
+    await server.result("fork", { entryId: entryIds[0] });
+    await server.result("append", { entries: [user("other")] });
+    if (name !== undefined) await server.result("set_session_name", { name });
+    forks.push(await server.result("get_state"));
+  }
+  const told = async ({ sessionFile }: Json, format: string, more: object = {}): Promise<string> => {
+    const params = { sessionPath: sessionFile, format, ...more };
+    const { content } = await server.result("export_session", params);
+    const fact = /Fork(?:s|ed from)?(?: \||<\/dt>)(.*)$/m.exec(content);
+    return fact?.[1].replace(/<[^>]*>| \|$/g, "").trim() ?? "";
+  };
+  const [first, second] = forks.map(({ sessionId }) => sessionId);
+  expect(await told(parent, "html")).toBe(`a \`fork\` ${first}, which &lt;way&gt;? ${second}`);
+  expect(await told(parent, "markdown")).toBe(`a \\\`fork\\\` \`${first}\`, which &lt;way>? \`${second}\``);
+  expect(await told(forks[0], "html")).toBe(`which &lt;way&gt;? ${parent.sessionId}`);
+  expect(await told(forks[0], "markdown", { redact: true })).toBe(`\`${parent.sessionId}\``);
+  await server.result("archive_session", { sessionPath: parent.sessionFile });
+  expect((await server.result("list_sessions", { archived: true })).sessions).toHaveLength(1);
+  expect(await told(forks[1], "markdown")).toContain(parent.sessionId);
 });
 
 // --- training --------------------------------------------------------------------------------------------------------
@@ -646,7 +816,8 @@ describe("redact", () => {
     const { content, redactions } = await server.result("export_session", { format, redact: true });
     for (const secret of SECRETS) expect(content).not.toContain(secret);
     expect(content).toContain("const token = next(); the token is read, keys stay");
-    expect(content).toMatch(/\[redacted:url_password:\d+\]@host\/x/);
+    const read = format === "markdown" ? lookAtDocument(content).text.replaceAll("\u200b", "") : content;
+    expect(read).toMatch(/\[redacted:url_password:\d+\]@host\/x/);
     expect(redactions).toMatchObject({ anthropic_key: 2, github_token: 1, private_key: 1, url_password: 1 });
     if (format === "training") JSON.parse(content);
     expect((await server.result("export_session", { format })).content).toContain(KEY);

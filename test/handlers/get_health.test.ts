@@ -2,6 +2,7 @@
 
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -18,6 +19,8 @@ import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { CWD, contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, fileText } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+
+import { runHere } from "../support/verbs.ts";
 
 const health = (server: HereServer): Promise<Json> => server.result("get_health");
 const texts = (fixes: readonly Json[]): string[] => fixes.map(({ kind }) => kind);
@@ -267,4 +270,21 @@ test("read-only, nothing is mended; confined, only what is allowed is looked at"
   await confined.result("fix_health");
   expect(statSync(place.state).mode & 0o777).toBe(0o700);
   expect(readdirSync(dirname(file))).toEqual([basename(file)]);
+});
+
+test("a session whose rollback was interrupted is one, though it has a file and a container", async () => {
+  const place = temporaryPlace();
+  const file = seen(place, 1);
+  seen(place, 2);
+  const server = serveLibrary(place);
+  const container = await migrated(server, file);
+  // As a rollback leaves it that dies after the file has its name again, and before the pointer says so.
+  copyFileSync(`${file}.migrated`, file);
+  const pointer = container.replace(/\.v2$/, ".store.json");
+  writeFileSync(pointer, readFileSync(pointer, "utf8").replace('"completed"', '"rollback"'));
+  const { counts, damaged } = await health(server);
+  expect([counts.sessions, counts.containers]).toEqual([2, 1]);
+  expect(damaged).toMatchObject([{ sessionPath: container, remedy: "finish" }]);
+  const offered = (await runHere(place, ["complete", "--", "show", ""])).stdout.trimEnd().split("\n");
+  expect(offered.map((line) => line.split("\t")[0]).sort()).toEqual([sessionId(1), sessionId(2)]);
 });

@@ -321,6 +321,33 @@ describe("whole sessions", () => {
     expect(readdirSync(dirname(file)).filter((name) => name.includes(".repaired."))).toEqual([]);
   });
 
+  test("whether a change under way happened is said by the process that makes it, whatever others found meanwhile", async () => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1);
+    const other = serveLibrary(place);
+    const { movedTo } = await other.result("archive_session", one);
+    const log = join(place.state, "operations", "1.jsonl");
+    const [begun, done] = read(log).split("\n").filter(Boolean);
+    // The other process has begun, and goes on while this one records that nothing has happened.
+    renameSync(movedTo, file);
+    writeFileSync(log, `\n${begun}\n`);
+    const { id: operationId } = JSON.parse(begun);
+    const disk: Disk = Object.create(realDisk);
+    let conclusions = 0;
+    disk.write = (fd, bytes, ...rest) => {
+      if (Buffer.from(bytes).includes(operationId) && conclusions++ === 0) {
+        renameSync(file, movedTo);
+        appendFileSync(log, `\n${done}\n`);
+      }
+      return realDisk.write(fd, bytes, ...rest);
+    };
+    const server = serveHere(["--events", "none"], { place, disk });
+    expect((await server.failure("undo")).data.name).toBe("operation_not_found");
+    expect(conclusions, "without the lock nothing is recorded").toBe(1);
+    expect(await server.result("undo")).toMatchObject({ operationId, kind: "archive" });
+    expect(existsSync(file)).toBe(true);
+  });
+
   test.each(["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {
     const { place, server } = library();
     const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });

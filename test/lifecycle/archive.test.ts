@@ -37,6 +37,7 @@ test("an archived session is seen by lists that ask for it alone, and comes back
   expect(await listed(server)).toEqual([sessionId(1), sessionId(2)]);
   const archived = await server.result("archive_session", { sessionId: sessionId(1) });
   expect(archived).toEqual({
+    operationId: expect.any(String),
     sessionId: sessionId(1),
     sessionPath: file,
     movedTo: join(archiveFolder({ root: rootOf(place), state: place.state }), folderName(CWD), basename(file)),
@@ -47,7 +48,12 @@ test("an archived session is seen by lists that ask for it alone, and comes back
   expect((await server.result("list_sessions", { archived: true })).sessions[0].sessionPath).toBe(archived.movedTo);
   expect(read(archived.movedTo)).toBe(before[file]);
   const back = await server.result("unarchive_session", { sessionId: sessionId(1) });
-  expect(back).toEqual({ sessionId: sessionId(1), sessionPath: archived.movedTo, movedTo: file });
+  expect(back).toEqual({
+    operationId: expect.any(String),
+    sessionId: sessionId(1),
+    sessionPath: archived.movedTo,
+    movedTo: file,
+  });
   expect(contentsOf(rootOf(place))).toEqual(before);
   expect([await listed(server), await listed(server, { archived: true })]).toEqual([[sessionId(1), sessionId(2)], []]);
 });

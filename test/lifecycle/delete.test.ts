@@ -37,6 +37,7 @@ describe("delete_session", () => {
     const server = serveLibrary(place);
     const deleted = await server.result("delete_session", { sessionPath: file });
     expect(deleted).toEqual({
+      operationId: expect.any(String),
       sessionId: sessionId(1),
       sessionPath: file,
       movedTo: join(place.state, "trash", readdirSync(join(place.state, "trash"))[0], basename(file)),
@@ -61,7 +62,12 @@ describe("delete_session", () => {
     const neighbour = put(join(dirname(file), `${basename(file)}x`), "not ours");
     const server = serveLibrary(place);
     const result = await server.result("delete_session", { sessionId: sessionId(1), permanent: true });
-    expect(result).toEqual({ sessionId: sessionId(1), sessionPath: file, trash: "none" });
+    expect(result).toEqual({
+      operationId: expect.any(String),
+      sessionId: sessionId(1),
+      sessionPath: file,
+      trash: "none",
+    });
     const left = Object.keys(contentsOf(rootOf(place))).sort();
     expect(left).toEqual([neighbour, join(dirname(file), basename(file).replace("0001", "0002")), ...others].sort());
     expect(existsSync(join(place.state, "trash"))).toBe(false);
@@ -336,6 +342,7 @@ describe("with a trash command", () => {
     const { place, trash, file, server } = withTrash('mv "$@" "$TRASH"/');
     const before = Object.values(contentsOf(rootOf(place))).sort();
     expect(await server.result("delete_session", { sessionPath: file })).toEqual({
+      operationId: expect.any(String),
       sessionId: sessionId(1),
       sessionPath: file,
       movedTo: join(trash, basename(file)),
@@ -349,7 +356,12 @@ describe("with a trash command", () => {
   test("elsewhere, where it lies is not told", async () => {
     const { server, file } = withTrash('mkdir "$TRASH/deep"; mv "$@" "$TRASH/deep"/');
     const result = await server.result("delete_session", { sessionPath: file });
-    expect(result).toEqual({ sessionId: sessionId(1), sessionPath: file, trash: "desktop" });
+    expect(result).toEqual({
+      operationId: expect.any(String),
+      sessionId: sessionId(1),
+      sessionPath: file,
+      trash: "desktop",
+    });
   });
 
   test("that fails, our own trash takes it", async () => {

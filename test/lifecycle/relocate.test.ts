@@ -47,6 +47,16 @@ test("a header without a cwd gets one", async () => {
   expect(read(movedTo)).toBe(`{"type":"session","cwd":${JSON.stringify(NEW)},"id":"none"}\n${chain(1)[0]}\n`);
 });
 
+test("a session that gets a name gets it in the folder of its directory, whatever its id says", async () => {
+  const place = temporaryPlace();
+  const file = put(
+    join(rootOf(place), "--x--", "session.log"),
+    `{"type":"session","id":"/../../out"}\n${chain(1)[0]}\n`,
+  );
+  const { movedTo } = await serveLibrary(place).result("relocate_session", { sessionPath: file, cwd: NEW });
+  expect(movedTo).toBe(join(rootOf(place), folderName(NEW), "__out.jsonl"));
+});
+
 test("in a flat folder the session stays in its place", async () => {
   const place = temporaryPlace();
   const flat = join(place.home, "flat");

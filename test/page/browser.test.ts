@@ -4,22 +4,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { fileOf } from "../support/cases.ts";
 import { BrowserPage, chromiumHere } from "../support/chromium.ts";
-import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const PROGRAM = chromiumHere();
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
-
-/** Moves over everything and clicks on what answers, but for links elsewhere. */
-const TOUCH = `
-  for (const element of document.querySelectorAll("*")) {
-    element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
-    element.dispatchEvent(new FocusEvent("focus"));
-  }
-  for (const summary of document.querySelectorAll("summary")) summary.click();
-`;
 
 describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
   let page: BrowserPage;
@@ -58,27 +47,6 @@ describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
     await page.load("about:blank", 1280, true);
     await page.load(`${url}#54e4ffbe`, 1280, true);
     expect(await page.evaluate(seen("54e4ffbe"))).toBe(true);
-    expect(page.happened).toEqual([]);
-  });
-
-  test("hostile sessions make nothing happen, with script and without", async () => {
-    const place = temporaryPlace();
-    // Several texts in one session: a page has them all, each in every place.
-    const each = Math.ceil(PAYLOADS.length / 6);
-    for (let from = 0; from < PAYLOADS.length; from += each) {
-      const said = PAYLOADS.slice(from, from + each).join("\n\n");
-      const url = await exported(
-        place,
-        fileOf(place, sessionSaying(said), `hostile-${from}.jsonl`),
-        `hostile-${from}.html`,
-      );
-      for (const script of [true, false]) {
-        await page.load(url, 360, script);
-        await page.evaluate(TOUCH);
-        expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
-        expect(await page.evaluate("document.scripts.length + document.styleSheets.length")).toBe(1);
-      }
-    }
     expect(page.happened).toEqual([]);
   });
 });

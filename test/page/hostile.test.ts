@@ -1,25 +1,86 @@
 /** Everything that a session says, in every place where it can, as hostile as it comes: nothing runs, loads or breaks out. */
 
-import { expect, test } from "vitest";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { describe, expect, test } from "vitest";
 import { fileOf } from "../support/cases.ts";
+import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { lookAtDocument } from "../support/documents.ts";
+import { assistantText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { lookAt } from "../support/pages.ts";
 import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
-import { serveHere, temporaryPlace } from "../support/server.ts";
+import { isEvery, share } from "../support/random.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
-test("no payload runs, loads or breaks out, wherever a session says it", async () => {
-  expect(PAYLOADS.length).toBeGreaterThanOrEqual(100);
-  const place = temporaryPlace();
+const LOOKS = { html: lookAt, markdown: lookAtDocument } as const;
+type Format = keyof typeof LOOKS;
+
+/** Returns an export of every branch. */
+async function exported(place: Place, content: string | Buffer, format: Format): Promise<string> {
   const server = serveHere(["--no-session", "--events", "none"], { place });
-  for (const [n, payload] of PAYLOADS.entries()) {
-    const sessionPath = fileOf(place, sessionSaying(payload), `${n}.jsonl`);
-    const { content } = await server.result("export_session", { sessionPath, format: "html" });
-    try {
-      const { text, addresses } = lookAt(content);
-      for (const address of addresses) expect(address).toMatch(/^(?:https?:\/\/|mailto:)/);
+  const sessionPath = fileOf(place, content, "hostile.jsonl");
+  return (await server.result("export_session", { sessionPath, format, branches: "all" })).content;
+}
+
+test("there are enough payloads, and no two are the same", () => {
+  expect(PAYLOADS.length).toBeGreaterThanOrEqual(450);
+  expect(new Set(PAYLOADS).size).toBe(PAYLOADS.length);
+});
+
+describe.each(["html", "markdown"] as const)("in %s", (format) => {
+  test("no payload acts or breaks out, wherever a session says it", async () => {
+    const payloads = share(PAYLOADS, 96);
+    const content = await exported(temporaryPlace(), sessionSaying(...payloads), format);
+    const { text, addresses } = LOOKS[format](content);
+    for (const address of addresses) expect(address).toMatch(/^(?:https?:\/\/|mailto:)/);
+    for (const payload of payloads) {
       const word = /[a-z]{5,}/.exec(payload)?.[0];
       if (word !== undefined) expect(text).toContain(word);
-    } catch (error) {
-      throw new Error(`payload ${n}, ${JSON.stringify(payload.slice(0, 200))}: ${(error as Error).message}`);
     }
+  });
+
+  test("bytes that are no text, and long lines", async () => {
+    const line = userText(id(0), null, "MARK <script>alert(1)</script> \u202eMARK");
+    const [before, between, after] = line.split("MARK").map((part) => Buffer.from(part));
+    const bad = Buffer.from([0xff, 0xfe, 0xc0, 0xaf, 0xed, 0xa0, 0x80, 0xf4, 0x90, 0x80, 0x80, 0xe2, 0x80]);
+    const long = assistantText(id(1), null, `${"<b>'\"`&|*_[".repeat(isEvery() ? 1 << 20 : 1 << 16)}treasure`);
+    const parts = [before, bad, between, bad, after, Buffer.from("\n")];
+    const session = Buffer.concat([Buffer.from(fileText(headerText(), long)), ...parts]);
+    const { text, elements } = LOOKS[format](await exported(temporaryPlace(), session, format));
+    // Markup would be an element that no page has, or no document.
+    expect([text.includes("<b>'\"`&|*_[treasure"), format === "html" || !elements.includes("b")]).toEqual([true, true]);
+  });
+});
+
+const PROGRAM = chromiumHere();
+
+/** Moves over everything, and clicks on what answers, but for links elsewhere. */
+const TOUCH = `
+  for (const element of document.querySelectorAll("*")) {
+    element.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+    element.dispatchEvent(new FocusEvent("focus"));
   }
+  for (const summary of document.querySelectorAll("summary")) summary.click();
+`;
+
+test.skipIf(PROGRAM === undefined)("all in one page, in Chromium, make nothing happen", async () => {
+  const place = temporaryPlace();
+  const file = join(place.cwd, "hostile.html");
+  const content = await exported(place, sessionSaying(...PAYLOADS), "html");
+  writeFileSync(file, content);
+  const own = content.match(/<script\b[^>]*>/g)?.length ?? 0;
+  const page = await BrowserPage.open(PROGRAM as string);
+  try {
+    for (const script of [true, false]) {
+      await page.load(pathToFileURL(file).href, 360, script);
+      if (script) await page.evaluate(TOUCH);
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+      expect(await page.evaluate("document.scripts.length - document.styleSheets.length")).toBe(own - 1);
+      expect(await page.evaluate("document.querySelectorAll('iframe,object,embed,form,base,link').length")).toBe(0);
+    }
+  } finally {
+    await page.close();
+  }
+  expect(page.happened).toEqual([]);
 });

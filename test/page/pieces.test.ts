@@ -1,13 +1,13 @@
 /** The parts of a page one by one: Markdown, code, changes, colours of programs, calls, folds. */
 
 import { describe, expect, test } from "vitest";
+import { money, shortCount } from "../../src/page/amounts.ts";
 import { ansiHtml } from "../../src/page/ansi.ts";
 import { imageHtml } from "../../src/page/blocks.ts";
 import { callHtml, ranHtml } from "../../src/page/calls.ts";
 import { chartHtml } from "../../src/page/chart.ts";
 import { codeHtml, languageOf } from "../../src/page/code.ts";
 import { diffHtml, diffLinesIn, diffOf } from "../../src/page/diff.ts";
-import { money, shortCount } from "../../src/page/escape.ts";
 import { linesBlock } from "../../src/page/fold.ts";
 import { proseHtml } from "../../src/page/prose.ts";
 
@@ -41,12 +41,17 @@ describe("Markdown", () => {
     ],
     ["<b onclick=x>bold</b>", "<p>&lt;b onclick=x&gt;bold&lt;/b&gt;</p>"],
     ["&lt; &#x202e;x &#0;", "<p>&lt; \ufffdx \ufffd</p>"],
-    [
-      "```ts\nconst a = 1;\n```",
-      '<pre class="code"><span class="hljs-keyword">const</span> a = <span class="hljs-number">1</span>;\n</pre>',
-    ],
+    ["```ts\nconst a = 1;\n```", '<pre class="code"><i class="k">const</i> a = <i class="n">1</i>;\n</pre>'],
     ["```\n<x>\n```", '<pre class="code">&lt;x&gt;\n</pre>'],
   ])("%j", (text, html) => expect(prose(text)).toBe(html));
+
+  test("a paragraph of more parts than a browser lays out in a moment is shown as it is", () => {
+    for (const part of ["a line\n", "`a`b", "*a* "]) {
+      expect(prose(part.repeat(5000))).toMatch(/<br>|<code>|<em>/);
+      expect(proseHtml(part.repeat(20_000))).toMatch(/^<details class="long">/);
+      expect(proseHtml(part.repeat(20_000))).not.toMatch(/<br>|<code>|<em>/);
+    }
+  });
 
   test("tables scroll by themselves, and are aligned without styles", () => {
     const html = prose("| a | b |\n|:-:|--:|\n| 1 | 2 |");
@@ -88,9 +93,9 @@ describe("code", () => {
 
   test("is left plain where it is no code that anybody wrote", () => {
     const long = `x = "${"<".repeat(5000)}"`;
-    expect(codeHtml(long, "python")).not.toContain("hljs");
-    expect(codeHtml("x = 1\n".repeat(10_000), "python")).not.toContain("hljs");
-    expect(codeHtml("x = '<b>'", "python")).toBe('x = <span class="hljs-string">&#x27;&lt;b&gt;&#x27;</span>');
+    expect(codeHtml(long, "python")).not.toContain("<i class");
+    expect(codeHtml("x = 1\n".repeat(10_000), "python")).not.toContain("<i class");
+    expect(codeHtml("x = '<b>'", "python")).toBe('x = <i class="s">&#x27;&lt;b&gt;&#x27;</i>');
   });
 });
 
@@ -158,7 +163,7 @@ describe("calls", () => {
   test("name the tool, its main argument and the result, and say when they failed", () => {
     const html = call("bash", { command: "npm test" }, { isError: true, content: [{ type: "text", text: "no" }] });
     expect(html).toBe(
-      '<div class="call failed"><p class="what"><b>bash</b> <code class="cmd">npm <span class="hljs-built_in">test</span></code>' +
+      '<div class="call failed"><p class="what"><b>bash</b> <code class="cmd">npm <i class="t">test</i></code>' +
         ' <b class="bad">failed</b></p><div class="result" id="r"><pre class="out">no</pre></div></div>\n',
     );
     expect(callHtml({ id: "1", name: "ls", arguments: { path: "/x" } }, undefined)).toContain("No result.");
@@ -183,11 +188,11 @@ describe("calls", () => {
   });
 
   test("a file that is written or read is drawn as what it is", () => {
-    expect(call("write", { path: "a.py", content: "def f(): pass" })).toContain("hljs-keyword");
+    expect(call("write", { path: "a.py", content: "def f(): pass" })).toContain('<i class="k">def</i>');
     const read = { content: [{ type: "text", text: '{"a": 1}' }] };
-    expect(call("read", { path: "a.json", offset: 5, limit: 3 }, read)).toMatch(/lines 5–7[\s\S]*hljs-attr/);
+    expect(call("read", { path: "a.json", offset: 5, limit: 3 }, read)).toMatch(/lines 5–7[\s\S]*<i class="t">/);
     // An error message is no JSON.
-    expect(call("read", { path: "a.json" }, { ...read, isError: true })).not.toContain("hljs-attr");
+    expect(call("read", { path: "a.json" }, { ...read, isError: true })).not.toContain("<i class");
   });
 });
 

@@ -12,7 +12,14 @@ import { isLock, type LockOptions, makeLocks } from "../../src/storage/locks/loc
 import { user } from "../support/drafts.ts";
 import { apart, type Elsewhere, isLockedInKernel, lockFiles, spawnElsewhere } from "../support/elsewhere.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { type Json, type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import {
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  temporaryFolder,
+  temporaryPlace,
+} from "../support/server.ts";
 import { runWithLocks, takings } from "../support/takings.ts";
 
 /** Another version of Node, to be mixed with this one. */
@@ -42,8 +49,13 @@ function stranger(options: Elsewhere = {}): Elsewhere {
   return { apart: "network", place: temporaryPlace(), ...options };
 }
 
+/** Opens the session there, and joins nobody: what keeps it out is the lock. */
+function openElsewhere(file: string, options: Elsewhere): SpawnedServer {
+  return spawnElsewhere(["--session", file, "--attach", "off"], options);
+}
+
 async function refusal(file: string, options: Elsewhere): Promise<Json> {
-  const server = spawnElsewhere(["--session", file], options);
+  const server = openElsewhere(file, options);
   const { lockedBy } = await server.result("get_state");
   const { data, message } = await server.failure("append", ENTRIES);
   server.process.kill("SIGKILL");
@@ -76,7 +88,7 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
     expect((await server.result("append", ENTRIES)).leafId).toBeTruthy();
     await server.finish();
     expect(lockFiles(file)).toEqual([]);
-    const second = spawnElsewhere(["--session", file], stranger());
+    const second = openElsewhere(file, stranger());
     expect((await second.result("append", ENTRIES)).leafId).toBeTruthy();
     await second.finish();
     expect(lockFiles(file)).toEqual([]);
@@ -89,7 +101,7 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
     expect({ ...rest, holder }).toMatchObject(refused);
     expect(lockedBy).toEqual(holder);
     await server.finish();
-    const inner = spawnElsewhere(["--session", file], other);
+    const inner = openElsewhere(file, other);
     await inner.result("append", ENTRIES);
     // From outside as well.
     expect(await refusal(file, stranger())).toMatchObject(refused);
@@ -100,12 +112,12 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
   test("is free when its holder was killed, and nothing of it stays behind whoever has it next", async () => {
     const { server, file } = await written(store);
     await server.finish();
-    const holder = spawnElsewhere(["--session", file], stranger());
+    const holder = openElsewhere(file, stranger());
     await holder.result("append", ENTRIES);
     holder.process.kill("SIGKILL");
     await holder.exit;
     expect(lockFiles(file)).toHaveLength(2);
-    const next = spawnElsewhere(["--session", file], stranger());
+    const next = openElsewhere(file, stranger());
     // What a dead one left is no holder.
     expect(await next.result("get_state")).toMatchObject({ readOnly: false });
     expect((await next.result("append", ENTRIES)).leafId).toBeTruthy();
@@ -152,7 +164,7 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
   test("is not made by who only reads, also while another one has it", async () => {
     const { server, file } = await written(store);
     const held = lockFiles(file);
-    const reader = spawnElsewhere(["--session", file], stranger());
+    const reader = openElsewhere(file, stranger());
     expect((await reader.result("get_entries")).entries).toHaveLength(1);
     expect(lockFiles(file)).toEqual(held);
     await server.finish();
@@ -166,14 +178,14 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
     // One with SQLite and one without exclude each other.
     expect(await refusal(file, poor)).toMatchObject(refused);
     await server.finish();
-    const first = spawnElsewhere(["--session", file], poor);
+    const first = openElsewhere(file, poor);
     await first.result("append", ENTRIES);
     expect((await first.result("get_state")).lock).toBe("flock");
     expect(await refusal(file, stranger({ without: ["sqlite"] }))).toMatchObject(refused);
     expect(await refusal(file, stranger())).toMatchObject(refused);
     await first.finish();
     expect(lockFiles(file)).toEqual([]);
-    const bare = spawnElsewhere(["--session", file], stranger({ without: ["sqlite", "flock"] }));
+    const bare = openElsewhere(file, stranger({ without: ["sqlite", "flock"] }));
     await bare.result("append", ENTRIES);
     expect((await bare.result("get_state")).lock).toBe("socket");
     expect(lockFiles(file).filter((path) => path.endsWith(".lock"))).toEqual([]);
@@ -185,7 +197,7 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
     const { server, file } = await written(store);
     expect(await refusal(file, stranger({ node: OTHER_NODE }))).toMatchObject(refused);
     await server.finish();
-    const other = spawnElsewhere(["--session", file], stranger({ node: OTHER_NODE }));
+    const other = openElsewhere(file, stranger({ node: OTHER_NODE }));
     await other.result("append", ENTRIES);
     expect((await other.result("get_state")).lock).toBe("sqlite");
     expect(await refusal(file, stranger())).toMatchObject(refused);
@@ -261,9 +273,14 @@ describe.runIf(process.platform === "linux").each(["jsonl", "v2"])("the lock fil
 describe.skipIf(apart("network and pids") === null)("of many processes in different namespaces", () => {
   test("one at a time has the lock, also when they are killed (long form in soak)", async () => {
     await forSeedsAsync(1, async (random) => {
-      const { taken, kills } = await takings(random, 25, [process.execPath]);
-      expect(taken).toBeGreaterThanOrEqual(25);
-      expect(kills).toBeGreaterThan(0);
+      // When a process is killed is up to the machine, so a round may have none.
+      let killed = 0;
+      for (let round = 0; round < 5 && killed === 0; round++) {
+        const { taken, kills } = await takings(random, 25, [process.execPath]);
+        expect(taken).toBeGreaterThanOrEqual(25);
+        killed = kills;
+      }
+      expect(killed).toBeGreaterThan(0);
     });
   });
 

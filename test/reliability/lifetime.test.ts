@@ -47,7 +47,7 @@ test("after five minutes without a command others may write, and the next change
   let skipped = 0;
   const env = countingEnv();
   const [input, output] = [new PassThrough(), new PassThrough()];
-  const service = serve(parseArguments(["--session", file, "--events", "none"]), {
+  const service = serve(parseArguments(["--session", file, "--events", "none", "--attach", "off"]), {
     input,
     output,
     env: { ...env, now: () => env.now() + skipped },
@@ -65,7 +65,7 @@ test("after five minutes without a command others may write, and the next change
   const wire = new Wire(input, output, "lines");
   await wire.result("append", { entries: [user("mine", { id: "mine" })] });
   await wire.result("branch", { entryId: id(1) });
-  const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+  const other = spawnServer(["--session", file, "--events", "none", "--attach", "off"], "lines", place);
   const append = (name: string) => other.request("append", { entries: [user(name, { id: name })] });
   expect((await append("early")).error.data.name).toBe("session_locked");
   const before = linesIn(file).length;

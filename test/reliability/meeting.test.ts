@@ -4,14 +4,14 @@ import { describe, expect, test } from "vitest";
 import { expectNothingWrong, type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
 import { forSeedsAsync } from "../support/random.ts";
 
-const SHORT = { servers: 3, wanted: 15, states: "same", namespaces: false } as const;
+const SHORT = { servers: 3, wanted: 15, states: "same", namespaces: false, attach: "off" } as const;
 
 async function check(options: Meeting): Promise<void> {
   await forSeedsAsync(1, async (random) => {
     const met = await meet(random, options);
     expectNothingWrong(met, options.wanted);
     // They did meet.
-    expect(met.locked).toBeGreaterThan(0);
+    if (options.attach === "off") expect(met.locked).toBeGreaterThan(0);
   });
 }
 
@@ -24,3 +24,14 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
     check({ ...SHORT, store, durability: "os", kills: false, states: "different", namespaces: true }),
   );
 });
+
+test("and where whoever holds the session lets the others join", () =>
+  check({
+    ...SHORT,
+    store: "v2",
+    attach: "auto",
+    durability: "os",
+    kills: true,
+    states: "different",
+    namespaces: OWN_NAMESPACES.length > 0,
+  }));

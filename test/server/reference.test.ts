@@ -6,8 +6,9 @@ import { eventExample, hookExample } from "../../scripts/reference-examples.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
 import type { HookName } from "../../src/handlers/shared/hooks.ts";
+import { attachmentsWith } from "../support/attaching.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { frame, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
@@ -32,6 +33,29 @@ test("every command, alias, event, hook, failure and entry type has its place", 
 function shapeOf({ seq: _, ...payload }: Json): string {
   const inner = payload.preparation ? Object.keys(payload.preparation) : [];
   return [...Object.keys(payload), ...inner].join(" ");
+}
+
+/**
+ * A server that has the lock of a session. In its place the test lets others join: it tells them of events that are
+ * lost, and when they ask for something it ends the server.
+ */
+async function badHolder(place: Place): Promise<{ holder: HereServer; file: string }> {
+  const holder = serveHere(["--events", "none", "--attach", "off"], { place });
+  const { entryIds } = await holder.result("append", { entries: [user("Held")] });
+  const { sessionFile: file } = await holder.result("get_state");
+  const [leafId] = entryIds;
+  const entrance = attachmentsWith({ temporary: place.home }).open(file, (stream) => {
+    stream.once("data", () => {
+      const attached = { epoch: 1, client: "a holder", pid: process.pid };
+      stream.write(frame("headers", { attached, leafId, lastId: leafId }, { lost: 3, leafId, lastId: leafId }));
+      stream.once("data", async () => {
+        entrance?.close();
+        await holder.finish();
+        stream.end();
+      });
+    });
+  });
+  return { holder, file };
 }
 
 /** What a server tells and asks while it does everything that it tells and asks of. */
@@ -77,6 +101,10 @@ async function life(dialect: "jsonrpc" | "pi") {
   );
   await run("append", { entries: [user("Here")] });
   await run("fork", { entryId: entryIds[2] });
+  const { holder, file } = await badHolder(place);
+  await run("switch_session", { sessionPath: file });
+  await run("append", { entries: [user("Shared")] });
+  expect(await holder.done).toBe(0);
   // The events of the last command come after its reply.
   await run("get_state");
   return said;

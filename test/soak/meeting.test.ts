@@ -1,11 +1,11 @@
-/** Eight servers on one session, in every combination of store, durability, state folders, kills and namespaces. */
+/** Eight servers on one session, in every combination of store, durability, state folders, kills, namespaces and sharing. */
 
 import { expectNothingWrong, type Meeting, meet, NODES, OWN_NAMESPACES } from "../support/meeting.ts";
 import { soak } from "../support/soak.ts";
 
 const WANTED = 130;
 
-/** The combination of a number: every one of them within 32 numbers. */
+/** The combination of a number: every one of them within 64 numbers. */
 function combination(number: number): Meeting {
   const bit = (n: number): boolean => ((number >> n) & 1) === 1;
   return {
@@ -14,6 +14,7 @@ function combination(number: number): Meeting {
     namespaces: bit(2) && OWN_NAMESPACES.length > 0,
     durability: bit(3) ? "os" : "sync",
     states: bit(4) ? "different" : "same",
+    attach: bit(5) ? "auto" : "off",
     servers: 8,
     wanted: WANTED,
   };

@@ -97,7 +97,35 @@ export class BrowserPage {
   }
 
   async evaluate(expression: string): Promise<Json> {
-    return (await this.send("Runtime.evaluate", { expression, returnByValue: true })).result.value;
+    return (await this.send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true })).result.value;
+  }
+
+  /** Presses a key, and waits until what it did is drawn. */
+  async press(key: string): Promise<void> {
+    const text = key.length === 1 ? key : key === "Enter" ? "\r" : undefined;
+    await this.send("Input.dispatchKeyEvent", { type: "keyDown", key, text });
+    await this.send("Input.dispatchKeyEvent", { type: "keyUp", key });
+    await this.drawn();
+  }
+
+  /** Waits until the page is drawn once more. */
+  async drawn(): Promise<void> {
+    await this.evaluate("new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)))");
+  }
+
+  /** Waits until an expression is true. */
+  async until(expression: string): Promise<void> {
+    const started = Date.now();
+    while (!(await this.evaluate(expression))) {
+      if (Date.now() - started > 20_000) throw new Error(`It did not become true: ${expression}`);
+      await this.drawn();
+    }
+  }
+
+  /** Shows pages as on a dark screen, or on paper. */
+  async media(scheme: "light" | "dark", media = ""): Promise<void> {
+    const features = [{ name: "prefers-color-scheme", value: scheme }];
+    await this.send("Emulation.setEmulatedMedia", { media, features });
   }
 
   async close(): Promise<void> {

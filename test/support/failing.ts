@@ -77,6 +77,11 @@ export function failingDisk(
         before(operation, args[0]);
         return act(...args);
       };
+    else if (operation === "inFolder")
+      disk[operation] = (folder: unknown, use: (path: unknown, disk: unknown) => unknown) => {
+        before(operation, folder);
+        return act(folder, (path: unknown) => use(path, disk));
+      };
     else
       disk[operation] = (...args: unknown[]) => {
         if (readsReplies || operation !== "read" || !isReply(open.get(args[0]))) before(operation, args[0]);

@@ -401,6 +401,28 @@ export const FAULTS = {
       return undefined;
     }),
   },
+  "loses what it writes to a session of another process": {
+    rule: "one-writer",
+    pass(say) {
+      let isHeld = false;
+      return {
+        request(text, message) {
+          if (message?.method === "new_session") isHeld = false;
+          if (message?.method === "switch_session") return [text, '{"jsonrpc":"2.0","id":"own","method":"get_state"}'];
+          if (message?.method !== "append" || !isHeld) return [text];
+          const entryIds = message.params.entries.map((_: Json, at: number) => `lost-${at}`);
+          say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
+          return [];
+        },
+        reply(text, message) {
+          if (message.id !== "own") return [text];
+          const { lockedBy, holder } = message.result ?? {};
+          isHeld = (lockedBy ?? holder ?? null) !== null;
+          return [];
+        },
+      };
+    },
+  },
   "omits success": {
     rule: "pi-reply-shape",
     also: ["transcript-pi-branches", "transcript-pi-conversation", "transcript-pi-errors", "transcript-pi-hooks"],

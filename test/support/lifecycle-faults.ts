@@ -63,21 +63,22 @@ function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCyc
 
 const storesOf = new WeakMap<LifeCycle, Stores>();
 
-/** Takes the last operation back, as the command does: what was begun counts as the disk shows it. */
-async function undoLast(life: LifeCycle): Promise<void> {
+/**
+ * Takes the last operation back, or brings it back, as the commands do: what was begun counts as the disk shows it.
+ */
+async function undoLast(life: LifeCycle, kind: "undo" | "redo" = "undo"): Promise<void> {
   const { operations } = storesOf.get(life) as Stores;
   for (const operation of History.of(operations).operations)
     if (operation.stage === "begun") {
       const step = life.stepOf(operation);
-      if (step) operations.done(operation.id, { step });
-      else if (step === false) operations.failed([operation.id]);
+      if (step !== undefined) operations.conclude(operation.id, step);
     }
   const history = History.of(operations);
-  const root = history.nextToUndo(() => true);
+  const root = kind === "undo" ? history.nextToUndo(() => true) : history.nextToRedo(() => true);
   if (!root) throw new Failure("operation_not_found");
   const latest = history.latest(root);
   try {
-    await life.takeBack(latest, { kind: "undo", of: root.id, text: "" });
+    await life.takeBack(latest, { kind, of: root.of ?? root.id, text: "" });
   } catch (error) {
     // It was taken back, and that could not be recorded.
     throw life.isBack(latest) ? new Failure("operation_not_found") : error;
@@ -109,6 +110,8 @@ export interface Scenario {
   /** Contents that may be gone. */
   readonly loses?: boolean;
   readonly isApart?: boolean;
+  /** Path of a session that is there, whole, whenever this is interrupted, and at its own path when it is over. */
+  readonly stays?: string;
 }
 
 const one = { sessionId: sessionId(1) };
@@ -269,6 +272,28 @@ const MOVES: readonly Scenario[] = [
   },
 ];
 
+/** Damages a container and repairs it, as the command does; there are backups of earlier repairs, too. */
+async function repairContainer(life: LifeCycle, disk: FaultDisk): Promise<void> {
+  await putContainer(disk);
+  const { open, operations } = storesOf.get(life) as Stores;
+  const segment = `${CONTAINER}/segments/0000000000000001.seg`;
+  for (const from of ["say a0000001", "say a0000000"]) {
+    const bytes = Buffer.from(disk.content(segment) as Uint8Array).toString("latin1");
+    disk.put(segment, fileBytes(bytes.trimEnd().replace(from, "say !!!!!!!!")));
+    const log = open(CONTAINER);
+    log.acquireLock();
+    const inode = disk.info(`${CONTAINER}/header.jsonl`).inode;
+    const step = { do: "swap" as const, path: CONTAINER, inode };
+    const about = { sessionId: sessionId(5), sessionPath: CONTAINER, name: null, text: "Repaired." };
+    const { id } = operations.beginNow({ kind: "repair", ...about, step });
+    const other = log.repair() as string;
+    operations.done(id, { step: { ...step, other, count: log.nodes.count } });
+    await log.commit();
+    log.close();
+    if (from.endsWith("1")) forgetOperations(disk);
+  }
+}
+
 /** The operations to take back, each alone in the record. */
 const UNDONE: readonly [string, (life: LifeCycle, disk: FaultDisk) => Promise<unknown>][] = [
   ["delete", (life) => life.delete(FILE, false)],
@@ -296,6 +321,7 @@ const UNDONE: readonly [string, (life: LifeCycle, disk: FaultDisk) => Promise<un
       await life.import(ELSEWHERE);
     },
   ],
+  ["repair of a container", repairContainer],
   ["prune", (life) => life.leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false })],
 ];
 
@@ -306,14 +332,25 @@ function forgetOperations(disk: FaultDisk): void {
 export const SCENARIOS: readonly Scenario[] = [
   ...MOVES,
   ...CONTAINERS,
+  {
+    name: "redo of repair of a container",
+    async prepare(life, disk) {
+      await repairContainer(life, disk);
+      await undoLast(life);
+    },
+    run: (life) => undoLast(life, "redo"),
+    done: "operation_not_found",
+    stays: CONTAINER,
+  },
   ...UNDONE.map(
     ([name, prepare]): Scenario => ({
       name: `undo of ${name}`,
       prepare,
-      run: undoLast,
+      run: (life) => undoLast(life),
       done: "operation_not_found",
       // Taken back, a relocation leaves one file with the header that it had: the other one goes.
       loses: name.startsWith("relocate"),
+      ...(prepare === repairContainer ? { stays: CONTAINER } : {}),
     }),
   ),
   ...MOVES.filter(({ name }) => ["delete", "restore", "archive", "archive by id", "unarchive"].includes(name)).map(
@@ -388,6 +425,15 @@ async function recorded(scenario: Scenario, beginning: FaultDisk): Promise<Fault
   return whole;
 }
 
+/** Opens the session that stays, with all its entries. */
+function checkStays({ stays, places = ROOT }: Scenario, disk: FaultDisk, what: string): void {
+  if (stays === undefined) return;
+  const { open } = storesOf.get(lifeOn(disk.after(), places)) as Stores;
+  const log = open(stays);
+  expect([log.header.id, log.nodes.count], what).toEqual([sessionId(5), 3]);
+  log.close();
+}
+
 /** Interrupts a scenario by death and power cuts at a dozen of its disk operations, or at all ({@link share}). */
 export async function checkInterrupted(scenario: Scenario): Promise<void> {
   const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
@@ -404,10 +450,14 @@ export async function checkInterrupted(scenario: Scenario): Promise<void> {
     for (const { disk: next, cut } of disk.remains(seen)) {
       const what = `dies at ${at}, ${JSON.stringify(cut)}`;
       if (!loses) checkKept(before, next, what);
+      checkStays(scenario, next, what);
       const again = await outcome(() => run(lifeOn(next, places, isApart)));
       expect(["ok", done], what).toContain(again);
       if (!loses) checkKept(before, next, `${what}, again`);
       if (again === "ok") expect(shape(next), `${what}, again`).toEqual(wanted);
+      if (scenario.stays !== undefined)
+        expect(next.names(FOLDER), `${what}, again`).toContain(basename(scenario.stays));
+      checkStays(scenario, next, `${what}, again`);
     }
   }
 }
@@ -429,7 +479,10 @@ export async function checkErrors(scenario: Scenario, seen: Set<string>): Promis
       if (!loses) checkKept(before, disk, what);
       const again = await outcome(() => run(lifeOn(disk, places, isApart)));
       // What is unlinked cannot be brought back, whatever fails after it.
-      expect(["ok", ...(first === "ok" || scenario.name === "delete for good" ? [done] : [])], what).toContain(again);
+      expect(
+        ["ok", ...(first === "ok" || first === done || scenario.name === "delete for good" ? [done] : [])],
+        what,
+      ).toContain(again);
       expect(disk.openCount, what).toBe(0);
     }
 }

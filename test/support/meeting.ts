@@ -23,6 +23,8 @@ export interface Meeting {
   readonly states: "same" | "different";
   /** Whether some servers are killed by SIGKILL. */
   readonly kills: boolean;
+  /** Whether a server that holds the session lets the others join; else their writes are refused until it ends. */
+  readonly attach: "auto" | "off";
   /** Whether some servers have a network, or a network and process ids, of their own. */
   readonly namespaces: boolean;
   /** Servers at a time. */
@@ -124,8 +126,13 @@ class Course {
 
   start(place: Place, args: readonly string[], more: { node?: string; within?: readonly string[] } = {}): Witness {
     this.met.lives++;
-    const durability = ["--durability", this.options.durability];
-    return new Witness({ args: [...args, ...durability], place, signal: this.ended.signal, ...more });
+    const { durability, attach } = this.options;
+    return new Witness({
+      args: [...args, "--durability", durability, "--attach", attach],
+      place,
+      signal: this.ended.signal,
+      ...more,
+    });
   }
 
   /** Takes over what a server's life has shown. */

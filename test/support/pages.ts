@@ -12,7 +12,7 @@ const ELEMENTS = new Set(
   (
     "html head meta title style body div header main section nav article h1 h2 h3 h4 h5 h6 p ul ol li dl dt dd a span b " +
     "mark time code pre details summary figure figcaption svg rect polyline img table thead tbody tr th td blockquote " +
-    "strong em s hr br"
+    "strong em s i hr br script noscript"
   ).split(" "),
 );
 
@@ -23,12 +23,19 @@ const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
   charset: /^utf-8$/,
   "http-equiv": /^Content-Security-Policy$/,
   content:
-    /^(?:default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; img-src data:; base-uri 'none'; form-action 'none'|width=device-width, initial-scale=1|light dark|no-referrer)$/,
+    /^(?:default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; script-src 'sha256-[A-Za-z0-9+/]{43}='; img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types page|width=device-width, initial-scale=1|light dark|no-referrer)$/,
   name: /^(?:viewport|color-scheme|referrer)$/,
   id: /^[A-Za-z0-9_.-]+$/,
   href: SAFE_LINK,
   rel: /^noopener noreferrer nofollow$/,
   class: /^[A-Za-z0-9_ -]+$/,
+  // Data, which no browser runs; of the one script, the policy has the hash.
+  type: /^application\/(?:json|gzip)$/,
+  hidden: /^$/,
+  "data-about": /^\{"name":"pi-session-[^"<>]*","whole":\d+,"packed":\d+\}$/,
+  "data-at": /^[A-Za-z0-9_.-]+$/,
+  "data-by": /^[A-Za-z0-9_.-]+$/,
+  "data-leaf": /^[A-Za-z0-9_.-]+$/,
   title: /^[^<>]*$/,
   datetime: /^\d{4}-\d\d-\d\dT[^<>]*$/,
   alt: /^Picture, [a-z]+, [0-9. kMB]+$/,
@@ -37,7 +44,7 @@ const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
   decoding: /^async$/,
   start: /^\d+$/,
   dir: /^auto$/,
-  role: /^(?:img|region)$/,
+  role: /^(?:group|region)$/,
   tabindex: /^(?:0|-1)$/,
   viewBox: /^[\d. ]+$/,
   preserveAspectRatio: /^none$/,
@@ -59,14 +66,16 @@ export interface SeenPage {
   /** Addresses elsewhere. */
   readonly addresses: string[];
   text: string;
+  /** Scripts that a browser runs. */
+  scripts: number;
 }
 
 /** Walks the page, and returns what is in it. */
 export function lookAt(html: string): SeenPage {
   expect(CONTROLS.exec(html)).toBe(null);
-  const seen: SeenPage = { elements: [], ids: [], links: [], addresses: [], text: "" };
+  const seen: SeenPage = { elements: [], ids: [], links: [], addresses: [], text: "", scripts: 0 };
   const errors: string[] = [];
-  const waiting: Json[] = [parse(html, { onParseError: ({ code }) => errors.push(code) })];
+  const waiting: Json[] = [parse(html, { scriptingEnabled: false, onParseError: ({ code }) => errors.push(code) })];
   for (let node = waiting.pop(); node; node = waiting.pop()) {
     if (defaultTreeAdapter.isTextNode(node)) seen.text += node.value;
     if (defaultTreeAdapter.isCommentNode(node)) throw new Error(`The page has a comment: ${JSON.stringify(node.data)}`);
@@ -74,6 +83,7 @@ export function lookAt(html: string): SeenPage {
     if ("childNodes" in node) waiting.push(...[...node.childNodes].reverse());
   }
   expect(errors).toEqual([]);
+  expect(seen.scripts).toBe(1);
   expect(new Set(seen.ids).size).toBe(seen.ids.length);
   const known = new Set(seen.ids);
   expect(seen.links.filter((link) => !known.has(link))).toEqual([]);
@@ -82,6 +92,7 @@ export function lookAt(html: string): SeenPage {
 
 function lookAtElement({ tagName, attrs }: Json, seen: SeenPage): void {
   seen.elements.push(tagName);
+  if (tagName === "script" && !attrs.some(({ name }: Json) => name === "type")) seen.scripts++;
   if (!ELEMENTS.has(tagName)) throw new Error(`The page has an element ${tagName}`);
   for (const { name, value } of attrs) {
     if (!ATTRIBUTES[name]?.test(value)) throw new Error(`${tagName} has ${name}=${JSON.stringify(value)}`);

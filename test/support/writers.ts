@@ -35,7 +35,8 @@ class Life {
   }
 
   static async start(place: Place, file: string): Promise<Life> {
-    const life = new Life(spawnServer(["--session", file], "lines", place));
+    // Two of ours exclude each other here; those that share a session are in sharing.ts.
+    const life = new Life(spawnServer(["--session", file, "--attach", "off"], "lines", place));
     const { entries, leafId } = await life.server.result("get_entries");
     for (const { id } of entries) life.known.add(id);
     life.leaves.push(leafId);

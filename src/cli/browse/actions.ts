@@ -306,12 +306,13 @@ async function undo(
 ): Promise<ChangeOutcome> {
   const { operationId } = change;
   if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));
-  const { operations }: Result = await ask("list_operations", { limit: LATEST });
+  const { operations }: Result = await ask("list_operations", { grouped: true, limit: LATEST });
   const last = operations.find(({ kind, undoneBy }: Result) => !undoneBy && kind !== "undo" && kind !== "redo");
   if (!last) return { change, notice: "There is no change to take back." };
   if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
   const wanted = { change: "undo", operationId: last.operationId } as const;
-  if (Date.parse(last.at) >= doings.since && doings.paths.has(last.sessionPath))
+  // Several at once are the work of a verb.
+  if (last.size === undefined && Date.parse(last.at) >= doings.since && doings.paths.has(last.sessionPath))
     return undone(change, await ask("undo", { operationId: last.operationId }));
   return {
     change,

@@ -6,6 +6,7 @@ import type { Result } from "../verb.ts";
 import { beginTyping, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
 import { sizeText } from "./preview.ts";
 import {
+  askBefore,
   type BrowseChange,
   type BrowseState,
   change,
@@ -76,7 +77,7 @@ function unlessTrashed(then: OnSession): OnSession {
 }
 
 function askLine(state: BrowseState, label: string, text: string, wanted: LineChange): Step {
-  return still({ ...state, prompt: { ask: "line", label, text, wanted } });
+  return askBefore(state, { ask: "line", label, text, wanted });
 }
 
 function askForLeafLabel(state: BrowseState, session: Result): Step {
@@ -99,7 +100,7 @@ function askToDelete(state: BrowseState, session: Result): Step {
   const facts =
     messageCount === undefined ? "" : `, ${count(messageCount, "message", "messages")}, ${sizeText(sizeBytes ?? 0)}`;
   const question = `Delete "${cutTo(oneLine(name ?? firstMessage ?? sessionId), 40)}"${facts}?`;
-  return still({ ...state, prompt: { ask: "yes", question, wanted: { change: "delete", session } } });
+  return askBefore(state, { ask: "yes", question, wanted: { change: "delete", session } });
 }
 
 function copied(state: BrowseState, text: string): Step {

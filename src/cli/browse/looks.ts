@@ -1,11 +1,14 @@
 /** Looks up more than the list tells: the preview of what is selected, and the marks of what is on the screen. */
 
+import { holderText } from "../holder.ts";
 import { layoutOf } from "./layout.ts";
 import {
+  aboutTo,
   after,
   type BrowseState,
   type Facts,
   type Happening,
+  isRefused,
   type PreviewPlace,
   type Step,
   still,
@@ -55,13 +58,28 @@ export function previewFailed(state: BrowseState, happening: Happening & { what:
   return still(happening.isDamaged ? withFacts(next, preview.place.sessionPath, { damageCount: 1 }) : next);
 }
 
-function withFacts(state: BrowseState, path: string, { lockedBy, readOnly, damageCount, store }: Facts): BrowseState {
+function withFacts(
+  state: BrowseState,
+  path: string,
+  { lockedBy, canJoin, readOnly, damageCount, store }: Facts,
+): BrowseState {
   const kept = state.facts.size >= MAX_FACTS ? new Map<string, Facts>() : new Map(state.facts);
-  return { ...state, facts: kept.set(path, { lockedBy, readOnly, damageCount, store }) };
+  return { ...state, facts: kept.set(path, { lockedBy, canJoin, readOnly, damageCount, store }) };
 }
 
 export function looked(state: BrowseState, { sessionPath, facts }: Happening & { what: "looked" }): Step {
-  return lookedAt(still(withFacts(state, sessionPath, facts)));
+  return lookedAt(still(answered(withFacts(state, sessionPath, facts), sessionPath, facts)));
+}
+
+/** Asks what waited for a look at its session, or says instead which process has the session. */
+function answered(state: BrowseState, sessionPath: string, facts: Facts): BrowseState {
+  const { lockedBy } = facts;
+  const { prompt, held } = state;
+  const isWaiting = held !== undefined && aboutTo(held) === sessionPath;
+  const next = isWaiting ? { ...state, held: undefined, isBusy: false, prompt: held } : state;
+  const asked = next.prompt ?? prompt;
+  if (!lockedBy || asked === undefined || aboutTo(asked) !== sessionPath || !isRefused(asked, facts)) return next;
+  return { ...next, prompt: undefined, notice: `Open in ${holderText(lockedBy)}: close it there first.` };
 }
 
 /** Adds a look at the first session on the screen of which no facts are known. */

@@ -54,6 +54,7 @@ export function begin(rows: number, columns: number, cwd: string): Step {
     tree: undefined,
     facts: new Map(),
     prompt: undefined,
+    held: undefined,
     isBusy: false,
     help: undefined,
     notice: "",

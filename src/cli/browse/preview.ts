@@ -1,14 +1,15 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
+import { holderText } from "../holder.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   count,
   cutTo,
   grouped,
   highlighted,
-  inert,
   inertLines,
   oneLine,
+  shortIdText,
   shortPath,
   soughtWords,
   wrap,
@@ -74,7 +75,7 @@ function textOf(shown: Result, entryId: string | undefined, words: string, page:
 function factLines(session: Result, shown: Result | undefined, page: OutputStyle): string[] {
   const { paint, width } = page;
   const { name, firstMessage, sessionId, cwd, messageCount, sizeBytes, cost, forkedFrom } = session;
-  const facts = [inert(String(sessionId).slice(0, 13))];
+  const facts = [shortIdText(String(sessionId))];
   if (cwd) facts.push(shortPath(cwd, page.home));
   if (messageCount !== undefined) facts.push(count(messageCount, "message", "messages"));
   if (shown && shown.branchCount > 0) facts.push(count(shown.branchCount, "branch point", "branch points"));
@@ -92,7 +93,7 @@ function factLines(session: Result, shown: Result | undefined, page: OutputStyle
 function warnings(shown: Result | undefined): string[] {
   const { lockedBy, readOnly, damageCount } = shown ?? {};
   const found: string[] = [];
-  if (lockedBy) found.push(`Open in ${inert(lockedBy.client)}${lockedBy.pid > 0 ? ` (process ${lockedBy.pid})` : ""}.`);
+  if (lockedBy) found.push(`Open in ${holderText(lockedBy)}.`);
   if (readOnly !== undefined) found.push("It can be read, and not be written.");
   if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify tells more.`);
   return found;

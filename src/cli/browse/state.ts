@@ -67,6 +67,8 @@ export interface ListState {
 /** Facts that are learned of a session by looking at it. */
 export interface Facts {
   readonly lockedBy?: { readonly client: string; readonly pid: number };
+  /** Whether that process shares the session. */
+  readonly canJoin?: boolean;
   readonly readOnly?: string;
   readonly damageCount: number;
   readonly store?: string;
@@ -147,6 +149,8 @@ export interface BrowseState {
   readonly tree: TreeState | undefined;
   readonly facts: ReadonlyMap<string, Facts>;
   readonly prompt: Prompt | undefined;
+  /** A question about a session that another process had when it was last looked at, until that is known again. */
+  readonly held: Prompt | undefined;
   /** Whether something other than the list is under way; until it is over, the only possible action is to leave. */
   readonly isBusy: boolean;
   /** The first line of the help on the screen; undefined while it is not shown. */
@@ -239,6 +243,32 @@ export function end(state: BrowseState, session: Result | null): Step {
 
 export function saying(state: BrowseState, notice: string): Step {
   return still({ ...state, notice });
+}
+
+/** Returns the path of the session that a question would change; undefined when it changes none. */
+export function aboutTo({ wanted }: Prompt): string | undefined {
+  return "session" in wanted && wanted.change !== "export" ? wanted.session.sessionPath : undefined;
+}
+
+/** Changes that whoever holds a session and shares it makes for others. */
+const SHARED: ReadonlySet<BrowseChange["change"]> = new Set(["rename", "label", "move"]);
+
+/** Whether a change would be refused, because another process holds its session. */
+export function isRefused({ wanted }: Prompt, { lockedBy, canJoin }: Facts): boolean {
+  return lockedBy !== undefined && !(canJoin && SHARED.has(wanted.change));
+}
+
+/**
+ * Asks, and looks whether another process writes to the session, which would refuse the change. Where one did, that is
+ * known before anything is asked.
+ */
+export function askBefore(state: BrowseState, prompt: Prompt): Step {
+  const sessionPath = aboutTo(prompt);
+  if (sessionPath === undefined) return still({ ...state, prompt });
+  const facts = state.facts.get(sessionPath);
+  const isHeld = facts !== undefined && isRefused(prompt, facts);
+  const next = isHeld ? { ...state, held: prompt, isBusy: true } : { ...state, prompt };
+  return withEffect(next, { do: "look", sessionPath });
 }
 
 /** Begins a change; until it is done, other keys do nothing. */

@@ -9,6 +9,7 @@ import { previewOfSelected } from "./list.ts";
 import { previewed } from "./looks.ts";
 import {
   after,
+  askBefore,
   type BrowseState,
   type ChangeOutcome,
   edited,
@@ -196,28 +197,19 @@ export function askToMove(state: BrowseState, tree: TreeState): Step {
   const question = isAnew
     ? `Go back to before "${words}", and take its text along?`
     : `Continue after "${words === "" ? oneLine(node.type) : words}"?`;
-  return still({
-    ...state,
-    prompt: {
-      ask: "yes",
-      question,
-      wanted: { change: "move", session, entryId: node.id, position: isAnew ? "before" : "at", leafId },
-    },
-  });
+  const wanted = { change: "move", session, entryId: node.id, position: isAnew ? "before" : "at", leafId } as const;
+  return askBefore(state, { ask: "yes", question, wanted });
 }
 
 export function askForLabel(state: BrowseState, tree: TreeState): Step {
   const node = nodeAt(tree);
   if (!node) return still(state);
   const { session } = tree;
-  return still({
-    ...state,
-    prompt: {
-      ask: "line",
-      label: "Label (empty clears it): ",
-      text: node.label ?? "",
-      wanted: { change: "label", session, entryId: node.id },
-    },
+  return askBefore(state, {
+    ask: "line",
+    label: "Label (empty clears it): ",
+    text: node.label ?? "",
+    wanted: { change: "label", session, entryId: node.id },
   });
 }
 

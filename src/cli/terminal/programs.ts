@@ -27,13 +27,14 @@ export function runProgram({ program, args, cwd, variables }: Launch): Promise<n
   // Loaded only when it is needed.
   const { spawn } = process.getBuiltinModule("node:child_process");
   return new Promise((resolve, reject) => {
-    const child = spawn(program, [...args], { cwd, env: { ...variables, PWD: cwd }, stdio: "inherit" });
     const heard = [...(isatty(0) ? [] : FROM_KEYS), ...PASSED_ON];
     const passOn = (signal: NodeJS.Signals): void => {
       if (heard.includes(signal as (typeof heard)[number])) child.kill(signal);
     };
     const signals = [...FROM_KEYS, ...PASSED_ON];
+    // Before the program runs: one that comes right after its first word would end us and leave it alone.
     for (const signal of signals) process.on(signal, passOn);
+    const child = spawn(program, [...args], { cwd, env: { ...variables, PWD: cwd }, stdio: "inherit" });
     const end = (): void => {
       for (const signal of signals) process.off(signal, passOn);
     };

@@ -173,6 +173,28 @@ export function shortPath(path: string, home: string): string {
   return inert(own ? `~${path.slice(home.length)}` : path);
 }
 
+/** Characters of an id that tell sessions apart which were begun in different seconds. */
+const ID = 13;
+
+/** Returns the beginning of a session's id, which every verb takes. */
+export function shortIdText(sessionId: string): string {
+  return inert(sessionId.slice(0, ID));
+}
+
+/** Returns the end of a backup's name, which tells its kind; the rest is the name of what it is of. */
+export function backupText(path: string): string {
+  return inert(/\.[a-z0-9]+\.bak(?:\.\d+)?$/.exec(path)?.[0] ?? path);
+}
+
+/** Returns a line in as many lines as it takes, each with the spaces before it; colours go where it is too long. */
+export function fitted(line: string, width: number): string[] {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  const bare = line.replace(/\u001b\[[\d;]*m/g, "");
+  if (widthOf(bare) <= width) return [line];
+  const indent = " ".repeat(Math.min(bare.length - bare.trimStart().length, width >> 1));
+  return wrap(bare.trimStart(), width - indent.length).map((part) => `${indent}${part}`);
+}
+
 /** Returns the words that somebody looks for, as a search takes them: quotation marks hold some together. */
 export function soughtWords(query: string): string[] {
   return query.replaceAll('"', " ").split(/\s+/).filter(Boolean);

@@ -38,6 +38,7 @@ export function completeWith(find: (name: string) => Verb | undefined): Verb {
       if (verb === undefined) return { lines: [] };
       return { lines: await linesFor(asking, placeOf(verb, words), word).catch(nothing) };
     },
+    isExact: () => true,
     print: ({ lines }) => lines,
   };
 }

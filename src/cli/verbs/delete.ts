@@ -1,9 +1,9 @@
-import { Failure } from "../../core/failure.ts";
+import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { NamedSession } from "../sessions.ts";
-import { allNamed, doEach, printingEach } from "../several.ts";
+import { allNamed, asSeen, doEach, printingEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, count, cutTo, inert, oneLine, shortPath } from "../terminal/text.ts";
+import { ageText, count, cutTo, inert, oneLine, shortIdText, shortPath } from "../terminal/text.ts";
 import { type Asking, CommandFailed, type Verb } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
@@ -28,19 +28,22 @@ export default {
     const permanent = flags.has("--permanent") ? true : undefined;
     const sessions = await allNamed(asking, given, "both");
     if (flags.has("--yes")) requireIds(sessions);
-    else {
-      const answer = await asking.confirm(await question(asking, sessions, permanent === true));
-      if (answer === undefined)
-        throw new UsageError("delete asks first, and there is no terminal to ask on; use --yes.");
-      if (!answer) throw new Failure("cancelled", "Nothing was deleted.");
-    }
-    return doEach(sessions, ({ params }) => asking.ask("delete_session", { ...params, permanent }));
+    else
+      await requireYes(asking, await question(asking, sessions, permanent === true), {
+        alone: "delete asks first, and there is no terminal to ask on; use --yes.",
+        refused: "Nothing was deleted.",
+      });
+    const isAsked = !flags.has("--yes");
+    return doEach(sessions, ({ params, listed }, group) => {
+      const expected = isAsked && listed ? asSeen(listed) : undefined;
+      return asking.ask("delete_session", { ...params, permanent, group, expected });
+    });
   },
-  ...printingEach(({ sessionPath, movedTo, trash }) => {
-    const path = inert(sessionPath);
-    if (trash === "none") return [`${path} is deleted for good.`];
-    if (trash === "desktop") return [`${path} is in the desktop's trash.`];
-    return [`${path} is now ${inert(movedTo)}.`, "undo brings it back, and so does restore with its id."];
+  ...printingEach(({ sessionId, trash }) => {
+    const id = shortIdText(sessionId);
+    if (trash === "none") return [`${id} is deleted for good.`];
+    if (trash === "desktop") return [`${id} is in the desktop's trash.`];
+    return [`${id} is in the trash; undo brings it back, and so does restore.`];
   }),
 } satisfies Verb;
 

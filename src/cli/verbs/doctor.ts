@@ -1,4 +1,4 @@
-import { Failure } from "../../core/failure.ts";
+import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
@@ -35,10 +35,10 @@ export const doctor = {
     if (health.fixes.length === 0 || flags.has("--dry-run")) return health;
     if (!flags.has("--yes")) {
       const list = health.fixes.map(({ text, path }: Result) => `  ${inert(text)} ${inert(path)}\n`).join("");
-      const answer = await confirm(`${list}Do this?`);
-      if (answer === undefined)
-        throw new UsageError("doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.");
-      if (!answer) throw new Failure("cancelled", "Nothing was changed.");
+      await requireYes({ confirm }, `${list}Do this?`, {
+        alone: "doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.",
+        refused: "Nothing was changed.",
+      });
     }
     const { fixed, failed } = await ask("fix_health");
     return { ...(await ask("get_health")), fixed, failed };

@@ -12,6 +12,7 @@ const ask = askAbout("export_session", ({ operands: [, file], flags }) => ({
   branches: flags.get("--branches"),
   outputPath: file,
   overwrite: flags.has("--overwrite") ? true : undefined,
+  jsonl: flags.has("--no-jsonl") ? false : undefined,
   redact: flags.has("--redact") ? true : undefined,
   redactEmails: flags.has("--redact-emails") ? true : undefined,
   allowUnjudged: flags.has("--allow-unjudged") ? true : undefined,
@@ -43,6 +44,7 @@ export default {
       oneOf: ["all", "path"],
     },
     "--overwrite": { meaning: "replace the file if it exists" },
+    "--no-jsonl": { meaning: "html: leave out the session's JSONL, which pages hold for download" },
     "--redact": { meaning: "replace secrets and the paths of home folders, and print how many of each" },
     "--redact-emails": { meaning: "the same, and e-mail addresses" },
     "--allow-unjudged": { meaning: "redact: export although images, binary data or damage cannot be searched" },
@@ -57,6 +59,7 @@ export default {
     if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
     return result;
   },
+  isExact: () => true,
   print({ path, content }, _given, { isTerminal }) {
     if (path !== undefined) return [exact(path, isTerminal)];
     if (!isTerminal) return content;

@@ -18,6 +18,7 @@ export default {
     const position = flags.has("--at") ? "at" : undefined;
     return withEntry(asking, entryId, (id) => asking.ask("fork", { entryId: id, position }));
   },
+  isExact: () => true,
   print: ({ sessionFile }, _given, { isTerminal }) =>
     sessionFile === null ? ["The copy was in memory only and is lost."] : [exact(sessionFile, isTerminal)],
 } satisfies Verb;

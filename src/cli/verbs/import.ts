@@ -1,4 +1,4 @@
-import { count, inert } from "../terminal/text.ts";
+import { count, shortPath } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
 import { damageLine } from "./verify.ts";
 
@@ -9,13 +9,13 @@ export default {
   onInterrupt: "Nothing is imported by half; the same command begins again.",
   more: "What exists already is recognised and not written again. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
-  print({ sessionPath, outcome, conflictsWith, entryCount, damage }) {
-    const path = inert(sessionPath);
+  print({ sessionPath, outcome, conflictsWith, entryCount, damage }, _given, { home }) {
+    const path = shortPath(sessionPath, home);
     const outcomes: Readonly<Record<string, string>> = {
       new: `It is now at ${path}.`,
       known: `All of it is in ${path} already.`,
       continued: `${path} had its beginning and now has the rest, which cannot be undone.`,
-      conflict: `Another session with this id continues differently: ${inert(conflictsWith)}.\nThis one has a new id: ${path}.`,
+      conflict: `Another session with this id continues differently: ${shortPath(conflictsWith ?? "", home)}.\nThis one has a new id: ${path}.`,
     };
     return [
       ...outcomes[outcome].split("\n"),

@@ -1,4 +1,5 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { holderText } from "../holder.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -15,6 +16,7 @@ import {
   shortPath,
   sizeText,
   widthOf,
+  wrap,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
 import type { Result, Verb } from "../verb.ts";
@@ -23,8 +25,9 @@ import { trashLines } from "./trash.ts";
 /** Sessions that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
 
-/** The mark before the title of a session that was forked from another. */
+/** The mark before the title of a session that was forked from another, and of one that another process writes to. */
 const FORK = "↳";
+const HELD = "*";
 
 export default {
   name: "list",
@@ -58,8 +61,9 @@ export default {
   },
   more:
     "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
-    `that was forked from another has ${FORK} before its title, and the other's name after it. Ids are shown as far ` +
-    "as they differ from all others, and every verb accepts them so.",
+    `that was forked from another has ${FORK} before its title, and the other's name after it; ${HELD} marks those that ` +
+    "are open in another process, which is named below. Ids are shown as far as they differ from all others, and every " +
+    "verb accepts them so.",
   run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
@@ -76,9 +80,11 @@ export default {
       sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
+      holders: flags.has("--paths") ? undefined : true,
       limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
   },
+  isExact: ({ flags }) => flags.has("--paths"),
   print({ sessions, total, ...result }, { flags }, page) {
     if (flags.has("--trash")) return trashLines({ total, ...result }, page);
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
@@ -93,6 +99,14 @@ export function* table(sessions: Result[], total: number, page: OutputStyle, sor
   for (const session of sessions) yield sessionRow(session, columns, page);
   const left = total - sessions.length;
   if (left > 0) yield page.paint("dim", cutTo(`${count(left, "more session", "more sessions")}.`, page.width));
+  for (const session of sessions) yield* holderLines(session, page);
+}
+
+/** Yields which process has a session open, where that is known and one has. */
+function* holderLines(session: Result, page: OutputStyle): Generator<string> {
+  if (session.lockedBy === undefined) return;
+  const sentence = `${HELD} ${idText(session)} is open in ${holderText(session.lockedBy)}.`;
+  for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
 }
 
 /** A column for that by which sessions are sorted. */
@@ -193,11 +207,12 @@ function sessionRow(session: Result, columns: Columns, page: OutputStyle): strin
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
-function titleOf({ name, firstMessage, parentSession, forkedFrom }: Result): string {
+function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy }: Result): string {
   const text = oneLine(name ?? firstMessage ?? "");
-  if (!parentSession) return text;
+  const marks = [lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
+  if (marks.length === 0) return text;
   const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";
-  return `${FORK} ${text === "" ? "(nothing said)" : text}${original}`;
+  return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;
 }
 
 /** Joins the columns that are shown; one without a width is empty. */

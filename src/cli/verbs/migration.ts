@@ -1,7 +1,9 @@
 /** Verbs that move a session between stores, and tell which one has it. */
 
+import { holderText } from "../holder.ts";
 import { UsageError } from "../options.ts";
-import { count, inert } from "../terminal/text.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
 import { askAt, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
@@ -25,7 +27,7 @@ export const migrate = {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
     return { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") };
   }),
-  print: (result) => (result.dryRun ? plan(result) : movementLines(result)),
+  print: (result, _given, page) => (result.dryRun ? plan(result, page) : movementLines(result, page)),
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
 } satisfies Verb;
 
@@ -37,7 +39,7 @@ export const rollback = {
   flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
   more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
   run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
-  print: movementLines,
+  print: (result, _given, page) => movementLines(result, page),
 } satisfies Verb;
 
 const FORMATS: Record<string, string> = {
@@ -52,10 +54,11 @@ export const status = {
   operands: ["<session>"],
   more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
   run: askAt("migration_status"),
-  print: ({ active, state, phase, reason, snapshotPath, interrupted, events }) => [
+  print: ({ active, state, phase, reason, snapshotPath, interrupted, lockedBy, events }, _given, { home }) => [
     `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,
+    ...(lockedBy === undefined ? [] : [`Open in ${holderText(lockedBy)}.`]),
     ...(reason === null ? [] : [`Reason: ${inert(reason)}.`]),
-    ...(snapshotPath === null ? [] : [`The session file is kept as ${inert(snapshotPath)}.`]),
+    ...(snapshotPath === null ? [] : [`The session file is kept as ${shortPath(snapshotPath, home)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
     ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
     ...events.map(
@@ -65,7 +68,7 @@ export const status = {
   status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
 } satisfies Verb;
 
-function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): string[] {
+function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result, { home }: OutputStyle): string[] {
   if (obstacles.length > 0)
     return [
       "The session cannot be migrated as it is:",
@@ -75,21 +78,21 @@ function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result): str
       ),
     ];
   return [
-    `${count(entryCount, "entry", "entries")} would go to ${inert(sessionPath)}. --apply does it.`,
+    `${count(entryCount, "entry", "entries")} would go to ${shortPath(sessionPath, home)}. --apply does it.`,
     ...(hiddenFromPi ? ["Pi would not see the session there, until rollback makes its file the session again."] : []),
   ];
 }
 
 /** Returns the lines that tell a person what a migration or a rollback did. */
-function movementLines(result: Result): string[] {
-  const { state, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
+function movementLines(result: Result, { home }: OutputStyle): string[] {
+  const { state, sessionId, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
-    `The session is now ${inert(sessionPath)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
+    `The session is now ${shortPath(sessionPath, home)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,
     ...(laterEntries > 0 ? [`${count(laterEntries, "entry", "entries")} of them were added after the migration.`] : []),
     ...(hiddenFromPi
-      ? [`Pi does not see it there. pi-session-server rollback ${inert(sessionPath)} makes its file the session again.`]
+      ? [`Pi does not see it there. rollback ${shortIdText(sessionId)} makes its file the session again.`]
       : []),
     ...(rebuilt ? ["There was no snapshot to go back to; the file was written from the container."] : []),
-    ...(keptAt === null ? [] : [`The container is kept as ${inert(keptAt)}.`]),
+    ...(keptAt === null ? [] : [`The container is kept as ${shortPath(keptAt, home)}.`]),
   ];
 }

@@ -1,17 +1,22 @@
 /** Verbs that move sessions which are not open. */
 
-import { Failure } from "../../core/failure.ts";
 import { absolute } from "../../storage/fs/paths.ts";
+import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
 import type { Preferred } from "../sessions.ts";
 import { allNamed, doEach, printingEach } from "../several.ts";
-import { count, inert } from "../terminal/text.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
 import { type Asking, type Given, named, type Result, type Verb } from "../verb.ts";
 import { table } from "./list.ts";
 
-function movedLines({ movedTo }: Result): string[] {
-  return [`It is now at ${inert(movedTo)}.`];
+function backLines({ sessionId, movedTo }: Result, { home }: OutputStyle): string[] {
+  return [`${shortIdText(sessionId)} is back at ${shortPath(movedTo, home)}.`];
+}
+
+function archivedLine({ sessionId }: Result): string[] {
+  return [`${shortIdText(sessionId)} is in the archive now; undo brings it back, and so does unarchive.`];
 }
 
 /** Returns a verb that moves sessions by the command of its name. `preferred` are those that it is about. */
@@ -20,8 +25,10 @@ function moving(preferred: Preferred, verb: Pick<Verb, "name" | "meaning" | "mor
     ...verb,
     operands: ["<session...>"],
     run: async (asking, given) =>
-      doEach(await allNamed(asking, given, preferred), ({ params }) => asking.ask(`${verb.name}_session`, params)),
-    ...printingEach(movedLines),
+      doEach(await allNamed(asking, given, preferred), ({ params }, group) =>
+        asking.ask(`${verb.name}_session`, { ...params, group }),
+      ),
+    ...printingEach(verb.name === "archive" ? archivedLine : backLines),
   };
 }
 
@@ -32,8 +39,9 @@ const archiving = moving("listed", {
   name: "archive",
   meaning: "move sessions to the archive, so that they are not listed",
   more:
-    "list --archived lists them, and unarchive brings them back; undo does, too, one by one. Without a session, --until " +
-    "chooses those in which nothing was said for long, shows them, and asks.",
+    "list --archived lists them, and unarchive brings them back; undo does, too, all of them at once. Without a session, " +
+    "--until chooses those in which nothing was said for long, shows them, and asks; one in which something is said " +
+    "before the answer stays.",
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
 });
 
@@ -57,8 +65,8 @@ export const archive = {
     const { sessions } = await oldSessions(asking, given);
     if (flags.has("--dry-run") || sessions.length === 0) return { sessions };
     if (!flags.has("--yes")) await mayMove(asking, sessions);
-    const chosen = sessions.map(({ sessionPath }: Result) => ({ operand: sessionPath, params: { sessionPath } }));
-    return doEach(chosen, ({ params }) => asking.ask("archive_session", params));
+    const chosen = sessions.map((session: Result) => ({ operand: session.shortId, params: toMove(session) }));
+    return doEach(chosen, ({ params }, group) => asking.ask("archive_session", { ...params, group }));
   },
   print(result, given, page) {
     const { sessions } = result;
@@ -72,17 +80,23 @@ function oldSessions(asking: Asking, { flags }: Given): Promise<Result> {
   return asking.ask("list_sessions", {
     until: timeFlag(flags, "--until", asking),
     cwd: of === undefined ? undefined : absolute(of, asking.cwd),
+    holders: true,
   });
+}
+
+/** Returns the params that move a session only if nothing was said in it since it was listed. */
+function toMove({ sessionPath, modified, messageCount }: Result) {
+  return { sessionPath, expected: { modified, messageCount } };
 }
 
 /** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
 async function mayMove(asking: Asking, sessions: Result[]): Promise<void> {
   const shown = [...table(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
   const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
-  const answer = await asking.confirm(`${shown.join("\n")}\nArchive ${what}?`);
-  if (answer === undefined)
-    throw new UsageError("archive --until asks first, and there is no terminal to ask on; use --yes.");
-  if (!answer) throw new Failure("cancelled", "Nothing was archived.");
+  await requireYes(asking, `${shown.join("\n")}\nArchive ${what}?`, {
+    alone: "archive --until asks first, and there is no terminal to ask on; use --yes.",
+    refused: "Nothing was archived.",
+  });
 }
 
 /** Of several that were moved without a mishap, how many there were; else what became of each. */
@@ -93,7 +107,7 @@ function archivedLines(result: Result, given: Given, page: Parameters<Verb["prin
   const moved = count(results.length - failed.length, "session is", "sessions are");
   return [
     ...failed.map(({ operand, sentence }: Result) => `${inert(operand)}: ${inert(sentence)}`),
-    `${moved} in the archive now; unarchive <session> brings one back.`,
+    `${moved} in the archive now; undo brings ${results.length - failed.length === 1 ? "it" : "them"} back.`,
   ];
 }
 
@@ -110,5 +124,5 @@ export const restore = {
   operands: ["<session>"],
   more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
-  print: movedLines,
+  print: (result, _given, page) => backLines(result, page),
 } satisfies Verb;

@@ -3,13 +3,15 @@
 import { timeFlag } from "../moments.ts";
 import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { ageText, column, cutTo, inert, oneLine, shortPath } from "../terminal/text.ts";
-import { named, type Result, type Verb } from "../verb.ts";
+import { ageText, column, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { FAILURE, named, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
 const ON_TERMINAL = 20;
 const ID = 8;
+/** Characters of an id where no other place tells the session. */
+const WHOLE_ID = 36;
 const AGE = 4;
 const SESSION = 20;
 /** Columns of a page from which on the session has a column of its own. */
@@ -20,7 +22,9 @@ const IN = { value: "session", meaning: "the last of this session, by its path o
 const BACK =
   "Without an id, it is the last one that is not undone, so that undo again goes further back; redo comes forward again, " +
   "until something else is done. An id that operations prints, or 4 characters of it, names any other. What has changed " +
-  "since is not taken back: undo says what it is. Nothing is lost by either, and what cannot be undone says so before.";
+  "since is not taken back: undo says what it is. What one command did to several sessions is one operation: of these " +
+  "undo takes back all it can, and says which are left and why; with the id of one of them, that --json prints, it takes " +
+  "only that one. Nothing is lost by either, and what cannot be undone says so before.";
 
 export const operations = {
   name: "operations",
@@ -38,6 +42,8 @@ export const operations = {
     const { ask, isTerminal } = asking;
     return ask("list_operations", {
       ...(session === undefined ? {} : named(session)),
+      // The record has each with its own id; a person thinks of what was done at once as one.
+      grouped: flags.has("--json") ? undefined : true,
       since: timeFlag(flags, "--since", asking),
       cursor: flags.get("--cursor"),
       limit: numberAbove0(flags, "--limit") ?? (isTerminal && !flags.has("--json") ? ON_TERMINAL : undefined),
@@ -52,11 +58,13 @@ export const operations = {
 } satisfies Verb;
 
 function row(operation: Result, page: OutputStyle): string {
-  const { operationId, at, name, sessionId, text, canUndo, undoneBy, reason } = operation;
-  const mark = undoneBy !== undefined ? "(undone) " : canUndo ? "" : "(final) ";
+  const { operationId, at, name, sessionId, text, canUndo, undoneBy, reason, size, undone } = operation;
+  const part = undone > 0 && undone < size ? `(${undone} undone) ` : "";
+  const mark = part || (undoneBy !== undefined ? "(undone) " : canUndo ? "" : "(final) ");
   const why = canUndo || undoneBy !== undefined || reason === undefined ? "" : ` ${inVerbs(reason)}`;
   const age = ageText(page.now - Date.parse(at));
-  const line = cells(page, operationId, age, name ?? sessionId.slice(0, ID), `${mark}${text}${why}`);
+  const session = size > 1 ? `${size} sessions` : (name ?? sessionId.slice(0, ID));
+  const line = cells(page, operationId, age, session, `${mark}${text}${why}`);
   return page.paint(undoneBy !== undefined ? "dim" : "plain", cutTo(line, page.width));
 }
 
@@ -72,7 +80,8 @@ export const undo = {
   flags: { "--in": IN },
   more: BACK,
   run: (asking, given) => asking.ask("undo", wanted(given)),
-  print: (result, _given, page) => [...lines(result, page), "redo brings it back."],
+  print: (result, _given, page) => lines(result, page, ["redo brings it back.", "redo brings them back."]),
+  status,
 } satisfies Verb;
 
 export const redo = {
@@ -82,7 +91,8 @@ export const redo = {
   flags: { "--in": IN },
   more: BACK,
   run: (asking, given) => asking.ask("redo", wanted(given)),
-  print: (result, _given, page) => [...lines(result, page), "undo takes it back again."],
+  print: (result, _given, page) => lines(result, page, ["undo takes it back again.", "undo takes them back again."]),
+  status,
 } satisfies Verb;
 
 function wanted({ operands: [operationId], flags }: Parameters<Verb["run"]>[1]) {
@@ -90,7 +100,20 @@ function wanted({ operands: [operationId], flags }: Parameters<Verb["run"]>[1]) 
   return { operationId, ...(session === undefined ? {} : named(session)) };
 }
 
-function lines({ text, sessionId, sessionPath }: Result, { home }: OutputStyle): string[] {
-  const where = sessionPath === "" ? [] : [`  ${inert(sessionId.slice(0, ID))}  ${shortPath(sessionPath, home)}`];
-  return [oneLine(text), ...where];
+function status({ refused = [] }: Result): number {
+  return refused.length > 0 ? FAILURE : OK;
+}
+
+/** Yields what was done, and of a group what could not be done; `ways` are the ways back for one and for several. */
+function* lines(result: Result, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
+  const { text, sessionId, sessionPath, also, refused = [] } = result;
+  yield* wrap(oneLine(text), page.width);
+  if (also === undefined && sessionPath !== "")
+    yield cutTo(`  ${inert(sessionId.slice(0, ID))}  ${shortPath(sessionPath, page.home)}`, page.width);
+  for (const { sessionId, name, failure } of refused) {
+    const title = name === null ? "" : ` ${oneLine(name)}`;
+    const sentence = `${inert(sessionId.slice(0, WHOLE_ID))}${title}: ${inVerbs(oneLine(failure.message))}`;
+    for (const line of wrap(sentence, page.width - 2)) yield page.paint("yellow", `  ${line}`);
+  }
+  yield* wrap(ways[also === undefined ? 0 : 1], page.width);
 }

@@ -1,5 +1,5 @@
-import { Failure } from "../../core/failure.ts";
 import { absolute } from "../../storage/fs/paths.ts";
+import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
@@ -40,7 +40,7 @@ export const prune = {
     const going = leftovers.filter((one: Result) => (paths ? !one.isNeeded : one.keptBecause === null));
     const stays = leftovers.filter((one: Result) => !going.includes(one));
     if (going.length === 0) return { removed: [], removedBytes: 0, kept: stays };
-    await requireYes(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
+    await mayRemove(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
     // Only what the question was about goes.
     const those = going.map(({ path }: Result) => path);
     const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
@@ -50,14 +50,12 @@ export const prune = {
 } satisfies Verb;
 
 /** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
-async function requireYes({ confirm }: Asking, { flags }: Given, what: string): Promise<void> {
+async function mayRemove(asking: Asking, { flags }: Given, what: string): Promise<void> {
   if (flags.has("--yes")) return;
-  const answer = await confirm(`Remove ${what} for good? Nothing brings it back.`);
-  if (answer === undefined)
-    throw new UsageError(
-      "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
-    );
-  if (!answer) throw new Failure("cancelled", "Nothing was removed.");
+  await requireYes(asking, `Remove ${what} for good? Nothing brings it back.`, {
+    alone: "prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
+    refused: "Nothing was removed.",
+  });
 }
 
 async function emptyTrash(asking: Asking, given: Given, before: string | undefined): Promise<Result> {
@@ -67,7 +65,7 @@ async function emptyTrash(asking: Asking, given: Given, before: string | undefin
   const would = await asking.ask("empty_trash", { before, dryRun: true });
   if (!flags.has("--apply") || would.items.length === 0) return would;
   const { items, totalBytes } = would;
-  await requireYes(asking, given, `${count(items.length, "item", "items")} of the trash (${sizeText(totalBytes)})`);
+  await mayRemove(asking, given, `${count(items.length, "item", "items")} of the trash (${sizeText(totalBytes)})`);
   return asking.ask("empty_trash", { before });
 }
 

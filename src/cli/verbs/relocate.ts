@@ -1,6 +1,6 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { sessionNamed } from "../sessions.ts";
-import { inert } from "../terminal/text.ts";
+import { backupText, shortIdText, shortPath } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
 
 export default {
@@ -15,5 +15,8 @@ export default {
     const allowMissing = flags.has("--allow-missing") ? true : undefined;
     return asking.ask("relocate_session", { ...params, cwd: absolute(dir, asking.cwd), allowMissing });
   },
-  print: ({ movedTo, keptAt }) => [`It is now at ${inert(movedTo)}.`, `The original is ${inert(keptAt)}.`],
+  print: ({ sessionId, movedTo, keptAt }, _given, { home }) => [
+    `${shortIdText(sessionId)} is now at ${shortPath(movedTo, home)}.`,
+    `The original is kept beside it (${backupText(keptAt)}).`,
+  ],
 } satisfies Verb;

@@ -4,7 +4,7 @@ import { absolute } from "../../storage/fs/paths.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { cutFront, cutTo, exact, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
+import { count, cutFront, cutTo, exact, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
 import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
 
 /** Columns before a line. */
@@ -13,6 +13,9 @@ const GAP = "  ";
 /** Columns that a directory and a title have at least. */
 const FOLDER = 9;
 const TITLE = 16;
+/** The mark of forks, and how many of them are named under a hit. */
+const FORK = "↳";
+const MOST_FORKS = 3;
 /** Hits that are asked for at once where all are needed. */
 const AT_ONCE = 1000;
 
@@ -59,7 +62,8 @@ export default {
   more:
     `Words are found inside other words too; '"two words"' finds them side by side. Calls are what tools were given ` +
     "and the commands that you ran yourself; of what is longer than 8,192 characters the beginning is searched. " +
-    "Without words, --tool or --file finds all that fit. Ends with 1 when nothing is found.",
+    `Without words, --tool or --file finds all that fit. ${FORK} marks what a fork took over: beside the session that had ` +
+    "it first, it is shown there, with the forks that have it, too. Ends with 1 when nothing is found.",
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);
@@ -70,6 +74,7 @@ export default {
       cursor: flags.get("--cursor"),
     });
   },
+  isExact: ({ flags }) => flags.has("--paths"),
   *print(result, given, page) {
     const { flags } = given;
     if (flags.has("--count")) yield String(flags.has("--sessions") ? result.sessions.length : result.count);
@@ -132,11 +137,14 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
   do {
     const { hits, nextCursor } = await asking.ask("search_sessions", { ...params, limit: AT_ONCE, cursor });
     count += hits.length;
-    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at } of hits) {
+    for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
       const latest = known && (at === null || known.at > at) ? known.at : at;
-      sessions.set(sessionPath, { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest });
+      // It took all of them over, or it has one of its own.
+      const inheritedFrom = known && !known.inheritedFrom ? undefined : hit.inheritedFrom;
+      const told = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest };
+      sessions.set(sessionPath, inheritedFrom ? { ...told, inheritedFrom } : told);
     }
     cursor = nextCursor;
   } while (cursor !== undefined && (counts || sessions.size < most));
@@ -144,31 +152,84 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
 }
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */
-function sessionLine({ shortId, at, cwd, name, firstMessage }: Result, { paint, width, home }: OutputStyle): string {
+function sessionLine(
+  { shortId, at, cwd, name, firstMessage, inheritedFrom }: Result,
+  { paint, width, home }: OutputStyle,
+): string {
   const id = inert(shortId);
   const day = dayOf(at);
   const room = width - id.length - day.length - 2 * GAP.length;
   const folder = room < FOLDER + TITLE + GAP.length ? "" : cutFront(shortPath(cwd ?? "", home), Math.floor(room * 0.4));
-  const title = cutTo(oneLine(name ?? firstMessage ?? ""), room - (folder === "" ? 0 : widthOf(folder) + GAP.length));
+  const mark = inheritedFrom ? `${FORK} ` : "";
+  const title = cutTo(
+    `${mark}${oneLine(name ?? firstMessage ?? "")}`,
+    room - (folder === "" ? 0 : widthOf(folder) + GAP.length),
+  );
   const cells = [paint("cyan", id), paint("dim", day), paint("dim", folder), paint(name ? "bold" : "plain", title)];
   return cells.filter((text) => text !== "").join(GAP);
+}
+
+/** A hit with the forks that have it, too. */
+interface ShownHit {
+  readonly hit: Result;
+  readonly forks: Result[];
+}
+
+/** Returns what tells a hit from others, wherever it is. */
+function placeOf(sessionId: string, { entryId, part, line }: Result): string {
+  return JSON.stringify([sessionId, entryId, part, line]);
+}
+
+/** Returns the hits, those that forks took over from another of them only with that one. */
+function withForks(hits: readonly Result[]): ShownHit[] {
+  const shown = new Map<string, ShownHit>();
+  for (const hit of hits) if (!hit.inheritedFrom) shown.set(placeOf(hit.sessionId, hit), { hit, forks: [] });
+  return hits.flatMap((hit): ShownHit[] => {
+    const own = shown.get(placeOf((hit.inheritedFrom ?? hit).sessionId, hit));
+    if (own && own.hit === hit) return [own];
+    if (!hit.inheritedFrom || !own) return [{ hit, forks: [] }];
+    own.forks.push(hit);
+    return [];
+  });
 }
 
 /** Yields the hits under their sessions, in the order in which each session comes first. */
 function* hitLines({ hits, nextCursor }: Result, given: Given, page: OutputStyle): Generator<string> {
   if (hits.length === 0) yield "Nothing was found.";
-  const bySession = new Map<string, Result[]>();
-  for (const hit of hits) bySession.set(hit.sessionPath, [...(bySession.get(hit.sessionPath) ?? []), hit]);
+  const bySession = new Map<string, ShownHit[]>();
+  for (const shown of withForks(hits)) {
+    const { sessionPath } = shown.hit;
+    bySession.set(sessionPath, [...(bySession.get(sessionPath) ?? []), shown]);
+  }
   const words = highlightedWords(given);
   for (const found of bySession.values()) {
     const latest = found
-      .map(({ at }) => at ?? "")
+      .map(({ hit: { at } }) => at ?? "")
       .sort()
       .at(-1);
-    yield sessionLine({ ...found[0], at: latest === "" ? null : latest }, page);
-    for (const hit of found) yield* oneHit(hit, words, page);
+    const inheritedFrom = found.every(({ hit }) => hit.inheritedFrom) ? found[0].hit.inheritedFrom : undefined;
+    yield sessionLine({ ...found[0].hit, at: latest === "" ? null : latest, inheritedFrom }, page);
+    for (const { hit, forks } of found) {
+      yield* oneHit(hit, words, page);
+      for (const line of originLines(hit, forks)) yield page.paint("dim", cutTo(line, page.width));
+    }
   }
   if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
+}
+
+/** Yields where else a hit is: in the session from which a fork took it over, and in the forks that took it over. */
+function* originLines({ inheritedFrom }: Result, forks: readonly Result[]): Generator<string> {
+  const space = " ".repeat(INDENT);
+  if (inheritedFrom) {
+    const { sessionId, name } = inheritedFrom;
+    yield `${space}${FORK} from ${name === null ? inert(sessionId) : oneLine(name)}`;
+  }
+  const titles = forks.map(
+    ({ shortId, name, firstMessage }) => `${inert(shortId)} ${oneLine(name ?? firstMessage ?? "")}`,
+  );
+  for (const title of titles.slice(0, MOST_FORKS)) yield `${space}${FORK} also in ${title}`;
+  const more = titles.length - MOST_FORKS;
+  if (more > 0) yield `${space}${FORK} and in ${count(more, "more fork", "more forks")}`;
 }
 
 function* oneHit(

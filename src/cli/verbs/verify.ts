@@ -2,7 +2,7 @@
 
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
+import { backupText, count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
@@ -80,7 +80,9 @@ export const repair = {
       ...answered.map(
         ({ toolName, entryId }: Result) => `  call of ${inert(toolName)} in ${inert(entryId)}: gets an error result`,
       ),
-      ...(backupPath === null ? [] : [`The original is ${inert(backupPath)}.`]),
+      ...(backupPath === null
+        ? []
+        : [`The original is kept beside it (${backupText(backupPath)}); undo puts it back.`]),
       `${count(entryCount, "entry", "entries")}.`,
     ];
   },

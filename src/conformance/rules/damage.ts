@@ -7,6 +7,7 @@ import {
   entriesOf,
   idsOf,
   isSame,
+  mustHaveEntries,
   newSession,
   openAt,
   pathOf,
@@ -348,23 +349,31 @@ export const damage: Theme = {
     },
     {
       name: "one-writer",
-      title: "While one process writes to a session, it opens in another for reading, and a change there fails.",
-      source: "Other programs",
+      title:
+        "A session that one process writes to opens in another; a change there fails, or is done in the same tree.",
+      source: "Several hosts on one session",
       async run(context) {
         const writer = await context.plain();
-        await sessionWith(writer, "One");
+        const ids = await sessionWith(writer, "One");
         const path = await pathOf(writer);
-        const reader = await context.hooked();
-        await openAt(reader, path);
-        const { entries, reply } = await entriesOf(reader);
-        reply.must(entries.length === 2, "the two entries");
-        const write = await reader.ask("append", { entries: [custom(1)] });
-        write.mustFail("session_locked");
-        if (isJsonrpc(context.combination)) {
-          const state = await reader.ask("get_state");
-          state.must(typeof state.result.lockedBy?.pid === "number", "`lockedBy` with the process that writes");
+        const other = await context.hooked();
+        await openAt(other, path);
+        await mustHaveEntries(other, ids);
+        const write = await other.ask("append", { entries: [custom(1)] });
+        if (write.isFailure) {
+          write.mustFail("session_locked");
+          if (isJsonrpc(context.combination)) {
+            const state = await other.ask("get_state");
+            state.must(typeof state.result.lockedBy?.pid === "number", "`lockedBy` with the process that writes");
+          }
+        } else {
+          ids.push(...(write.list("entryIds") as string[]));
+          for (const conversation of [other, writer]) await mustHaveEntries(conversation, ids);
         }
         await append(writer, user("Two"));
+        const { entries, reply } = await entriesOf(writer);
+        const isChain = entries.every(({ parentId }, at) => parentId === (entries[at - 1]?.id ?? null));
+        reply.must(entries.length === ids.length + 1 && isChain, "one entry more, and each the parent of the next");
       },
     },
   ],

@@ -3,6 +3,8 @@
 import { keptFrom } from "../context/context.ts";
 import { reportedTokens } from "../context/tokens.ts";
 import { amountOf, contentText, preview, stringOf } from "../format/message.ts";
+import type { Listed, Relative } from "../ports/catalog.ts";
+import { parentsOf } from "../search/listing.ts";
 import type { Session } from "../session/session.ts";
 import { statsOf, usageIn } from "../session/stats.ts";
 
@@ -16,10 +18,24 @@ export interface PageTurn {
   readonly cost: number;
 }
 
+/** A session of the same family, as a reader may know it; null for one without a name. */
+interface PageRelative {
+  readonly id: string;
+  readonly name: string | null;
+}
+
+/** The sessions that one was forked from, and that were forked from it, as far as they are known. */
+export interface PageFamily {
+  readonly parent?: PageRelative;
+  /** The oldest first. */
+  readonly children: readonly PageRelative[];
+}
+
 export interface PageHead {
   readonly id: string;
   readonly cwd: string;
   readonly parent: string | null;
+  readonly family?: PageFamily;
   readonly begun: string;
   readonly last: string;
   /** In the order of their first answers on the shown path. */
@@ -29,7 +45,7 @@ export interface PageHead {
 }
 
 /** Reads every entry that may tell what it cost, and those of the path. */
-export function headOf(session: Session, path: Iterable<number>): PageHead {
+export function headOf(session: Session, path: Iterable<number>, family?: PageFamily): PageHead {
   const { log, tree } = session;
   const models = new Set<string>();
   const turns: { position: number; preview: string; contextTokens: number; cost: number }[] = [];
@@ -38,7 +54,9 @@ export function headOf(session: Session, path: Iterable<number>): PageHead {
     if (role !== "user" && role !== "assistant") continue;
     if (tree.nodes.lacksMessage(position)) continue;
     const entry = session.entry(position);
-    const message = entry.message as Readonly<Record<string, unknown>>;
+    const message = entry.message as Readonly<Record<string, unknown>> | undefined;
+    // Its line was found damaged just now.
+    if (!message) continue;
     if (role === "user") {
       const said = preview(contentText(message.content), 80);
       turns.push({ position, preview: said, contextTokens: 0, cost: 0 });
@@ -56,11 +74,31 @@ export function headOf(session: Session, path: Iterable<number>): PageHead {
     id: session.id,
     cwd: session.cwd,
     parent: session.parentSession,
+    family,
     begun: log.header.timestamp ?? "",
     last: count > 0 ? stringOf(session.entry(count - 1).timestamp) : "",
     models: [...models],
     stats: statsOf(session),
     turns,
+  };
+}
+
+/** Finds the relatives of a session among all that are listed; without their names where those may not be told. */
+export function pageFamilyOf(session: Session, all: readonly Listed[], isNamed: boolean): PageFamily {
+  const own: Relative =
+    all.find(({ path }) => path === session.file) ??
+    ({ path: session.file ?? "", id: session.id, parentSession: session.parentSession } satisfies Relative);
+  const names = new Map<Relative, string | null>(all.map((listed) => [listed, listed.name ?? listed.firstMessage]));
+  const parents = parentsOf(names.has(own) ? all : [...all, own]);
+  const told = (relative: Relative): PageRelative => ({
+    id: relative.id,
+    name: isNamed ? (names.get(relative) ?? null) : null,
+  });
+  const parent = parents.get(own);
+  const forks = all.filter((listed) => parents.get(listed) === own);
+  return {
+    parent: parent && told(parent),
+    children: forks.sort((a, b) => (a.created ?? 0) - (b.created ?? 0)).map(told),
   };
 }
 

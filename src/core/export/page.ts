@@ -6,12 +6,14 @@ import { contentText, preview, shownText } from "../format/message.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
-import { foldsOf, headOf, type PageFold, type PageHead } from "./head.ts";
+import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "./head.ts";
 
 export interface PageEntry {
   /** Unique within the page. */
   readonly number: number;
-  /** The name by which links reach it: its id, or where that is none or another entry's, something no id can be. */
+  /** The number of the nearest entry above it that the page shows, or -1; of one that comes alone, nobody knows it. */
+  readonly above?: number;
+  /** The name by which links reach it: its id, or where that cannot be or is another entry's, something no id can be. */
   readonly anchor: string;
   readonly body: Readonly<Record<string, unknown>>;
   readonly label?: string;
@@ -44,12 +46,27 @@ export interface ExportPage {
   readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
   readonly head: () => PageHead;
   readonly anchorOf: (position: number) => string;
+  /** The position of the leaf, unless there is none. */
+  readonly leaf?: number;
   /** Returns the position of an entry that the page shows, or -1. */
   readonly find: (entryId: string) => number;
 }
 
+/** Characters of an id that is part of an anchor. */
+const LONGEST = 1500;
+
+/**
+ * Returns the anchor of an entry by its id alone: the id, or where it has characters that no link should, those as codes.
+ * Undefined for what is no name.
+ */
+export function anchorName(id: string): string | undefined {
+  if (ENTRY_ID.test(id)) return id;
+  if (id === "" || id.length > LONGEST) return undefined;
+  return `id.${id.replace(/[^A-Za-z0-9_-]/g, (c) => `.${c.charCodeAt(0).toString(16).padStart(4, "0")}`)}`;
+}
+
 /** Returns the page of a session: every branch with `all`, else the path to the leaf. */
-export function pageOf(session: Session, all: boolean): ExportPage {
+export function pageOf(session: Session, all: boolean, family?: PageFamily): ExportPage {
   const { log, tree } = session;
   const branches = branchesOf(session, all);
   const branchesHere = new Map<number, number[]>();
@@ -65,10 +82,16 @@ export function pageOf(session: Session, all: boolean): ExportPage {
   };
   const anchorOf = (position: number): string => {
     const id = session.idOrNull(position) ?? "";
-    return ENTRY_ID.test(id) && find(id) === position ? id : `entry.${position + 1}`;
+    return (find(id) === position ? anchorName(id) : undefined) ?? `entry.${position + 1}`;
+  };
+  const aboveOf = (position: number): number => {
+    let above = tree.nodes.parent(position);
+    while (above >= 0 && shown[above] === 0) above = tree.nodes.parent(above);
+    return above >= 0 ? above : -1;
   };
   const entryAt = (position: number): PageEntry => ({
     number: position,
+    above: aboveOf(position),
     anchor: anchorOf(position),
     body: bodyOf(session, position),
     label: tree.labels.get(position)?.label,
@@ -101,8 +124,9 @@ export function pageOf(session: Session, all: boolean): ExportPage {
         for (const position of apart) yield entryAt(position);
       },
     },
-    head: () => headOf(session, tree.path()),
+    head: () => headOf(session, tree.path(), family),
     anchorOf,
+    leaf: tree.leaf >= 0 ? tree.leaf : undefined,
     find,
   };
 }

@@ -58,6 +58,11 @@ export const ENTRY_ID = /^[A-Za-z0-9_-]{1,128}$/;
 /** Session ids a caller may choose (session-format reference, section 6). */
 export const SESSION_ID = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$/;
 
+/** Returns an id that anybody may have written as a part of a file's name: it leads to no other folder. */
+export function nameable(id: string): string {
+  return SESSION_ID.test(id) ? id : id.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, 128);
+}
+
 /** An entry before it is stored: base members by value, the others as JSON text that is written unchanged. */
 export interface Draft {
   readonly type: string;

@@ -108,6 +108,8 @@ export interface Hit {
   readonly session: Listed;
   /** The beginning of the session's id, of eight characters or more, that no other session has. */
   readonly shortId: string;
+  /** The session that had the entry first, where this one took it over as a fork, or as a fork of one. */
+  readonly inheritedFrom: Listed | undefined;
   /** Cursor of the page that begins after this hit. */
   readonly cursor: string;
 }

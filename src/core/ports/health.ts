@@ -154,4 +154,6 @@ export interface HealthCheck {
     visit: (sessionPath: string, archived: boolean) => Promise<void>,
     progress?: Progress,
   ): Promise<number>;
+  /** Returns the other processes that write to some sessions, by the paths of these. */
+  holders(sessionPaths: Iterable<string>): ReadonlyMap<string, Holder>;
 }

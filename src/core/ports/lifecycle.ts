@@ -17,6 +17,21 @@ export interface Where {
  */
 export type Purpose = "archive" | "unarchive" | { readonly cwd: string };
 
+/** The facts of a session that a person saw before deciding to move it. */
+export interface SeenFacts {
+  /** Milliseconds, as in a list. */
+  readonly modified: number | null;
+  readonly messageCount: number;
+}
+
+/** Wishes for a move besides its place. */
+export interface MoveWishes {
+  /** See Operation.group. */
+  readonly group?: string;
+  /** Throws content_modified, having moved nothing, unless these are still the session's facts. */
+  readonly seen?: SeenFacts;
+}
+
 export interface MovedSession {
   readonly sessionId: string;
   /** Path before the move. */
@@ -24,7 +39,13 @@ export interface MovedSession {
   readonly movedTo: string;
 }
 
+/** A move with the operation that it was. */
+export interface RecordedMove extends MovedSession {
+  readonly operationId: string;
+}
+
 export interface Deleted {
+  readonly operationId: string;
   readonly sessionId: string;
   readonly sessionPath: string;
   /** Path now, as far as it is known. */
@@ -76,7 +97,7 @@ export interface EmptiedTrash {
 }
 
 /** The record of an undo or a redo, as far as its caller decides. */
-export interface TakingBack extends Pick<Operation, "text"> {
+export interface TakingBack extends Pick<Operation, "text" | "group"> {
   readonly kind: "undo" | "redo";
   /** The operation that is neither undo nor redo. */
   readonly of: string;
@@ -91,15 +112,15 @@ export interface LifeCycle {
   /** Returns the file that is meant. Throws session_not_found, ambiguous_id, invalid_id, path_outside_root. */
   locate(where: Where, purpose?: Purpose): string;
   /** Moves a session with all that belongs to it to the trash, or unlinks it. */
-  delete(file: string, permanent: boolean): Promise<Deleted>;
+  delete(file: string, permanent: boolean, wishes?: MoveWishes): Promise<Deleted>;
   /**
    * Restores from our own trash: the newest session of that id, of the only one that begins so, or of that original
    * path, or the one at a path in the trash.
    */
   restore(where: Where): Promise<MovedSession>;
   /** Moves a session to where agents do not list it; our own lists show it as archived. */
-  archive(file: string): Promise<MovedSession>;
-  unarchive(file: string): Promise<MovedSession>;
+  archive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
+  unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   /** Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`. */
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */

@@ -79,6 +79,8 @@ export interface Operation {
   readonly kind: OperationKind;
   /** Of an undo or redo: the operation that it took back or brought back, which is neither. */
   readonly of?: string;
+  /** The first operation of those that one undo takes back together; missing for that one itself. */
+  readonly group?: string;
   readonly sessionId: string;
   /** Path of the session before. */
   readonly sessionPath: string;
@@ -118,6 +120,11 @@ export interface OperationLog {
   done(id: string, outcome?: OperationEnd): void;
   /** Records that changes did not happen, or were undone with the commit that failed. */
   failed(ids: readonly string[]): void;
+  /**
+   * Records what another process found of a change that was begun: its step, or false if it did not happen. It may have
+   * looked while the change was under way, so whatever the process says that makes the change counts more.
+   */
+  conclude(id: string, step: OperationStep | false): void;
   /** Returns the lines that are there, parsed, the oldest first. Damaged ones are left out. Throws storage_failed. */
   lines(): unknown[];
   /** Runs `run` while no other undo or redo runs, in any process. Throws session_locked. */

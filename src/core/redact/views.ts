@@ -8,12 +8,13 @@ interface View {
   origin(span: SecretSpan): SecretSpan;
 }
 
-/** Characters in a text that can be read in another way. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of terminals begin with one
-const HIDING = /[\\\u001b\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)/;
+/** Characters in a text that can be read in another way, and signs of Markdown within a word, which no page shows. */
+const HIDING =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of terminals begin with one
+  /[\\\u001b\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)|[A-Za-z0-9_-](?:\*{1,3}|`{1,2}|~~)[A-Za-z0-9_-]/;
 const HIDDEN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the same
-  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);/g;
+  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);|(?<=[A-Za-z0-9_-])(?:\*{1,3}|`{1,2}|~~)(?=[A-Za-z0-9_-])/g;
 const LETTERS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", b: " ", f: " " };
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<", gt: ">" };
 

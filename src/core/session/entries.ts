@@ -95,8 +95,11 @@ export class SessionEntries {
     return true;
   }
 
+  /** Adds an entry to the tree; `line` is missing where another program may have written it. */
   add(position: number, line?: Uint8Array): void {
     const { nodes } = this.log;
+    // Its key was used, too.
+    if (!line && nodes.isBatch(position)) this.results.delete("keys");
     if (LOADED_TYPES.includes(nodes.code(position))) {
       const entry = line ? (parse(line) as Entry) : this.entry(position);
       noteVoid(nodes, this.voids, position, entry);

@@ -16,7 +16,10 @@ export const SHORTEST_ID = 4;
 /** Operations that a failure lists at most. */
 const MOST_LISTED = 3;
 
-/** StoredMembers of each step that must be strings. */
+/** How sentences begin about what can be done to several sessions as one operation. */
+export const DID = { archive: "Archived", unarchive: "Brought back from the archive:", delete: "Deleted" } as const;
+
+/** Members of each step that must be strings. */
 const NEEDED: Readonly<Record<OperationStep["do"], readonly string[]>> = {
   change: ["path"],
   move: ["from", "to"],
@@ -36,6 +39,8 @@ type StoredMembers = Readonly<Record<string, unknown>>;
 interface GatheredOperation {
   operation: Operation;
   isFailed: boolean;
+  /** Whether the process that made the change said how it ended. */
+  isTold: boolean;
 }
 
 export class History {
@@ -44,12 +49,14 @@ export class History {
   /** Each operation that is no undo and no redo, by id, with those after it that took it back or brought it back. */
   private readonly chains = new Map<string, Operation[]>();
   private readonly byId = new Map<string, Operation>();
+  /** Operations that belong together, the oldest first, by the id of the first. */
+  private readonly groups = new Map<string, Operation[]>();
 
   constructor(lines: Iterable<unknown>) {
     this.operations = gathered(lines);
     for (const operation of this.operations) {
-      const root = operation.of ?? operation.id;
-      this.chains.set(root, [...(this.chains.get(root) ?? []), operation]);
+      addTo(this.chains, operation.of ?? operation.id, operation);
+      addTo(this.groups, operation.group ?? operation.id, operation);
       this.byId.set(operation.id, operation);
     }
   }
@@ -95,6 +102,11 @@ export class History {
   /** Returns the latest of those that took an operation back or brought it back, else the operation itself. */
   latest({ id, of }: Operation): Operation {
     return (this.chains.get(of ?? id) as Operation[]).at(-1) as Operation;
+  }
+
+  /** Returns the operations that belong together with one, itself among them, the oldest first. */
+  groupOf({ id, group }: Operation): readonly Operation[] {
+    return this.groups.get(group ?? id) as Operation[];
   }
 
   /** Returns the operation that an undo or redo is about; undefined when that is no longer recorded. */
@@ -166,6 +178,17 @@ export class History {
   }
 }
 
+function addTo(lists: Map<string, Operation[]>, key: string, operation: Operation): void {
+  const list = lists.get(key);
+  if (list) list.push(operation);
+  else lists.set(key, [operation]);
+}
+
+/** Returns the event that several operations of one kind are, as a sentence. */
+export function textOfGroup({ kind, text }: Operation, size: number): string {
+  return kind in DID ? `${DID[kind as keyof typeof DID]} ${size} sessions.` : `${text} And ${size - 1} more.`;
+}
+
 /** Returns the path that a session had before a step; undefined when it had none. */
 export function pathBefore(step: OperationStep): string | undefined {
   if ("path" in step) return step.path;
@@ -178,37 +201,55 @@ export function pathAfter(step: OperationStep): string | undefined {
   return "to" in step ? step.to : undefined;
 }
 
-/** Puts the lines of each operation together. The last that says whether it happened counts. */
+/**
+ * Puts the lines of each operation together. The last that says whether it happened counts, and what other processes
+ * concluded only as long as the one that made the change has said nothing.
+ */
 function gathered(lines: Iterable<unknown>): Operation[] {
   const all = new Map<string, GatheredOperation>();
   for (const line of lines) {
-    const { done, failed } = line as { done?: unknown; failed?: unknown };
+    const { done, failed, concluded } = line as { done?: unknown; failed?: unknown; concluded?: unknown };
     if (Array.isArray(failed)) for (const id of failed) setFailed(all.get(id));
     else if (typeof done === "string") setDone(all.get(done), line as StoredMembers);
-    else if (isOperation(line) && !all.has(line.id)) all.set(line.id, { operation: line, isFailed: false });
+    else if (typeof concluded === "string") setConcluded(all.get(concluded), line as StoredMembers);
+    else if (isOperation(line) && !all.has(line.id))
+      all.set(line.id, { operation: line, isFailed: false, isTold: line.stage === "done" });
   }
   return [...all.values()].filter(({ isFailed }) => !isFailed).map(({ operation }) => operation);
 }
 
 function setFailed(known: GatheredOperation | undefined): void {
-  if (known) known.isFailed = true;
+  if (!known) return;
+  known.isFailed = true;
+  known.isTold = true;
 }
 
 function setDone(known: GatheredOperation | undefined, { done: _id, ...outcome }: StoredMembers): void {
-  if (!known) return;
+  if (known && complete(known, outcome)) known.isTold = true;
+}
+
+function setConcluded(known: GatheredOperation | undefined, { step }: StoredMembers): void {
+  if (!known || known.isTold) return;
+  if (step === false) known.isFailed = true;
+  else complete(known, { step });
+}
+
+/** Completes an operation with what is known once it is done. Returns false, and changes nothing, if that is not valid. */
+function complete(known: GatheredOperation, outcome: StoredMembers): boolean {
   const whole = { ...known.operation, ...(outcome as OperationEnd), stage: "done" as const };
-  if (!isOperation(whole)) return;
+  if (!isOperation(whole)) return false;
   known.operation = whole;
   known.isFailed = false;
+  return true;
 }
 
 function isOperation(value: unknown): value is Operation {
   if (typeof value !== "object" || value === null) return false;
   const found = value as StoredMembers;
-  const { kind, name, step, stage, of, final } = found;
+  const { kind, name, step, stage, of, final, group } = found;
   const texts = ["id", "at", "sessionId", "sessionPath", "text"];
   if (!texts.every((key) => typeof found[key] === "string")) return false;
-  if (![of, final].every((text) => text === undefined || typeof text === "string")) return false;
+  if (![of, final, group].every((text) => text === undefined || typeof text === "string")) return false;
   if (!OPERATION_KINDS.includes(kind as OperationKind) || (kind === "undo" || kind === "redo") !== (of !== undefined))
     return false;
   const isNamed = name === null || typeof name === "string";

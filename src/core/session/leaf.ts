@@ -11,6 +11,7 @@
  */
 
 import { type Damage, damageOfEntry } from "../format/damage.ts";
+import type { SharedHolder } from "../ports/attach.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -49,6 +50,8 @@ export class LeafTracker {
   private recorded: LeafRecord | undefined;
   private given: LeafOfEntries | undefined;
   damage: readonly Damage[] = [];
+  /** The process that keeps the leaf, where another does what is written to the session. */
+  holder: SharedHolder | undefined;
 
   constructor(entries: SessionEntries, store: LeafMemory | undefined, keeps: boolean) {
     this.entries = entries;
@@ -74,6 +77,7 @@ export class LeafTracker {
 
   /** Whether an opening would find another leaf, and this one can be recorded. */
   private get isDue(): boolean {
+    if (this.holder) return false;
     const { recorded } = this;
     const { log } = this.entries;
     const found = recorded?.count === log.nodes.count ? recorded.leaf : this.inFile;

@@ -17,6 +17,7 @@ import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
 import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
+import type { SharedHolder } from "../ports/attach.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
@@ -34,7 +35,7 @@ export type { Foreign } from "./refresh.ts";
 /** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
 
-/** The step of a repair; its backup and its entries are known when it is done. */
+/** The step of a repair; its backup and entries are known later. */
 type RepairStep = StepOf<"swap">;
 
 export interface Appended {
@@ -73,6 +74,14 @@ export class Session implements Bodies {
 
   get log(): Log {
     return this.entries.log;
+  }
+
+  /** The process that does what is written here, where another holds the session and this one has joined it. */
+  get holder(): SharedHolder | undefined {
+    return this.leaf.holder;
+  }
+  set holder(holder: SharedHolder | undefined) {
+    this.leaf.holder = holder;
   }
 
   /** Throws storage_failed while the tree must be rebuilt and cannot be. */
@@ -306,12 +315,13 @@ export class Session implements Bodies {
 
   /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
-    const noted = this.noted.length;
+    const last = this.noted.at(-1);
     try {
       // Written before, so that a crash leaves no change without its record; a record without its change is recognised.
       this.operations?.flush();
       await this.leaf.commit();
-      this.noted.splice(0, noted);
+      // Other commits may have ended meanwhile, and took theirs.
+      if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
     } catch (error) {
       this.operations?.failed(this.noted.splice(0));
       this.undo();

@@ -2,13 +2,36 @@
 
 import * as z from "zod";
 import { BadParams, Failure } from "../../core/failure.ts";
-import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
+import type { MoveWishes, Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { moment } from "../list_sessions.ts";
 
 export const which = {
   sessionPath: z.string().min(1).optional(),
   sessionId: z.string().min(1).optional().describe("or the session's full id"),
 };
+
+/** Params of a move that may be one of several, and that a person decided on by what a list told. */
+export const wishes = {
+  group: z
+    .string()
+    .regex(/^[0-9a-f]{12}$/)
+    .optional()
+    .describe("the operationId of the first of several such changes: undo takes all of them back as one"),
+  expected: z
+    .object({ modified: z.string().nullable(), messageCount: z.number().int() })
+    .optional()
+    .describe("fail with content_modified and move nothing unless list_sessions still tells these of the session"),
+};
+
+export const operationId = z.string().describe("for undo");
+
+/** Returns the wishes that params are. Throws BadParams. */
+export function wishesOf({ group, expected }: z.output<z.ZodObject<typeof wishes>>): MoveWishes {
+  if (!expected) return { group };
+  const modified = moment("expected.modified", expected.modified ?? undefined) ?? null;
+  return { group, seen: { modified, messageCount: expected.messageCount } };
+}
 
 export const moved = {
   sessionId: z.string(),

@@ -66,6 +66,8 @@ export interface ServerFacts {
   readonly commands: readonly string[];
   /** Reads Pi's settings files for a working directory, the one that counts most last; undefined for a missing one. */
   piSettings(cwd: string): readonly unknown[];
+  /** Whether another process that holds a session lets this one join it, as far as that is known before. */
+  canJoin(sessionPath: string): boolean;
   /** Returns the OpenRPC document, which is made on the first call. */
   discover(): Promise<object>;
 }
@@ -182,7 +184,9 @@ export function command<const N extends string, R extends z.ZodType, const S ext
   const common = [
     ...(onSession ? (["no_session", "session_not_found"] as const) : []),
     ...(changes ? (["content_modified"] as const) : []),
-    ...(effect === "write" ? (["read_only", "storage_full", "storage_failed"] as const) : []),
+    ...(effect === "write"
+      ? (["read_only", "session_locked", "outcome_unknown", "storage_full", "storage_failed"] as const)
+      : []),
   ];
   let strict: z.ZodObject<typeof shape> | undefined;
   let loose: z.ZodObject<typeof shape> | undefined;

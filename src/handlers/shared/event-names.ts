@@ -9,4 +9,6 @@ export const eventNames = [
   "session_append",
   "session_info_changed",
   "session_damage",
+  "session_owner_changed",
+  "events_lost",
 ] as const;

@@ -45,7 +45,9 @@ export const events = {
     summary: "Entries were appended, by any command; a more specific event follows where there is one.",
     payload: {
       entryIds: z.array(z.string()),
-      origin: z.enum(["self", "foreign"]),
+      origin: z
+        .enum(["self", "peer", "foreign"])
+        .describe("this host; another host that shares the session; a program that keeps no lock, or one before this"),
       entries: stored(z.array(entry))
         .optional()
         .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
@@ -53,6 +55,19 @@ export const events = {
   },
   session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },
   session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
+  session_owner_changed: {
+    summary: "Another process holds the session that several share; what was not answered is asked of that one.",
+    payload: {
+      epoch: z.number().int().describe("grows with every holder"),
+      client: z.string().describe("the name that the holder gives itself"),
+      pid: z.number().int(),
+      isSelf: z.boolean().describe("whether this server holds it now"),
+    },
+  },
+  events_lost: {
+    summary: "Events were given up because the host did not read. get_entries and get_state show what there is now.",
+    payload: { from: z.number().int().describe("the number of the first"), to: z.number().int() },
+  },
 } as const satisfies Readonly<Record<(typeof eventNames)[number], unknown>>;
 
 export type EventName = keyof typeof events;

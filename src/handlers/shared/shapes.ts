@@ -42,6 +42,9 @@ export const anySessionPath = optionalName.describe("of a session that need not 
 /** The id of the session that most examples are about. */
 export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
+/** The process that writes to a session. */
+export const holder = z.object({ client: z.string(), pid: z.number(), since: z.string() });
+
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");

@@ -1,16 +1,19 @@
 /** Undo and redo: which operation is meant, and how it is taken back or brought back, wherever its session is. */
 
 import * as z from "zod";
-import { Failure } from "../../core/failure.ts";
+import { Failure, type FailureName } from "../../core/failure.ts";
 import type { Draft } from "../../core/format/entry.ts";
 import type { TakingBack } from "../../core/ports/lifecycle.ts";
 import { OPERATION_KINDS, type Operation, type SessionChange } from "../../core/ports/operations.ts";
 import { isUnknownTo, takeBackChange } from "../../core/session/changes.ts";
-import { groundMoved, History, pathAfter } from "../../core/session/history.ts";
+import { groundMoved, History, pathAfter, quoted, textOfGroup } from "../../core/session/history.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyForeign } from "./append.ts";
 import type { CommandContext } from "./command.ts";
+import { type HookAnswer, veto } from "./hooks.ts";
+import { leaving } from "./leaving.ts";
 import { move } from "./migration.ts";
 import { anySessionPath } from "./shapes.ts";
 
@@ -26,12 +29,43 @@ export const which = {
 
 export const outcome = z.object({
   operationId: z.string().describe("of the operation that was taken back or brought back"),
-  newOperationId: z.string().describe("of this one, which can be taken back itself"),
+  newOperationId: z.string().describe("of this one, which can be taken back itself; empty when cancelled"),
+  cancelled: z
+    .literal(true)
+    .optional()
+    .describe("the hook session_before_tree refused a move of the leaf, and nothing was changed"),
+  ...veto,
   kind: z.enum(OPERATION_KINDS).describe("of the former"),
   sessionId: z.string(),
   sessionPath: z.string().describe("where the session is now; where it was, if it is in the trash"),
   text: z.string().describe("one sentence: the event"),
+  also: z
+    .array(
+      z.object({
+        operationId: z.string(),
+        newOperationId: z.string(),
+        sessionId: z.string(),
+        sessionPath: z.string(),
+        text: z.string(),
+      }),
+    )
+    .optional()
+    .describe("of a group: the others that were taken back or brought back with it, the newest first"),
+  refused: z
+    .array(
+      z.object({
+        operationId: z.string(),
+        sessionId: z.string(),
+        sessionPath: z.string(),
+        name: z.string().nullable(),
+        failure: z.object({ name: z.string(), message: z.string() }),
+      }),
+    )
+    .optional()
+    .describe("of a group: those of which this was not possible, and why; they stand as they are"),
 });
+
+type TakenBack = z.input<typeof outcome>;
 
 export const FAILURES_OF_TAKING_BACK = [
   "operation_not_found",
@@ -55,32 +89,39 @@ export interface WantedOperation {
 type Direction = TakingBack["kind"];
 
 /** The operation to reverse, which is the latest of its chain, and the one that the person knows. */
-interface Chosen {
+interface ChosenOne {
   readonly latest: Operation;
   readonly root: Operation;
   readonly kind: Direction;
 }
 
+interface Chosen extends ChosenOne {
+  /** Those that belong together with it and may be taken back here, the newest first. */
+  readonly others: readonly ChosenOne[];
+}
+
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
 export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
-  const history = settled(workspace, []);
+  const history = settled(workspace, { records: false });
   return history.pathNow(chosen(workspace, history, wanted, direction).latest);
 }
 
 /** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */
-export function takeBack(
-  context: CommandContext,
-  wanted: WantedOperation,
-  direction: Direction,
-): Promise<z.input<typeof outcome>> {
+export function takeBack(context: CommandContext, wanted: WantedOperation, direction: Direction): Promise<TakenBack> {
   const { workspace } = context;
   const { operations } = workspace.stores;
   return operations.alone(async () => {
     // Those that did not happen are passed over, also where the disk refuses to record that.
     const never: string[] = [];
     for (;;) {
-      const history = settled(workspace, never);
+      const history = settled(workspace, { never, records: true });
       const choice = chosen(workspace, history, wanted, direction);
+      if (choice.others.length > 0) {
+        const done = await groupReversed(context, history, choice, never);
+        if (done) return done;
+        if (wanted.operationId === undefined) continue;
+        throw groundMoved("All of it is back already.");
+      }
       const done = await reversed(context, history, choice).catch((error) => {
         if (wanted.operationId === undefined && isBackAlready(workspace, choice, error)) return undefined;
         throw error;
@@ -92,21 +133,86 @@ export function takeBack(
   });
 }
 
+/**
+ * Reverses the operations of a group, the newest first. One that cannot be reversed stops none of the others: the result
+ * names it. Returns undefined when all of them were back already; throws when none could be reversed.
+ */
+async function groupReversed(
+  context: CommandContext,
+  history: History,
+  first: Chosen,
+  never: string[],
+): Promise<TakenBack | undefined> {
+  const { workspace } = context;
+  const { root, kind, others } = first;
+  const all = [first, ...others];
+  const done: TakenBack[] = [];
+  const refused: NonNullable<TakenBack["refused"]> = [];
+  for (const [i, one] of all.entries())
+    try {
+      requireWayBack(one);
+      const reverse = await reversed(context, history, one, done[0]?.newOperationId);
+      if (reverse) done.push(reverse);
+      else never.push(one.latest.id);
+      context.progress?.(i + 1, all.length);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      if (isBackAlready(workspace, one, error)) never.push(one.latest.id);
+      else refused.push(refusalOf(history, one, error));
+    }
+  workspace.stores.operations.failed(all.flatMap(({ latest: { id } }) => (never.includes(id) ? [id] : [])));
+  if (done.length === 0 && refused.length === 0) return undefined;
+  if (done.length === 0) throw allRefused(refused);
+  const [{ newOperationId, sessionId, sessionPath, operationId }, ...also] = done;
+  const event = textOfGroup(root, all.length);
+  const part = refused.length === 0 ? "" : ` ${done.length} of ${all.length}`;
+  const text = `${WORDS[kind]}${part}: ${event}`;
+  const told = { operationId, newOperationId, kind: root.kind, sessionId, sessionPath, text };
+  return {
+    ...told,
+    also: also.map(({ kind: _, ...one }) => one),
+    ...(refused.length === 0 ? {} : { refused }),
+  };
+}
+
+const WORDS: Readonly<Record<Direction, string>> = { undo: "Took back", redo: "Did again" };
+
+function refusalOf(history: History, { latest, root }: ChosenOne, { name, message }: Failure) {
+  const sessionPath = history.pathNow(latest) ?? root.sessionPath;
+  return { operationId: root.id, sessionId: root.sessionId, sessionPath, name: root.name, failure: { name, message } };
+}
+
+/** Returns the failure of a group of which nothing can be reversed. */
+function allRefused(refused: NonNullable<TakenBack["refused"]>): Failure {
+  const [{ failure }] = refused;
+  const isOne = refused.every((one) => one.failure.name === failure.name);
+  const count = refused.length === 1 ? "" : ` (and ${refused.length - 1} more)`;
+  const { sessionId, name } = refused[0];
+  const sentence = `${name === null ? sessionId : quoted(name)}${count}: ${failure.message}`;
+  return new Failure(isOne ? (failure.name as FailureName) : "ground_moved", sentence, { refused });
+}
+
 /** Whether an operation has no effect any more: somebody took it back by other means, or that could not be recorded. */
-function isBackAlready({ stores }: Workspace, { latest }: Chosen, error: unknown): boolean {
+function isBackAlready({ stores }: Workspace, { latest }: ChosenOne, error: unknown): boolean {
   return error instanceof Failure && error.name === "ground_moved" && stores.lifeCycle.isBack(latest);
 }
 
-/** Returns the operations, after finding out of those that were begun whether they happened. */
-function settled({ stores: { lifeCycle, operations } }: Workspace, never: readonly string[]): History {
+/**
+ * Returns the operations, after finding out of those that were begun whether they happened. `records`: whether others
+ * are to know that too.
+ */
+function settled(
+  { stores: { lifeCycle, operations } }: Workspace,
+  { never = [], records }: { never?: readonly string[]; records: boolean },
+): History {
   const lines = operations.lines();
   const found: object[] = [{ failed: never }];
   for (const operation of new History(lines).operations)
     if (operation.stage === "begun" && operation.final === undefined) {
       const step = lifeCycle.stepOf(operation);
-      if (step) operations.done(operation.id, { step });
-      else if (step === false) operations.failed([operation.id]);
-      if (step !== undefined) found.push(step ? { done: operation.id, step } : { failed: [operation.id] });
+      if (step === undefined) continue;
+      found.push({ concluded: operation.id, step });
+      if (records) operations.conclude(operation.id, step);
     }
   return new History([...lines, ...found]);
 }
@@ -127,12 +233,27 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
   const root = history.root(found) ?? found;
   const latest = history.latest(found);
   // To undo an undo is to redo.
-  const kind = latest.kind === "undo" ? "redo" : "undo";
+  const kind: Direction = latest.kind === "undo" ? "redo" : "undo";
   const isMeant = direction === kind || (direction === "undo" && found === latest);
   if (!isMeant) throw isSo(root, latest, direction);
+  const choice = { latest, root, kind };
+  // Who names one of a group means that one; the first stands for all.
+  const isWhole = named === undefined || history.groupOf(named)[0] === named;
+  const others = isWhole ? togetherWith(history, choice, counts) : [];
+  if (others.length === 0) requireWayBack(choice);
+  return { ...choice, others };
+}
+
+/** Returns the operations that stand as the one that was chosen, and belong together with it. */
+function togetherWith(history: History, { latest, kind }: ChosenOne, counts: (one: Operation) => boolean) {
+  const others = history.groupOf(latest).filter((one) => one !== latest && history.latest(one) === one && counts(one));
+  return others.reverse().map((one) => ({ latest: one, root: history.root(one) ?? one, kind }));
+}
+
+/** Throws cannot_undo for an operation that has no way back. */
+function requireWayBack({ latest, root }: ChosenOne): void {
   const final = latest.final ?? root.final;
-  if (final !== undefined) throw new Failure("cannot_undo", final, { operationId: found.id });
-  return { latest, root, kind };
+  if (final !== undefined) throw new Failure("cannot_undo", final, { operationId: latest.id });
 }
 
 /** Returns the failure of an undo of what is undone, or of a redo of what stands. */
@@ -163,19 +284,24 @@ export function filterOf(
 async function reversed(
   context: CommandContext,
   history: History,
-  { latest, root, kind }: Chosen,
-): Promise<z.input<typeof outcome> | undefined> {
+  { latest, root, kind }: ChosenOne,
+  group?: string,
+): Promise<TakenBack | undefined> {
   const { workspace } = context;
   const { lifeCycle, operations } = workspace.stores;
   const { step } = latest;
   if (step === undefined) throw new Failure("cannot_undo", undefined, { operationId: root.id });
-  const text = `${kind === "undo" ? "Took back" : "Did again"}: ${root.text}`;
-  const as: TakingBack = { kind, of: root.id, text };
+  const text = `${WORDS[kind]}: ${root.text}`;
+  const as: TakingBack = { kind, of: root.id, text, group };
   const told = { operationId: root.id, kind: root.kind, sessionId: root.sessionId, text };
   if (step.do === "change") {
     const path = history.pathNow(latest) ?? step.path;
-    const newOperationId = await onSession(context, latest, path, as);
-    return newOperationId === undefined ? undefined : { ...told, newOperationId, sessionPath: path };
+    const done = await onSession(context, latest, path, as);
+    if (done === undefined) return undefined;
+    if (typeof done === "string") return { ...told, newOperationId: done, sessionPath: path };
+    const { reason, message } = done;
+    const refused = { cancelled: true as const, reason, message, text: "The host refused, and nothing was changed." };
+    return { ...told, ...refused, newOperationId: "", sessionPath: path };
   }
   if (step.do === "convert") {
     await convertBack(context, latest, as);
@@ -251,19 +377,20 @@ function requireLane({ target }: CommandContext, session: Session): void {
   throw new Failure("content_modified", sentence, {}, { retryable: true });
 }
 
-/** Takes a change of a session back, in its lane if it is open here. Returns the new operation's id. */
+/** Takes a change of a session back, in its lane if it is open here. Returns the new operation's id, or the veto. */
 async function onSession(
   context: CommandContext,
   operation: Operation,
   path: string,
   as: TakingBack,
-): Promise<string | undefined> {
+): Promise<string | HookAnswer | undefined> {
   const { workspace } = context;
   const open = workspace.openAt(path);
   if (open) {
     requireLane(context, open);
     open.guard(undefined);
-    return changeBack(context, open, operation, as);
+    const veto = await vetoOn(context, open, operation.step as SessionChange);
+    return veto ?? changeBack(context, open, operation, as);
   }
   let session: Session;
   try {
@@ -285,6 +412,21 @@ async function onSession(
   } finally {
     workspace.release(session);
   }
+}
+
+/** Asks the host before the leaf of an open session moves, as branch does. Returns its answer if that is no. */
+async function vetoOn(
+  context: CommandContext,
+  session: Session,
+  { leaf: [before, after], follows }: SessionChange,
+): Promise<HookAnswer | undefined> {
+  // A name and a label are set at the leaf, which only follows: that is no move through the tree.
+  const moves = follows !== true && before !== after && session.leafId === after;
+  if (!moves || !context.asks("session_before_tree")) return undefined;
+  const target = before === null ? ROOT : session.find(before);
+  if (before !== null && target < 0) return undefined;
+  const answer = await context.ask("session_before_tree", { preparation: leaving(session, target) });
+  return answer.cancelled ? answer : undefined;
 }
 
 /** Makes the entries and the move that take a change back, and tells the host of an open session. */

@@ -6,6 +6,12 @@ import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
+/** A process that joined one of our sessions, whose calls run among those of our own host. */
+export interface Peer {
+  /** Answers a call; `leafId` is the leaf that it left, if it changed anything. */
+  reply(call: Call, outcome: Outcome, leafId: string | null | undefined): void;
+}
+
 export interface Call {
   readonly command: Command;
   /** As the host wrote it: name or alias. */
@@ -26,6 +32,14 @@ export interface Call {
    * when it names none. The dispatcher finds it when the call comes, and again in its turn.
    */
   readonly target?: Session | null;
+  /** The process that asks for it, where that is not our own host: it has joined the session `target`. */
+  readonly peer?: Peer;
+}
+
+/** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */
+export function asksWhile({ command, params }: Call, questionId: string): boolean {
+  const { _meta } = (params ?? {}) as { _meta?: { hook?: string | number } };
+  return command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
 }
 
 /** Returns the id as JSON text: from the bytes where a number cannot be held exactly, or it is nested too deep. */

@@ -87,6 +87,23 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   return new Failure(full ? "storage_full" : "storage_failed", sentence, { errno: code }, { cause: error });
 }
 
+/** An error of a call that another process has run, with all that is sent of it. */
+export class DescribedError extends Error {
+  readonly description: ErrorDescription;
+
+  constructor(description: ErrorDescription) {
+    super(description.sentence);
+    this.description = description;
+  }
+}
+
+export interface ErrorDescription {
+  readonly code: number;
+  readonly sentence: string;
+  readonly name: string;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
 let references = 0;
 
 /**
@@ -94,7 +111,8 @@ let references = 0;
  * disk. An error that is neither that nor a failure nor bad input is a bug in the server: the host gets a reference
  * number and nothing internal, stderr gets the stack with the same number.
  */
-export function describeError(thrown: unknown) {
+export function describeError(thrown: unknown): ErrorDescription {
+  if (thrown instanceof DescribedError) return thrown.description;
   const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown;
   const shape = (code: number, sentence: string, name: string, details?: object, retryable = false) => ({
     code,

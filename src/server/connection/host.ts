@@ -31,6 +31,13 @@ export class Host {
     this.subscribed = new Set(names);
   }
 
+  /** Counts events that are not sent. Returns the numbers that they would have had. */
+  skip(count: number): { from: number; to: number } {
+    const from = this.seq + 1;
+    this.seq += count;
+    return { from, to: this.seq };
+  }
+
   /**
    * Returns the message of an event, built by `made`, or undefined when the host does not want it. Where stored entries
    * cannot be read, it has the other members. Throws nothing: the reply or change that the event follows has happened.

@@ -14,43 +14,26 @@ import type {
 import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
-import type { Hooks } from "../connection/hooks.ts";
+import type { Caller } from "../connection/caller.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
-import type { Sink } from "./sink.ts";
-
-/** The dispatcher as the contexts of all calls share it. */
-export interface CallHost {
-  readonly workspace: Workspace;
-  readonly server: ServerFacts;
-  readonly hooks: Hooks;
-  readonly sink: Sink;
-  readonly settings: ClientSettings;
-  /** Makes another session the current one, and adds the events about that to `events`. */
-  replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
-  /** Sends the event of the session at start, if it is not out yet. */
-  start(): void;
-  introduce(wishes: Introduction): void;
-  /** Ends the work: nothing new is run. Returns whether it was not ending before. */
-  shutDown(how?: { atOnce: boolean }): boolean;
-}
 
 export class CallContext implements CommandContext {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly settings: ClientSettings;
   readonly host: HostFacts;
-  private readonly dispatcher: CallHost;
+  private readonly caller: Caller;
   private readonly call: Call;
   private readonly events: PendingEvent[];
   /** Asks the host for its consent; the call's lane waits meanwhile. */
   readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
 
-  constructor(dispatcher: CallHost, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
-    this.workspace = dispatcher.workspace;
-    this.server = dispatcher.server;
-    this.settings = dispatcher.settings;
-    this.host = dispatcher.sink;
-    this.dispatcher = dispatcher;
+  constructor(caller: Caller, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+    this.workspace = caller.workspace;
+    this.server = caller.server;
+    this.settings = caller.settings;
+    this.host = caller.sink;
+    this.caller = caller;
     this.call = call;
     this.events = events;
     this.ask = ask;
@@ -83,33 +66,33 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.dispatcher.hooks.has(hook);
+    return this.caller.hooks.has(hook);
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {
-    return this.dispatcher.replace(next, replacement, this.events);
+    return this.caller.replace(next, replacement, this.events);
   }
 
   get progress(): Report | undefined {
     const { _meta } = this.call.params as { _meta?: { progressToken?: string | number } };
     const token = _meta?.progressToken;
     if (token === undefined) return undefined;
-    const { sink } = this.dispatcher;
+    const { sink } = this.caller;
     return (done, total, more) => {
       if (!sink.hasRoom) return;
-      this.dispatcher.start();
+      this.caller.start();
       sink.progress(token, done, total, more);
       sink.flush();
     };
   }
 
   introduce(wishes: Introduction): void {
-    this.dispatcher.introduce(wishes);
+    this.caller.introduce(wishes);
   }
 
   shutDown(how?: { atOnce: boolean }): void {
     const { current } = this.workspace;
     const event = current && eventOf(current, "session_shutdown", { reason: "quit" });
-    if (this.dispatcher.shutDown(how) && event) this.events.push(event);
+    if (this.caller.shutDown(how) && event) this.events.push(event);
   }
 }

@@ -7,16 +7,20 @@ import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome } from "../connection/call.ts";
+import { Attachment } from "../attach/attachment.ts";
+import type { Sharing } from "../attach/sharing.ts";
+import { isAlone, isDoneByHolder } from "../attach/words.ts";
+import { asksWhile, type Call, type Outcome, type Peer } from "../connection/call.ts";
+import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { CallContext, type CallHost } from "./call-context.ts";
+import { CallContext } from "./call-context.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
-import { Replies } from "./replies.ts";
+import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
 /** Commands that decide themselves what they may do with a read-only session. */
@@ -37,18 +41,12 @@ const REST_AFTER = 5 * 60_000;
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
 const OWN_WORK = { name: "" } as unknown as Call;
 
+/** Events of one lane that wait for a host that does not read, at most; then they are given up. */
+const MAX_QUEUED_EVENTS = 10_000;
+
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
-/** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
-function isDurable(session: Session | null): boolean {
-  try {
-    return session?.isDurable ?? true;
-  } catch {
-    return false;
-  }
-}
-
-export class Dispatcher implements CallHost {
+export class Dispatcher implements ReplyHost {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly hooks: Hooks;
@@ -68,6 +66,7 @@ export class Dispatcher implements CallHost {
   private introduced = false;
   private started = false;
   private startEvent: PendingEvent | null | undefined;
+  private sharing: Sharing | undefined;
 
   constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink) {
     this.workspace = workspace;
@@ -78,6 +77,11 @@ export class Dispatcher implements CallHost {
     this.keyed = new KeyedResults(workspace);
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
+  }
+
+  /** Shares sessions with other processes from now on. */
+  share(sharing: Sharing): void {
+    this.sharing = sharing;
   }
 
   /** Number of calls and replies that are not out yet; input is paused when there are too many. */
@@ -93,6 +97,7 @@ export class Dispatcher implements CallHost {
 
   submit(named: Call, batch?: BatchReply): void {
     this.noteStart();
+    if (named.peer) return this.enqueue(named);
     if (named.idText !== undefined) this.replies.awaitedIds.add(named.idText);
     this.enqueue(this.lanes.resolved(named), batch);
   }
@@ -100,9 +105,16 @@ export class Dispatcher implements CallHost {
   private enqueue(call: Call, batch?: BatchReply): void {
     const lane = this.lanes.ofCall(call);
     lane.touched = this.workspace.env.now();
-    const isMeanwhile = lane.questionId !== undefined && this.asksWhile(call, lane.questionId);
-    if (!isMeanwhile && (lane.busy || lane.calls.length > 0)) lane.calls.push({ call, batch });
+    const isMeanwhile = lane.questionId !== undefined && asksWhile(call, lane.questionId);
+    if (!isMeanwhile && (lane.calls.length > 0 || !this.isNext(lane, call))) lane.calls.push({ call, batch });
     else this.run(lane, call, batch);
+  }
+
+  /** Whether a call may run now: while the holder of the session is asked, only what it is asked too. */
+  private isNext(lane: Lane, call: Call): boolean {
+    if (lane.busy || lane.passed === 0) return !lane.busy;
+    // What was asked of a holder that is gone is run here first.
+    return !isAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined;
   }
 
   refuse(refusal: Pieces): void {
@@ -115,10 +127,12 @@ export class Dispatcher implements CallHost {
    * Cancels a call that has not been run yet, or that waits for the host's consent: it is not run, and fails with
    * `cancelled`. A call that has been run is applied whole, and its ordinary reply says so.
    */
-  cancel(idText: string): void {
+  cancel(idText: string, peer?: Peer): void {
+    const isMeant = (call: Call | undefined): boolean => call?.idText === idText && call.peer === peer;
     for (const lane of this.lanes) {
-      if (lane.running?.idText === idText) lane.question?.cancel();
-      const waiting = lane.calls.find(({ call }) => call.idText === idText);
+      if (isMeant(lane.running)) lane.question?.cancel();
+      if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
+      const waiting = lane.calls.find(({ call }) => isMeant(call));
       if (!waiting) continue;
       // The call keeps its place, so that its reply comes in its turn.
       waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
@@ -163,9 +177,10 @@ export class Dispatcher implements CallHost {
   poll(): void {
     // A reply that is being read still refers to bytes of a file as it is now.
     if (this.ending || !this.sink.hasRoom) return;
+    this.sharing?.sweep();
     for (const session of this.workspace.sessions) {
       const lane = this.lanes.ofSession(session);
-      if (!lane.idle) continue;
+      if (!lane.idle || this.sharing?.attaching.of(session)) continue;
       try {
         this.queueForeign(lane, session, session.refresh());
       } catch {
@@ -192,7 +207,7 @@ export class Dispatcher implements CallHost {
     this.lanes.dropClosed();
     for (const [index, session] of sessions.entries()) {
       const lane = this.lanes.ofSession(session);
-      if (!lane.idle || !lane.isDurable) continue;
+      if (!lane.idle || !lane.isDurable || this.sharing?.hosting.hasGuests(session)) continue;
       if (session !== current && index <= sessions.length - MAX_OPEN) {
         const drop = (): void => this.lanes.drop(session.id);
         this.occupy(lane, () => this.workspace.suspend(session), drop);
@@ -231,9 +246,76 @@ export class Dispatcher implements CallHost {
     this.startEvent = current && eventOf(current, "session_start", { reason: "startup", sessionFile: current.file });
   }
 
+  // --- sessions that several processes share -------------------------------------------------------------------
+
+  isShared(lane: Lane): boolean {
+    const hosting = this.sharing?.hosting;
+    return hosting?.isShared === true && hosting.hasGuests(this.lanes.sessionOf(lane));
+  }
+
+  get canTell(): boolean {
+    return this.sink.canTell;
+  }
+
+  tell(event: PendingEvent, by: Call | undefined): void {
+    this.sharing?.hosting.tell(event, by);
+  }
+
+  passOn(session: Session, events: PendingEvent[]): void {
+    const lane = this.lanes.ofSession(session);
+    lane.insert(events, MAX_QUEUED_EVENTS);
+    this.replies.flush(lane);
+    this.sink.flush();
+  }
+
+  missed(session: Session, count: number): void {
+    this.lanes.ofSession(session).lostEvents += count;
+    this.passOn(session, []);
+  }
+
+  lastTold(session: Session): string | null {
+    const lane = this.lanes.ofSession(session);
+    this.queueForeign(lane, session, session.foreign.fresh());
+    return lane.lastTold(session);
+  }
+
+  private attachmentOf(lane: Lane): Attachment | undefined {
+    return this.sharing?.attaching.of(this.lanes.sessionOf(lane));
+  }
+
+  /** Has the holder of a session run a call. */
+  private pass(lane: Lane, call: Call, batch: BatchReply | undefined, attachment: Attachment): void {
+    const events: PendingEvent[] = [];
+    const slot = lane.reserve({ call, batch, events });
+    lane.passed++;
+    if (isAlone(call.command)) lane.running = call;
+    let isHere = false;
+    const here = (keyed: Call): unknown => {
+      isHere = true;
+      lane.running = call;
+      return this.perform(lane, keyed, events);
+    };
+    const settle = (outcome: Outcome): void => {
+      if ("result" in outcome && outcome.result instanceof Attachment)
+        return outcome.result.pass({ call, events, here, settle });
+      lane.passed--;
+      if (lane.running === call) lane.running = undefined;
+      if (isHere) this.noteApplied(lane, outcome);
+      if ("error" in outcome) events.length = 0;
+      lane.fill(slot, this.replies.shaped(call, outcome));
+      this.replies.flush(lane);
+      this.pump(lane);
+      this.commitPending();
+      this.lanes.wake();
+    };
+    attachment.pass({ call, events, here, settle });
+  }
+
   // --- running -------------------------------------------------------------------------------------------------
 
   private run(lane: Lane, call: Call, batch?: BatchReply): void {
+    const attachment = this.ending ? undefined : this.sharing?.ofCall(call, this.lanes.sessionOf(lane));
+    if (attachment) return this.pass(lane, call, batch, attachment);
     const events: PendingEvent[] = [];
     const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
@@ -258,27 +340,22 @@ export class Dispatcher implements CallHost {
       .then((outcome) => {
         if (isRead) lane.reads--;
         else lane.running = undefined;
-        this.finish(lane, call, batch, outcome, events);
+        if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
+        else this.finish(lane, call, batch, outcome, events);
         this.pump(lane);
         this.commitPending();
         this.lanes.wake();
       });
   }
 
-  /** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */
-  private asksWhile(call: Call, questionId: string): boolean {
-    const { _meta } = (call.params ?? {}) as { _meta?: { hook?: string | number } };
-    return call.command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
-  }
-
   private pump(lane: Lane): void {
-    while (!lane.busy) {
-      const next = lane.calls.shift();
-      if (!next) return;
+    while (lane.calls.length > 0 && this.isNext(lane, lane.calls[0].call)) {
+      const next = lane.calls.shift() as (typeof lane.calls)[number];
       // What came before it may have opened, closed or replaced the session that it names.
       const call = this.lanes.resolved(next.call);
       // A session that was opened meanwhile has an order of its own.
-      if (lane === this.lanes.sessionless && call.target) this.enqueue(call, next.batch);
+      const isElsewhere = lane === this.lanes.sessionless ? call.target : call.peer && this.lanes.ofCall(call) !== lane;
+      if (isElsewhere) this.enqueue(call, next.batch);
       else this.run(lane, call, next.batch);
     }
   }
@@ -287,24 +364,23 @@ export class Dispatcher implements CallHost {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
     if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
+    if (call.peer && !this.workspace.sessions.includes(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
+    return this.perform(lane, call, events);
+  }
+
+  /** Runs a call that may be run. */
+  private perform(lane: Lane, call: Call, events: PendingEvent[]): unknown {
+    const { command } = call;
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
     const { effect } = command;
+    if (effect === "read" || effect === "replace") this.attachmentOf(lane)?.follow();
     if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
     if (effect === "close") return this.commits.whenDurable(lane, run);
+    if (effect === "write") return this.write(lane, call, events, context);
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
-    if (effect === "write") {
-      const known = idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
-      if (known !== undefined) return known;
-      const { session } = context;
-      // One check serves a whole input chunk; the append itself finds what others write meanwhile.
-      if (lane.checkedForForeignWrites !== session) this.queueForeign(lane, session, session.refreshToWrite());
-      lane.checkedForForeignWrites = session;
-      session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
-      return this.keyed.remember(call, run());
-    }
     return this.commits.whenDurable(lane, async () => {
       // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
       const { sessionId } = call.params as { sessionId?: string };
@@ -318,6 +394,43 @@ export class Dispatcher implements CallHost {
     });
   }
 
+  /** Runs a write. Where another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
+  private write(
+    lane: Lane,
+    call: Call,
+    events: PendingEvent[],
+    context = this.contextFor(lane, call, events),
+    mayJoin = !call.peer,
+  ): unknown {
+    const { command } = call;
+    const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
+    const known = (): unknown =>
+      idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
+    const before = known();
+    if (before !== undefined) return before;
+    const { session } = context;
+    // One check serves a whole input chunk; the append itself finds what others write meanwhile.
+    if (lane.checkedForForeignWrites !== session) {
+      this.queueForeign(lane, session, session.refreshToWrite());
+      lane.checkedForForeignWrites = session;
+      // Another server may have used the key.
+      const since = known();
+      if (since !== undefined) return since;
+    }
+    const { attaching } = this.sharing ?? {};
+    if (attaching && mayJoin && session.log.lockedBy !== null && isDoneByHolder(command, call.params))
+      return attaching
+        .join(session)
+        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false));
+    session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
+    return this.keyed.remember(call, command.run(context, call.params as never));
+  }
+
+  private noteApplied(lane: Lane, outcome: Outcome): void {
+    lane.noteRun(this.lanes.sessionOf(lane), "error" in outcome);
+    this.sharing?.plan();
+  }
+
   private finish(
     lane: Lane,
     call: Call,
@@ -328,22 +441,25 @@ export class Dispatcher implements CallHost {
   ): void {
     const outcome = this.replies.shaped(call, ran);
     const failed = "error" in outcome;
-    // A failed write, too, may have left something to make durable: the state that it restored.
-    if (call.command.effect === "write") {
-      const wasDurable = isDurable(this.lanes.sessionOf(lane));
-      if (!failed || !wasDurable) lane.apply(wasDurable);
-    }
+    if (call.command.effect === "write") this.noteApplied(lane, outcome);
+    else if (call.command.effect !== "read") this.sharing?.plan();
     lane.push({ call, batch, outcome, readFrom, events: failed ? [] : events });
     this.replies.flush(lane);
   }
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
-    return new CallContext(this, call, events, (name, payload) => this.ask(lane, name, payload));
+    const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
+    return new CallContext(caller, call, events, (name, payload) => this.ask(lane, caller, name, payload));
   }
 
-  /** Asks the host for its consent; the lane waits meanwhile. */
-  private async ask(lane: Lane, name: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
-    const question = this.hooks.ask(name, payload, (id) => {
+  /** Asks whoever called for its consent; the lane waits meanwhile. */
+  private async ask(
+    lane: Lane,
+    { hooks }: Caller,
+    name: HookName,
+    payload: Readonly<Record<string, unknown>>,
+  ): Promise<HookAnswer> {
+    const question = hooks.ask(name, payload, (id) => {
       lane.questionId = id;
     });
     lane.question = question;
@@ -358,6 +474,7 @@ export class Dispatcher implements CallHost {
   introduce(wishes: Introduction): void {
     this.introduced = true;
     this.sink.introduce(wishes);
+    if (wishes.hooks) this.sharing?.attaching.hooksChanged();
   }
 
   shutDown(how?: { atOnce: boolean }): boolean {

@@ -40,7 +40,9 @@ export interface Slot {
   prepared?: Prepared;
   events: PendingEvent[];
   /** Number of the lane's writes that must be durable before this may leave. */
-  readonly after: number;
+  after: number;
+  /** Whether another process, which holds the session, has not answered yet. */
+  isPassed?: boolean;
 }
 
 export type ReplySlot = Slot & { readonly call: Call };
@@ -71,6 +73,12 @@ export class Lane {
   questionId: string | undefined;
   readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
   readonly slots: Slot[] = [];
+  /** Slots that may leave and wait for room, while other processes that joined the session are answered. */
+  readonly held: Slot[] = [];
+  /** Number of calls that the holder of the session has been asked to run. */
+  passed = 0;
+  /** Number of events that the host has not heard of, because it does not read. */
+  lostEvents = 0;
   private appliedWrites = 0;
   private durableWrites = 0;
   committing: Promise<void> | undefined;
@@ -100,11 +108,17 @@ export class Lane {
   }
 
   get pending(): number {
-    return this.calls.length + this.slots.length;
+    return this.calls.length + this.slots.length + this.held.length;
   }
 
   get idle(): boolean {
     return !this.busy && this.pending === 0;
+  }
+
+  /** Counts a write that has run. A failed one, too, may have left something to make durable: what it restored. */
+  noteRun(session: Session | null, hasFailed: boolean): void {
+    const wasDurable = isDurable(session);
+    if (!hasFailed || !wasDurable) this.apply(wasDurable);
   }
 
   /** Counts a write that was applied; `settled`: it left nothing that has to be made durable. */
@@ -129,10 +143,60 @@ export class Lane {
     this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
   }
 
+  /** Returns the last entry of the lane's session that no queued event tells of; null for none. */
+  lastTold({ log: { nodes } }: Session): string | null {
+    let first = nodes.count;
+    for (const { events } of this.slots)
+      for (const { name, payload } of events)
+        if (name === "session_append")
+          for (const id of payload.entryIds as string[]) first = Math.min(first, nodes.position(id));
+    return first > 0 ? nodes.id(first - 1) : null;
+  }
+
+  /** Keeps the place of a reply that the holder of the session will give. */
+  reserve({ call, batch, events }: Pick<Slot, "call" | "batch" | "events">): Slot {
+    const slot: Slot = { call, batch, outcome: { result: null }, events, after: this.appliedWrites, isPassed: true };
+    this.slots.push(slot);
+    return slot;
+  }
+
+  /** Fills a reserved place. */
+  fill(slot: Slot, outcome: Outcome): void {
+    slot.outcome = outcome;
+    slot.after = this.appliedWrites;
+    slot.isPassed = false;
+  }
+
+  /** Queues events that came from the holder: after what it has answered, and before what it has not. */
+  insert(events: PendingEvent[], most: number): void {
+    if (this.pending >= most) {
+      this.lostEvents += events.length;
+      return;
+    }
+    const first = this.slots.findIndex(({ isPassed }) => isPassed);
+    const slot: Slot = { outcome: { result: null }, events, after: 0 };
+    this.slots.splice(first < 0 ? this.slots.length : first, 0, slot);
+  }
+
+  /** Holds what may leave until the host reads again. Events alone are given up when there are too many. */
+  hold(slot: Slot, most: number): void {
+    if (this.held.length < most || slot.call || slot.batch || slot.refusal) this.held.push(slot);
+    else this.lostEvents += slot.events.length;
+  }
+
   /** Takes the next slot out, if it may leave. */
   shift(): Slot | undefined {
     const [next] = this.slots;
-    if (!next || next.after > this.durableWrites) return undefined;
+    if (!next || next.isPassed || next.after > this.durableWrites) return undefined;
     return this.slots.shift();
+  }
+}
+
+/** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
+function isDurable(session: Session | null): boolean {
+  try {
+    return session?.isDurable ?? true;
+  } catch {
+    return false;
   }
 }

@@ -6,14 +6,27 @@ import type { Session } from "../../core/session/session.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import { eventOf } from "../connection/host.ts";
-import type { CallHost } from "./call-context.ts";
+import type { Caller } from "../connection/caller.ts";
+import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { ofPeer } from "../connection/peer-events.ts";
 import { type BatchReply, isReply, type Lane, type ReplySlot, type Slot, sourceOf } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Prepared, Renewed, Sink } from "./sink.ts";
 
+/** Slots that wait for the host's room at most, before events are given up. */
+const MAX_HELD = 10_000;
+
+/** The dispatcher, as replies need it. */
+export interface ReplyHost extends Caller {
+  readonly sink: Sink;
+  /** Whether other processes have joined the session of a lane. */
+  isShared(lane: Lane): boolean;
+  /** Tells those who joined of an event; `by` caused it, our own host if that is undefined. */
+  tell(event: PendingEvent, by: Call | undefined): void;
+}
+
 export class Replies {
-  private readonly host: CallHost;
+  private readonly host: ReplyHost;
   private readonly sink: Sink;
   private readonly lanes: Lanes;
   /** Returns the context in which a read is run again. */
@@ -21,27 +34,57 @@ export class Replies {
   /** Ids of the calls whose reply is not out yet, as JSON text. */
   readonly awaitedIds = new Set<string>();
 
-  constructor(host: CallHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
+  constructor(host: ReplyHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
     this.host = host;
     this.sink = host.sink;
     this.lanes = lanes;
     this.contextFor = contextFor;
   }
 
-  /** Sends what is ready, as far as the host reads. */
+  /** Sends what is ready, as far as the host reads. Other processes that joined do not wait for the host. */
   flush(lane: Lane): void {
-    while (this.sink.hasRoom) {
+    for (;;) {
+      const { hasRoom } = this.sink;
+      const held = hasRoom ? lane.held.shift() : undefined;
+      if (held) {
+        this.deliver(lane, held);
+        continue;
+      }
+      if (!hasRoom && !this.host.isShared(lane)) break;
       const slot = lane.shift();
       if (!slot) break;
-      if (slot.batch && isReply(slot)) {
-        // One part of a batch is ready; the array leaves in the place of its last part.
-        slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot) });
-        slot.batch.events.push(...slot.events);
-        slot.batch.waiting--;
-        if (slot.batch.waiting === 0) this.sendBatch(slot.batch);
-      } else this.send(lane, slot);
+      const own = this.answerPeers(lane, slot);
+      if (own && hasRoom) this.deliver(lane, own);
+      else if (own) lane.hold(own, MAX_HELD);
     }
     this.lanes.wake();
+  }
+
+  /** Answers the process that joined, and tells all of them of the events. Returns what is left for our own host. */
+  private answerPeers(lane: Lane, slot: Slot): Slot | undefined {
+    const { call, events } = slot;
+    const peer = call?.peer;
+    if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
+    for (const event of events) this.host.tell(event, call);
+    // It keeps those of its own until the reply, which they follow directly.
+    if (peer) peer.reply(call, slot.outcome, events.at(-1)?.leafId);
+    if (!peer) return slot;
+    if (events.length === 0) return undefined;
+    return { outcome: slot.outcome, events: events.map(ofPeer), after: slot.after };
+  }
+
+  private deliver(lane: Lane, slot: Slot): void {
+    if (lane.lostEvents > 0) {
+      this.sink.lostEvents(lane.lostEvents, this.lanes.sessionOf(lane));
+      lane.lostEvents = 0;
+    }
+    if (slot.batch && isReply(slot)) {
+      // One part of a batch is ready; the array leaves in the place of its last part.
+      slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot) });
+      slot.batch.events.push(...slot.events);
+      slot.batch.waiting--;
+      if (slot.batch.waiting === 0) this.sendBatch(slot.batch);
+    } else this.send(lane, slot);
   }
 
   private send(lane: Lane, slot: Slot): void {
@@ -81,7 +124,7 @@ export class Replies {
 
   /** Makes the replies that wait, because they refer to bytes of the session that is about to be closed. */
   prepareAll(lane: Lane): void {
-    for (const slot of lane.slots) if (isReply(slot)) this.prepare(lane, slot);
+    for (const slot of [...lane.held, ...lane.slots]) if (isReply(slot)) this.prepare(lane, slot);
   }
 
   private prepare(lane: Lane, slot: ReplySlot): Prepared {
@@ -136,7 +179,7 @@ export class Replies {
   /** Returns the outcome in the shape of the host's dialect. */
   shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
-    if (!pi || "error" in outcome || this.sink.dialectName !== "pi") return outcome;
+    if (call.peer || !pi || "error" in outcome || this.sink.dialectName !== "pi") return outcome;
     try {
       return { result: pi(this.contextFor(this.lanes.main, call), outcome.result as never) };
     } catch (error) {
@@ -159,7 +202,7 @@ export class Replies {
     if (!session) return;
     try {
       notifyForeign(session, session.foreign.fresh(), (name, payload) =>
-        this.sink.event(eventOf(session, name, payload)),
+        this.announce(eventOf(session, name, payload)),
       );
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
@@ -167,6 +210,11 @@ export class Replies {
     }
     const damage = session.foreign.freshDamage();
     if (damage.length > 0)
-      this.sink.event(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+      this.announce(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+  }
+
+  private announce(event: PendingEvent): void {
+    this.sink.event(event);
+    this.host.tell(event, undefined);
   }
 }

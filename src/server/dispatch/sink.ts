@@ -1,7 +1,9 @@
 /** The contract between the dispatcher and the connection that its replies leave by. */
 
-import type { HostFacts, Introduction } from "../../handlers/shared/command.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Introduction } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "../connection/call.ts";
+import type { CallSink } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { OutgoingMessage } from "../connection/output.ts";
@@ -20,8 +22,9 @@ export type Renewed = () => Outcome | undefined;
  * The receiver of finished calls. Replies and events read stored entries while they are put together. An error in that
  * becomes the reply, or an event with fewer members; none of these methods throws it.
  */
-export interface Sink extends HostFacts {
-  readonly hasRoom: boolean;
+export interface Sink extends CallSink {
+  /** Whether events can be sent: the host's framing and dialect are known. */
+  readonly canTell: boolean;
   /** Sends a reply. `renewed` returns the outcome to use instead, if making the reply has shown this one wrong. */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
   /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
@@ -31,9 +34,8 @@ export interface Sink extends HostFacts {
   refuse(reply: Pieces): void;
   batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;
   event(event: PendingEvent): void;
-  /** Reports at once how far a command is; not called while the host does not keep up. */
-  progress(token: string | number, done: number, total: number, more?: object): void;
-  flush(): void;
+  /** Tells that events of a session were given up, because the host did not read. */
+  lostEvents(count: number, session: Session | null): void;
   introduce(wishes: Introduction): void;
   shutDown(how?: { atOnce: boolean }): void;
 }

@@ -17,7 +17,7 @@ import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
 import { CatalogFile, type CatalogRow, type Indexed, isPassing, type StoredRow, sumOf } from "./database.ts";
 import { CatalogDamaged, placeOf } from "./database-files.ts";
-import type { SessionSummary } from "./summary.ts";
+import { modifiedAt, type SessionSummary } from "./summary.ts";
 import type { TextKind } from "./text-table.ts";
 import type { SessionUsage } from "./usage-record.ts";
 
@@ -156,15 +156,14 @@ export class CachedRows {
   }
 
   private listedOf(path: string, { now, size, usage }: SessionFacts): Listed {
-    const created = momentOf(now.timestamp);
     return {
       path,
       id: now.id,
       cwd: now.cwd,
       name: now.name,
       parentSession: now.parentSession,
-      created,
-      modified: now.activity === null || created === null ? (now.activity ?? created) : Math.max(now.activity, created),
+      created: momentOf(now.timestamp),
+      modified: modifiedAt(now),
       messageCount: now.messages,
       firstMessage: now.first,
       sizeBytes: size,

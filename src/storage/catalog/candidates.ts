@@ -1,6 +1,7 @@
 /** Sessions that an id, or the beginning of one, may mean, described so that a person tells them apart. */
 
 import { basename, join } from "node:path";
+import type { SeenFacts } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Candidate, Offered } from "../../core/ports/stores.ts";
 import { momentOf, momentText } from "../../core/search/listing.ts";
@@ -9,9 +10,9 @@ import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { idInName, readHeader } from "../fs/header.ts";
 import { isSessionName } from "../fs/paths.ts";
-import { isActive } from "../v2/pointer.ts";
+import { isActive, sourcesOf } from "../v2/pointer.ts";
 import { scanContainer } from "./containers.ts";
-import { type SessionSummary, scanFile } from "./summary.ts";
+import { modifiedAt, type SessionSummary, scanFile } from "./summary.ts";
 
 type CandidateFacts = Pick<SessionSummary, "name" | "first" | "cwd" | "timestamp" | "activity">;
 
@@ -51,10 +52,17 @@ export function offeredIn(
       if (id !== undefined && !id.startsWith(beginning) && !beginning.startsWith(id)) continue;
       if (isSessionName(name) || isActiveQuietly(disk, join(folder, name))) files.push(join(folder, name));
     }
-  const found = newestOf(disk, files)
+  const sources = sourcesOf(disk, files.filter(isContainerName));
+  const found = newestOf(
+    disk,
+    files.filter((file) => !sources.has(file)),
+  )
     .slice(0, most)
     .flatMap((file) => candidateAt(disk, file, openLog) ?? []);
-  return { candidates: found.filter(({ sessionId }) => sessionId.startsWith(beginning)), ids: ids.sort() };
+  return {
+    candidates: found.filter(({ sessionId }) => sessionId.startsWith(beginning)),
+    ids: [...new Set(ids)].sort(),
+  };
 }
 
 function newestOf(disk: Disk, files: readonly string[]): string[] {
@@ -79,7 +87,7 @@ function candidateAt(disk: Disk, file: string, openLog: (file: string) => Log): 
   const header = readHeader(disk, file);
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
   if (typeof header?.id !== "string") return undefined;
-  const facts = summaryAt(disk, file, openLog) ?? {
+  const facts: CandidateFacts = summaryAt(disk, file, openLog) ?? {
     name: null,
     first: null,
     cwd: text(header.cwd),
@@ -96,10 +104,21 @@ function candidateAt(disk: Disk, file: string, openLog: (file: string) => Log): 
   };
 }
 
-function summaryAt(disk: Disk, file: string, openLog: (file: string) => Log): CandidateFacts | undefined {
+/** Returns the facts of one session by which a person sees whether it was continued. */
+export function factsAt(disk: Disk, file: string, openLog: (file: string) => Log): SeenFacts | undefined {
+  const now = summaryAt(disk, file, openLog, Number.POSITIVE_INFINITY);
+  return now && { modified: modifiedAt(now), messageCount: now.messages };
+}
+
+function summaryAt(
+  disk: Disk,
+  file: string,
+  openLog: (file: string) => Log,
+  largest = LARGEST,
+): SessionSummary | undefined {
   try {
     if (isContainerName(file)) return scanContainer(disk, file, openLog).now;
-    return disk.info(file).size <= LARGEST ? scanFile(disk, file)?.now : undefined;
+    return disk.info(file).size <= largest ? scanFile(disk, file)?.now : undefined;
   } catch {
     // It was removed meanwhile, or may not be read.
     return undefined;

@@ -163,8 +163,7 @@ class Finder implements Catalog {
       const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
       await this.refresh(progress);
-      const shortId = (id: string): string => this.relations.shortId(id);
-      return closing(new Search(this.options, this.kept.rows, shortId, request, query), async (search) => {
+      return closing(new Search(this.options, this.kept.rows, this.relations, request, query), async (search) => {
         const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
         return found ?? search.scanned(this.order("modified"));
       });

@@ -13,6 +13,7 @@ import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
 import { type IndexedText, idIn, kindOf, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
+import type { Relations } from "./relations.ts";
 import { fileMark, toolMark } from "./text-index.ts";
 import type { Numbered, TextKind } from "./text-table.ts";
 
@@ -23,8 +24,10 @@ const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
 /** Tools by which the index is asked. With more, texts are read and looked through: 100,000 took it minutes. */
 const MOST_TOOLS = 64;
+/** Sessions that are opened at most to tell which hits a fork took over: 2 ms each. */
+const MOST_PARENTS = 50;
 
-interface FoundText extends Omit<Hit, "shortId"> {
+interface FoundText extends Omit<Hit, "shortId" | "inheritedFrom"> {
   readonly score: number;
   readonly number: number;
 }
@@ -54,18 +57,19 @@ export class Search {
   private readonly sessions = new Map<string, Session | null>();
   private leafRecords: Set<string> | undefined;
 
-  private readonly shortId: (id: string) => string;
+  private readonly relations: Relations;
+  private parentsLeft = MOST_PARENTS;
 
   constructor(
     options: CatalogOptions,
     rows: ReadonlyMap<string, SessionRow>,
-    shortId: (id: string) => string,
+    relations: Relations,
     request: SearchRequest,
     query: Query,
   ) {
     this.options = options;
     this.rows = rows;
-    this.shortId = shortId;
+    this.relations = relations;
     this.request = request;
     this.query = query;
     this.parts = new Set(partsOf(request));
@@ -327,8 +331,30 @@ export class Search {
   private namedHits(found: readonly FoundText[]): Hit[] {
     return found.map(({ score: _score, number: _number, ...hit }) => ({
       ...hit,
-      shortId: this.shortId(hit.sessionId),
+      shortId: this.relations.shortId(hit.sessionId),
+      inheritedFrom: this.originOf(hit),
     }));
+  }
+
+  /** Returns the session that had an entry first, as far as those it was forked from are known. */
+  private originOf({ session, entryId, at }: Pick<Hit, "session" | "entryId" | "at">): Listed | undefined {
+    const seen = new Set<string>();
+    let origin: Listed | undefined;
+    for (let child = session; !seen.has(child.path); ) {
+      seen.add(child.path);
+      if (child.created === null || at === null || at > child.created) break;
+      const parent = this.relations.parentOf(child);
+      if (!parent || !this.has(parent.path, entryId)) break;
+      origin = parent;
+      child = parent;
+    }
+    return origin;
+  }
+
+  /** Whether a session that another was forked from has an entry; false after as many as a search may open. */
+  private has(path: string, entryId: string): boolean {
+    if (!this.sessions.has(path) && --this.parentsLeft < 0) return false;
+    return (this.session(path)?.log.nodes.position(entryId) ?? -1) >= 0;
   }
 }
 

@@ -42,6 +42,12 @@ export interface SessionSummary {
   readonly batch: boolean;
 }
 
+/** Returns the time of the last message, or that of the beginning if it is later, as a fork's is. */
+export function modifiedAt({ activity, timestamp }: Pick<SessionSummary, "activity" | "timestamp">): number | null {
+  const created = momentOf(timestamp);
+  return activity === null || created === null ? (activity ?? created) : Math.max(activity, created);
+}
+
 /** A summary while it is gathered. */
 type Gathered = { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
 

@@ -92,12 +92,18 @@ export interface Disk {
   realPath(path: string): string;
   /** Gives an open file the permission bits of another and, where permitted, its owner. */
   copyMode(from: string, to: number): void;
-  /** Sets the permission bits of a folder; missing on a disk that cannot. */
-  setFolderMode?(folder: string, mode: number): void;
+  /** Sets the permission bits of a folder, in {@link inFolder} of anything; missing on a disk that cannot. */
+  setMode?(path: string, mode: number): void;
   /** Returns the bytes of a folder's file system, and how many of them this user may still write; missing if unknown. */
   space?(folder: string): { free: number; total: number };
   /** Returns the time of the clock that stamps files, in milliseconds; the system's clock by default. */
   clock?: () => number;
+  /**
+   * Runs `use` with a path to a folder that means the same folder until it returns, whatever happens to its names
+   * meanwhile, and with a disk for paths that begin there. The path is short where the system can have one: a socket's
+   * has 108 bytes at most. Throws ENOTDIR for a link; `<folder>/.` follows it. Missing on a disk without sockets.
+   */
+  inFolder?<T>(folder: string, use: (path: string, disk: Disk) => T): T;
   /** Undefined where the system has no paths that begin in an open folder. */
   readonly folders?: OpenFolders;
 }
@@ -200,10 +206,23 @@ export const realDisk: Disk = {
       // Only root may give files away; the mode is what protects the content.
     }
   },
-  setFolderMode: (folder, mode) => fs.chmodSync(folder, mode),
+  setMode: (path, mode) => fs.chmodSync(path, mode),
   space(folder) {
     const { bavail, blocks, bsize } = fs.statfsSync(folder);
     return { free: bavail * bsize, total: blocks * bsize };
+  },
+  inFolder(folder, use) {
+    const { folders } = realDisk;
+    if (!folders) {
+      if (!fs.lstatSync(folder).isDirectory()) throw Object.assign(new Error("it is no folder"), { code: "ENOTDIR" });
+      return use(folder, realDisk);
+    }
+    const fd = folders.open(folder);
+    try {
+      return use(folders.path(fd), realDisk);
+    } finally {
+      fs.closeSync(fd);
+    }
   },
   get folders() {
     if (openFolders === undefined) openFolders = findOpenFolders();

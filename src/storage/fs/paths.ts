@@ -2,7 +2,7 @@
 
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
-import type { SessionHeader } from "../../core/format/entry.ts";
+import { nameable, type SessionHeader } from "../../core/format/entry.ts";
 import type { SessionRoot } from "../../core/ports/health.ts";
 import { type Disk, exists } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
@@ -76,7 +76,7 @@ export function folderFor(paths: StoragePaths, cwd: string): string {
 }
 
 export function fileName(header: SessionHeader): string {
-  return `${(header.timestamp ?? "").replace(/[:.]/g, "-")}_${header.id}.jsonl`;
+  return `${nameable((header.timestamp ?? "").replace(/[:.]/g, "-"))}_${nameable(header.id)}.jsonl`;
 }
 
 export function fileFor(paths: StoragePaths, header: SessionHeader): string {

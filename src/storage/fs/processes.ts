@@ -24,6 +24,11 @@ export function processStart(disk: Disk, pid: number, platform: string = process
   return start;
 }
 
+/** Returns the id of this run of the kernel, the same in all of its containers. Throws where Linux does not tell it. */
+export function bootId(disk: Disk): string {
+  return Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
+}
+
 /** Whether the process that had `pid` and the start time `started` is still alive. */
 export function isSameProcess(disk: Disk, pid: unknown, started: unknown, platform?: string): boolean {
   if (typeof pid !== "number" || !Number.isInteger(pid) || pid <= 0) return false;
@@ -48,8 +53,7 @@ function startInProc(disk: Disk, pid: number): string | null {
     // State, parent and so on come after the name, which may contain anything.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     if (fields[0] === "Z" || fields[0] === "X") return null;
-    const boot = Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
-    return `${boot} ${fields[19]}`;
+    return `${bootId(disk)} ${fields[19]}`;
   } catch {
     return "";
   }

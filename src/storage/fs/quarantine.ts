@@ -1,8 +1,12 @@
 /** Quarantine and backups. They keep the bytes that a repair removes from a session, so that nothing is lost. */
 
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import type { Disk } from "./disk.ts";
 import { freeName, isNameTaken, nth, publishBytes } from "./files.ts";
+import { namesIn } from "./folders.ts";
+
+/** The end of the name of such a backup, and its number. */
+const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
 
 /** Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. */
 export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array): string {
@@ -16,6 +20,31 @@ export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint
       if (!isNameTaken(error)) throw error;
     }
   }
+}
+
+/** A backup of a session, as its name tells. */
+interface FoundBackup {
+  readonly path: string;
+  readonly n: number;
+}
+
+/** Returns what repairs and their undo keep of a session, the last that was made last. */
+export function backupsOf(disk: Disk, file: string): FoundBackup[] {
+  const name = basename(file);
+  return namesIn(disk, dirname(file))
+    .flatMap((other) => {
+      const found = other.startsWith(name) ? BACKUP.exec(other.slice(name.length)) : null;
+      return found ? [{ path: join(dirname(file), other), n: Number(found[1] ?? 1) }] : [];
+    })
+    .sort((a, b) => a.n - b.n);
+}
+
+/**
+ * Returns a name for the backup of a container whose number is above those of all its backups, so that the last one is
+ * the container where a swap of folders was cut off: that takes two steps, between which nothing has its name.
+ */
+export function nextBackup(disk: Disk, container: string, kind: "damaged" | "repaired"): string {
+  return nth(`${container}.${kind}.bak`, (backupsOf(disk, container).at(-1)?.n ?? 0) + 1);
 }
 
 /** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */

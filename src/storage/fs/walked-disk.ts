@@ -29,7 +29,7 @@ export function linkError(path: string): Error {
 
 /** Returns a disk on which `way` follows all paths. */
 export function walkedDisk(disk: Disk, way: Way): Disk {
-  const { folders, list, setFolderMode, space, watch } = disk;
+  const { folders, inFolder, list, setMode, space, watch } = disk;
 
   const info = (path: string, ofLink?: boolean): FileInfo =>
     way.use(path, ofLink ? "itself" : "followed", (at, plain) => {
@@ -90,8 +90,11 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     names: (folder) => way.use(folder, "folder", (at) => disk.names(at)),
     list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),
     watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
-    setFolderMode:
-      setFolderMode && ((folder, mode) => way.use(folder, "folder", (at) => setFolderMode.call(disk, at, mode))),
+    setMode: setMode && ((folder, mode) => way.use(folder, "folder", (at) => setMode.call(disk, at, mode))),
+    inFolder:
+      inFolder &&
+      (<T>(folder: string, use: (path: string, disk: Disk) => T): T =>
+        way.use(folder, "itself", (at) => inFolder.call(disk, at, use) as T)),
     space: space && ((folder) => way.use(folder, "folder", (at) => space.call(disk, at))),
     realPath: (path) => way.realPath(path),
     clock: () => clockOf(disk),

@@ -30,7 +30,7 @@ import { type LifecycleDeps, requireWritable } from "../lifecycle/exclusive.ts";
 import { leftoverFiles } from "../lifecycle/leftovers.ts";
 import { trashed } from "../lifecycle/trash.ts";
 import type { Locks } from "../locks/contract.ts";
-import { clearLock, findLocks, type LockTrace } from "../locks/found-locks.ts";
+import { clearLock, findHolders, findLocks, type LockTrace } from "../locks/found-locks.ts";
 import { findExposed } from "./permissions.ts";
 import { type SessionsDeps, sessionKeys, survey, visitAll } from "./sessions.ts";
 
@@ -50,6 +50,8 @@ export function makeHealth(deps: HealthDeps): HealthCheck {
     fix: (kinds = FIX_KINDS) => guarded("mending", async () => fix(deps, kinds)),
     visitAll: (archived, visit, progress) =>
       guarded("looking at the sessions", () => visitAll(deps, archived, visit, progress)),
+    holders: (sessionPaths) =>
+      guarded("looking for locks", () => findHolders({ ...deps, stateFolder: deps.paths.state }, sessionPaths)),
   };
 }
 
@@ -168,11 +170,11 @@ function fixesOf(deps: HealthDeps, kind: FixKind): Mending[] {
 }
 
 function permissionFixes({ disk, paths: { state } }: HealthDeps): Mending[] {
-  const { setFolderMode } = disk;
+  const { setMode } = disk;
   const [exposed] = findExposed(disk, [], state);
-  if (exposed === undefined || setFolderMode === undefined) return [];
+  if (exposed === undefined || setMode === undefined) return [];
   const text = `Close the state folder to other users: its mode becomes 700, and is ${exposed.mode}.`;
-  return [{ fix: { kind: "state_permissions", path: state, text }, run: () => setFolderMode.call(disk, state, 0o700) }];
+  return [{ fix: { kind: "state_permissions", path: state, text }, run: () => setMode.call(disk, state, 0o700) }];
 }
 
 function temporaryFixes({ disk, lifecycle }: HealthDeps): Mending[] {

@@ -7,7 +7,7 @@ import type { DamagedSession, HiddenSession, KnownSession } from "../../core/por
 import type { Log } from "../../core/ports/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
-import { headerFile, isContainerName } from "../fs/container-paths.ts";
+import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, entriesIn } from "../fs/folders.ts";
@@ -15,7 +15,8 @@ import { idInName } from "../fs/header.ts";
 import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
 import { nameIn } from "../lifecycle/leftovers.ts";
 import { keyOf } from "../locks/contract.ts";
-import { isActive, status } from "../v2/pointer.ts";
+import { lockedFileOf } from "../locks/lock-paths.ts";
+import { isActive, pointerOf, sourcesOf, status } from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
 import { hiddenBecause } from "./visibility.ts";
 
@@ -43,11 +44,15 @@ export interface Survey {
 
 /** Yields the paths of session files and containers, also of those that no list shows. */
 function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
-  for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk))
-    for (const { name, kind } of entriesIfListed(disk, folder)) {
-      if (isContainerName(name) ? kind === "folder" && isSession(disk, join(folder, name)) : isSessionName(name))
-        if (kind !== "folder" || isContainerName(name)) yield join(folder, name);
-    }
+  for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk)) {
+    const entries = entriesIfListed(disk, folder);
+    const folders = entries.filter(({ name, kind }) => kind === "folder" && isContainerName(name));
+    const containers = folders.map(({ name }) => join(folder, name)).filter((path) => isSession(disk, path));
+    yield* containers;
+    const sources = sourcesOf(disk, containers);
+    for (const { name, kind } of entries)
+      if (kind !== "folder" && isSessionName(name) && !sources.has(join(folder, name))) yield join(folder, name);
+  }
 }
 
 /** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
@@ -67,11 +72,6 @@ export function sessionKeys(deps: SessionsDeps): Map<string, string> {
     if (info) found.set(keyOf(info), file);
   }
   return found;
-}
-
-/** Returns the file whose inode the lock of a session belongs to. */
-function lockedFileOf(session: string): string {
-  return isContainerName(session) ? headerFile(session) : session;
 }
 
 /** Opens all sessions, one at a time. */
@@ -179,10 +179,17 @@ function damageOf(
   return { reasons, damageCount: damage.length, remedy: "repair" };
 }
 
+/** The phase of a pointer behind which nothing is left to do, and the reason that any other phase is. */
+const DONE = "completed";
+const CUT_OFF =
+  "A migration or rollback of this session was interrupted, so it can be read but not written. rollback_migration " +
+  "completes it.";
+
 /** Returns what was begun with a session and not finished. */
 function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
   if (readOnly?.name === "migration_failed") return readOnly.message;
+  if (isContainerName(file)) return (pointerOf(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
   const staging = join(dirname(file), `${header.id}.v2.staging`);
-  if (isContainerName(file) || infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
+  if (infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
   return "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
 }

@@ -3,7 +3,7 @@
 import { dirname, resolve } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { Purpose, Where } from "../../core/ports/lifecycle.ts";
+import type { MoveWishes, Purpose, SeenFacts, Where } from "../../core/ports/lifecycle.ts";
 import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
@@ -24,6 +24,8 @@ export interface LifecycleDeps {
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
   open(file: string): Log;
+  /** Returns the facts that a list has of a session; undefined when it cannot be read. */
+  factsAt(file: string): SeenFacts | undefined;
   /** Opens a session in the trash for reading. */
   openTrashed(file: string): Log;
   absolute(path: string): string;
@@ -81,6 +83,16 @@ export async function exclusively<T>(
       });
     }),
   );
+}
+
+/** Throws content_modified unless a session, whose lock we have, is as it was seen. */
+export function requireAsSeen({ factsAt }: LifecycleDeps, { file }: LockedSession, { seen }: MoveWishes): void {
+  if (seen === undefined) return;
+  const now = factsAt(file);
+  if (now?.modified === seen.modified && now.messageCount === seen.messageCount) return;
+  const sentence =
+    "The session was continued since it was listed. It is where it was; look at it again before you move it.";
+  throw new Failure("content_modified", sentence, { sessionPath: file, messageCount: now?.messageCount ?? null });
 }
 
 /** Returns the file of a session, by its path or by its whole id. */

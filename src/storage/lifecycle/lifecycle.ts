@@ -6,12 +6,20 @@
 
 import { join, relative } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { LifeCycle, MovedSession } from "../../core/ports/lifecycle.ts";
+import type { LifeCycle, MoveWishes, RecordedMove } from "../../core/ports/lifecycle.ts";
+import { DID } from "../../core/session/history.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { guarded } from "../fs/files.ts";
 import { archiveFolder } from "../fs/paths.ts";
 import { emptyTrash } from "./empty-trash.ts";
-import { exclusively, type LifecycleDeps, type LockedSession, locate, requireWritable } from "./exclusive.ts";
+import {
+  exclusively,
+  type LifecycleDeps,
+  type LockedSession,
+  locate,
+  requireAsSeen,
+  requireWritable,
+} from "./exclusive.ts";
 import { importSession } from "./import.ts";
 import { makeLeftovers } from "./prune.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
@@ -25,17 +33,17 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   const archive = archiveFolder(deps.paths);
   return {
     locate: (where, purpose) => guarded("looking for the session", () => locate(deps, where, purpose)),
-    delete: (file, permanent) =>
-      exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent)),
+    delete: (file, permanent, wishes = {}) =>
+      exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, wishes)),
     // Emptying and restoring exclude each other, and the undo of a deletion, so that no item goes from under another.
     restore: (where) => alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where))),
-    archive: (file) =>
+    archive: (file, wishes = {}) =>
       exclusively(deps, file, "archiving the session", (locked) =>
-        moveBetween(deps, locked, home, archive, { kind: "archive", word: "Archived" }),
+        moveBetween(deps, locked, home, archive, { ...wishes, kind: "archive" }),
       ),
-    unarchive: (file) =>
+    unarchive: (file, wishes = {}) =>
       exclusively(deps, file, "bringing the session back", (locked) =>
-        moveBetween(deps, locked, archive, home, { kind: "unarchive", word: "Brought back from the archive:" }),
+        moveBetween(deps, locked, archive, home, { ...wishes, kind: "unarchive" }),
       ),
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
@@ -64,8 +72,8 @@ async function moveBetween(
   locked: LockedSession,
   from: string,
   to: string,
-  { kind, word }: { readonly kind: "archive" | "unarchive"; readonly word: string },
-): Promise<MovedSession> {
+  { kind, ...wishes }: MoveWishes & { readonly kind: "archive" | "unarchive" },
+): Promise<RecordedMove> {
   const { disk } = deps;
   const { file } = locked;
   const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
@@ -75,14 +83,16 @@ async function moveBetween(
       `${file} is not in ${from}; only sessions that list_sessions lists can be moved.`,
       { path: file },
     );
+  requireAsSeen(deps, locked, wishes);
   const movedTo = join(to, relative(folder, path));
   const facts = factsOf(locked.log);
   const step = { do: "move" as const, from: file, to: movedTo };
-  const operation = { kind, ...about(locked, facts), text: `${word} ${facts.title}.`, step };
+  const text = `${DID[kind]} ${facts.title}.`;
+  const operation = { kind, group: wishes.group, ...about(locked, facts), text, step };
   return recorded(
     deps,
     operation,
-    () => moveTo(deps, locked, movedTo),
+    async ({ id: operationId }) => ({ operationId, ...(await moveTo(deps, locked, movedTo)) }),
     () => ({}),
   );
 }

@@ -87,6 +87,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
       for (const id of ids) noted.delete(id);
       if (ids.length > 0) write({ failed: ids });
     },
+    conclude: (concluded, step) => write({ concluded, step }),
     lines() {
       flush();
       return guarded("reading the record of operations", () => [...file.lines()]);

@@ -16,10 +16,11 @@ import { quoted } from "../../core/session/history.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { exists } from "../fs/disk.ts";
-import { infoOrNull, isNameTaken, nth } from "../fs/files.ts";
+import { infoOrNull, isNameTaken } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
+import { backupsOf } from "../fs/quarantine.ts";
 import { isOneFile } from "../fs/stamps.ts";
-import { status } from "../v2/pointer.ts";
+import { folderOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
 import { headerText } from "./header-lines.ts";
 import { findItemFrom, findOwnItem, isInTrash, itemAt } from "./trash-items.ts";
@@ -180,19 +181,21 @@ function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: Step
   return item === undefined ? undefined : { ...step, item };
 }
 
+/** Returns the folder of a container, also where it has another name since a swap was cut off; else the path itself. */
+export function folderAt({ disk }: LifecycleDeps, path: string): string {
+  return isContainerName(path) ? folderOf(disk, path) : path;
+}
+
 /** Returns the inode of a session file, or of the header of a container; undefined when there is none. */
-export function inodeAt({ disk }: LifecycleDeps, path: string): number | undefined {
-  return infoOrNull(disk, isContainerName(path) ? headerFile(path) : path)?.inode;
+export function inodeAt(deps: LifecycleDeps, path: string): number | undefined {
+  return inodeOf(deps, path, folderAt(deps, path));
+}
+
+function inodeOf({ disk }: LifecycleDeps, session: string, path: string): number | undefined {
+  return infoOrNull(disk, isContainerName(session) ? headerFile(path) : path)?.inode;
 }
 
 /** Returns the backup of a session that a repair made of the file with an inode. */
 function backupWith(deps: LifecycleDeps, path: string, inode: number): string | undefined {
-  for (const kind of ["damaged", "repaired"])
-    for (let n = 1; ; n++) {
-      const backup = nth(`${path}.${kind}.bak`, n);
-      const found = inodeAt(deps, isContainerName(path) ? headerFile(backup) : backup);
-      if (found === inode) return backup;
-      if (found === undefined) break;
-    }
-  return undefined;
+  return backupsOf(deps.disk, path).find((backup) => inodeOf(deps, path, backup.path) === inode)?.path;
 }

@@ -11,14 +11,14 @@ import { isContainerName } from "../fs/container-paths.ts";
 import { exists, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { trashFolder } from "../fs/paths.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { backupName, nextBackup } from "../fs/quarantine.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
 import { cwdBefore, headerText } from "./header-lines.ts";
 import { holdingOwners, isLeftover } from "./leftovers.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
-import { factsOf, inodeAt, recorded } from "./recorded.ts";
+import { factsOf, folderAt, inodeAt, recorded } from "./recorded.ts";
 import { relocateAgain, returnSession } from "./relocate.ts";
 import { entryCount, isThereAlready, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
 import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
@@ -94,7 +94,7 @@ async function taken(
 function placeOf(deps: LifecycleDeps, step: OperationStep): string {
   const { disk } = deps;
   const path = deps.allowed(pathAfter(step) as string);
-  if (exists(disk, path)) return path;
+  if (exists(disk, path) || (step.do === "swap" && folderAt(deps, path) !== path)) return path;
   // A relocation that was cut off has rewritten the header, and has not moved the file.
   if (step.do === "relocate" && exists(disk, deps.allowed(step.from))) return step.from;
   throw groundMoved(`There is nothing at ${path} any more.`, { path });
@@ -208,14 +208,18 @@ function writtenMeanwhile({ file }: Log): Failure {
 async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
   const { disk } = deps;
   const { file, log } = locked;
+  const folder = folderAt(deps, file);
+  // Another swap was cut off between its two steps: the first is taken back.
+  if (folder !== file) disk.rename(folder, file);
   const other = step.other && deps.allowed(step.other);
   if (other === undefined || !isLeftover(other, file) || !exists(disk, other))
     throw groundMoved(`${other ?? "The original"} is missing.`, { path: other ?? null });
   const seen = log.stamp;
   requireNotContinued(log, step.count);
   const inode = inodeAt(deps, file) as number;
-  const kept = backupName(disk, file, "repaired");
-  if (isContainerName(file)) {
+  const isFolder = isContainerName(file);
+  const kept = isFolder ? nextBackup(disk, file, "repaired") : backupName(disk, file, "repaired");
+  if (isFolder) {
     disk.rename(file, kept);
     try {
       disk.rename(other, file);

@@ -3,9 +3,9 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import type { Deleted, MovedSession, Trashed, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
-import { SHORTEST_ID } from "../../core/session/history.ts";
+import { DID, SHORTEST_ID } from "../../core/session/history.ts";
 import { pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
@@ -13,7 +13,7 @@ import { kindOf, removeAll } from "../fs/folders.ts";
 import { stagingName } from "../fs/staging.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
-import { type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
+import { type LifecycleDeps, type LockedSession, requireAsSeen, requireWritable } from "./exclusive.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded, type TitleFacts, titleOf } from "./recorded.ts";
 import {
@@ -33,12 +33,19 @@ import {
 const MOST_LISTED = 3;
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
-export async function deleteSession(deps: LifecycleDeps, locked: LockedSession, permanent: boolean): Promise<Deleted> {
+export async function deleteSession(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  permanent: boolean,
+  wishes: MoveWishes,
+): Promise<Deleted> {
+  requireAsSeen(deps, locked, wishes);
   const facts = factsOf(locked.log);
   const operation = {
     kind: "delete" as const,
+    group: wishes.group,
     ...about(locked, facts),
-    text: permanent ? `Deleted ${facts.title} for good.` : `Deleted ${facts.title}.`,
+    text: `${DID.delete} ${facts.title}${permanent ? " for good" : ""}.`,
     step: { do: "trash" as const, from: locked.file },
     ...(permanent ? { final: "It was deleted for good, and nothing is left of it to bring back." } : {}),
   };
@@ -62,7 +69,7 @@ async function remove(
 ): Promise<Deleted> {
   const { disk } = deps;
   const { file, sessionId } = locked;
-  const deleted = { sessionId, sessionPath: file };
+  const deleted = { operationId: begun.id, sessionId, sessionPath: file };
   if (permanent) {
     await unlink(disk, file, belongings(disk, file, sessionId), locked);
     return { ...deleted, trash: "none" };

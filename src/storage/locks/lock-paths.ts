@@ -5,12 +5,17 @@
  */
 
 import { dirname, join } from "node:path";
-import { headerFile } from "../fs/container-paths.ts";
+import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, removeQuietly } from "../fs/disk.ts";
 import type { LockLocation } from "./contract.ts";
 
 const IN_CONTAINER = "writer.lock";
 const HOLDER = ".holder";
+
+/** Returns the file whose inode the lock of a session belongs to. */
+export function lockedFileOf(session: string): string {
+  return isContainerName(session) ? headerFile(session) : session;
+}
 
 /** Returns the place of the lock of a session file in `folder`. */
 export function lockInFolder(folder: string, inode: number): LockLocation {

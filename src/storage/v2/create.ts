@@ -127,11 +127,11 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
     shareAttachments(disk, folder, join(builder.folder, BLOBS));
     shareLock(disk, folder, builder.folder);
     builder.syncFoldersNow();
-    if (backup !== folder) disk.rename(folder, backup);
+    disk.rename(folder, backup);
     try {
       disk.rename(builder.folder, file);
     } catch (error) {
-      if (backup !== folder) disk.rename(backup, folder);
+      disk.rename(backup, folder);
       throw error;
     }
   } catch (error) {

@@ -15,7 +15,7 @@ import { MISSING } from "../../core/tree/nodes.ts";
 import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { nextBackup } from "../fs/quarantine.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { noSession } from "../log/failures.ts";
@@ -189,8 +189,15 @@ export class V2Backend implements Backend {
   /** Creates what a copy of the container left out, before the first write under this lock. */
   private makeMissing(): void {
     if (this.hasParts) return;
-    const { disk, file, folder, options, state } = this.container;
-    const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability, folder));
+    const { container } = this;
+    const { disk, file, options, state } = container;
+    if (container.folder !== file) {
+      // A repair, or its undo, was cut off between its two steps: the first is taken back.
+      guarded("putting the session in its place", () => disk.rename(container.folder, file));
+      container.folder = file;
+      state.unsynced.add(dirname(file));
+    }
+    const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability));
     if (made.length > 0) state.unsynced.add(dirname(file));
     this.hasParts = true;
   }
@@ -369,8 +376,8 @@ export class V2Backend implements Backend {
   /** Rebuilds the container from what can be read and swaps the two. */
   rebuild(repairs: Repairs): string {
     const { container, state } = this;
-    const { disk, file, folder } = container;
-    const backup = folder === file ? backupName(disk, file, "damaged") : folder;
+    const { disk, file } = container;
+    const backup = guarded("looking for a name of the backup", () => nextBackup(disk, file, "damaged"));
     const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
     this.states.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
     rebuild(container, this.repairedLines(repairs), backup);

@@ -20,7 +20,7 @@ import {
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
 import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
-import { backupName } from "../fs/quarantine.ts";
+import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/file-log.ts";
 import {
@@ -60,6 +60,22 @@ export function activeSource(disk: Disk, container: string): string | null | und
   if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;
   const origin = originOf(disk, container);
   return typeof origin === "string" ? undefined : origin.source;
+}
+
+/**
+ * Returns the paths of the session files that containers among these stand for: where a rollback or migration was cut
+ * off, both are there, and they are one session.
+ */
+export function sourcesOf(disk: Disk, containers: Iterable<string>): Set<string> {
+  const found = new Set<string>();
+  for (const container of containers)
+    try {
+      const source = activeSource(disk, container);
+      if (typeof source === "string") found.add(join(dirname(container), source));
+    } catch {
+      // It may not be read; then nothing tells that a file is the same session.
+    }
+  return found;
 }
 
 /** Returns the pointer of a container; null when it is missing or malformed. */
@@ -249,9 +265,10 @@ export function makeParts(disk: Disk, container: string, durability: Durability,
   return missing;
 }
 
-/** Returns the folder of a container, which after a repair that was cut off has the name of its last backup. */
+/** Returns the folder of a container, which after a repair, or its undo, that was cut off is its last backup. */
 export function folderOf(disk: Disk, file: string): string {
-  return exists(disk, file) ? file : (lastName(disk, (n) => nth(`${file}.damaged.bak`, n)) ?? file);
+  if (exists(disk, file)) return file;
+  return guarded("looking for the session", () => backupsOf(disk, file).at(-1)?.path ?? file);
 }
 
 /** Removes the pointer of a session that began in V2 and whose container is missing. */

@@ -405,6 +405,31 @@ describe("changes", () => {
     expect(browsing.press("r").bottom).toBe("Name: New name_");
   });
 
+  const held = { damageCount: 0, lockedBy: { client: "an editor", pid: 7 } };
+  const free = { damageCount: 0 };
+  const looked = (browsing: Browsing, n: number, facts: typeof held | typeof free) =>
+    browsing.happen({ what: "looked", sessionPath: `/s/${n}.jsonl`, facts });
+  const SAID = "Open in an editor (process 7): close it there first.";
+
+  test.each(["r", "d"])("what another process has open, %s says before it asks", (key) => {
+    const browsing = looked(ready().press("j"), 1, held).press(key);
+    expect(browsing.asked.at(-1)).toEqual({ do: "look", sessionPath: "/s/1.jsonl" });
+    expect(browsing.bottom).not.toMatch(/Name: |Delete/);
+    expect(looked(browsing, 1, held).bottom).toBe(SAID);
+    expect(changes(browsing.press("y"))).toEqual([]);
+    // It was closed since: the look tells, and the question comes.
+    expect(looked(browsing.press(key), 1, free).bottom).toMatch(/^(?:Name: |Delete "first 1")/);
+  });
+
+  test("a question goes away when the look behind it finds another process", () => {
+    const browsing = ready().press("j", "d");
+    expect(looked(browsing, 2, held).bottom).toMatch(/^Delete "first 1"/);
+    expect(looked(browsing, 1, held).bottom).toBe(SAID);
+    expect(changes(browsing.press("y"))).toEqual([]);
+    // To write a copy takes no lock.
+    expect(looked(browsing.press("e"), 1, held).bottom).toMatch(/^Export to file: /);
+  });
+
   test("export, fork, undo and redo", () => {
     const browsing = ready().press("e");
     expect(browsing.bottom).toBe("Export to file: name-0.md_");
@@ -536,7 +561,8 @@ describe("the preview", () => {
     browsing.happen({ what: "previewed", ticket, shown: { ...SHOWN, lockedBy: { client: "pi", pid: 42 } } });
     expect(browsing.screen).toContain("Open in pi (process 42).");
     browsing.take();
-    browsing.press("l", "good", "<enter>");
+    browsing.press("l").happen({ what: "looked", sessionPath: "/s/0.jsonl", facts: { damageCount: 0 } });
+    browsing.press("good", "<enter>");
     expect(browsing.take()).toEqual([
       { do: "change", change: { change: "label", session: session(0), entryId: "c", label: "good" } },
     ]);

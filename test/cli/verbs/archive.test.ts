@@ -3,17 +3,17 @@
 import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { putSession, sessionId } from "../../support/lifecycle.ts";
+import { entryText } from "../../support/lines.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
 const DAY = 86_400_000;
+const NOW = Date.parse("2026-01-24T18:40:00.000Z") + 100 * DAY;
 
-/** Two sessions of which nothing was said for a hundred days after now, and the time. */
+/** Two sessions of which nothing was said for a hundred days. */
 function ready() {
   const place = temporaryPlace();
-  putSession(place, 1);
-  putSession(place, 2);
-  const now = Date.parse("2026-01-24T18:40:00.000Z") + 100 * DAY;
+  const files = [1, 2].map((n) => putSession(place, n));
   const asked: string[] = [];
   const answering = (answer: string) => ({
     answer: async (question: string) => {
@@ -23,10 +23,10 @@ function ready() {
   });
   const run = (args: string[], answer?: string) =>
     runHere(place, args, {
-      now,
+      now: NOW,
       ...(answer === undefined ? {} : { terminal: answering(answer) }),
     });
-  return { place, run, asked };
+  return { place, files, run, asked };
 }
 
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
@@ -46,9 +46,30 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
   expect(JSON.parse((await run(["list", "--archived", "--json"])).stdout).total).toBe(0);
 
   expect((await run(["archive", "--until", "90d"], "y")).stdout).toBe(
-    "2 sessions are in the archive now; unarchive <session> brings one back.\n",
+    "2 sessions are in the archive now; undo brings them back.\n",
   );
-  expect(JSON.parse((await run(["list", "--archived", "--json"])).stdout).total).toBe(2);
+  const archived = async () => JSON.parse((await run(["list", "--archived", "--json"])).stdout).total;
+  expect(await archived()).toBe(2);
+  expect((await run(["operations"])).stdout).toMatch(/\n[0-9a-f]{8} .* 2 sessions +Archived 2 sessions\.\n$/);
+  expect((await run(["undo"])).stdout).toBe("Took back: Archived 2 sessions.\nredo brings them back.\n");
+  expect(await archived()).toBe(0);
+});
+
+test.each([
+  ["archive", "--until", "90d"],
+  ["delete", sessionId(1), sessionId(2)],
+])("%s leaves alone what was continued before the answer", async (...args) => {
+  const { place, files } = ready();
+  const answer = async (): Promise<string> => {
+    const message = { role: "user", content: "one more thing" };
+    appendFileSync(files[1], `${entryText("message", "cafe0001", "a0000002", { message })}\n`);
+    return "y";
+  };
+  const { stdout, stderr, status } = await runHere(place, args, { now: NOW, terminal: { answer } });
+  expect([stderr, status]).toEqual(["", 1]);
+  expect(stdout).toContain("was continued since it was listed");
+  const { sessions } = JSON.parse((await runHere(place, ["list", "--json"], { now: NOW })).stdout);
+  expect(sessions.map((row: { sessionId: string }) => row.sessionId)).toEqual([sessionId(2)]);
 });
 
 test("archive takes sessions or --until, and says what its other options go with", async () => {

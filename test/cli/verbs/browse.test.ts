@@ -94,6 +94,15 @@ function browsing(place: Place, ...args: string[]): { glass: Glass; done: Promis
   return { glass, done };
 }
 
+/** Browses while a server that was started with some options writes to the session. */
+async function browsingBeside(place: Place, file: string, ...options: string[]) {
+  const server = spawnServer(["--session", file, "--events", "none", ...options], "lines", place);
+  await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
+  const { glass, done } = browsing(place);
+  await glass.shows(/^> \* /m);
+  return { server, glass, done };
+}
+
 const BRANCHES = [assistantText("b", "a", "an answer"), assistantText("c", "a", "a better answer")];
 
 describe("browse", () => {
@@ -224,6 +233,31 @@ describe("browse", () => {
     expect((await server.result("get_state")).leafId).toBe("c");
   });
 
+  test("says which process has a session before it asks for its name", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const server = serveHere(["--no-session", "--events", "none", "--attach", "off"], { place });
+    await server.result("open_session", { sessionPath: file });
+    await server.result("append", {
+      sessionId: "one",
+      entries: [{ type: "message", message: { role: "user", content: "x" } }],
+    });
+    const { glass, done } = browsing(place);
+    await glass.shows(/^> \* /m);
+    for (const key of ["r", "d"]) {
+      glass.send(key);
+      await glass.shows(`(process ${process.pid}): close it there first.`);
+      glass.send("k");
+    }
+    await server.finish();
+    glass.send("r");
+    await glass.shows("Name: ");
+    glass.send("Fruit\r");
+    await glass.shows("It is named Fruit.");
+    glass.send("q");
+    await done;
+  });
+
   test("renames, labels, archives and brings back, forks and exports, and holds no session afterwards", async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
@@ -262,24 +296,36 @@ describe("browse", () => {
     expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
   });
 
-  test("says when a move is not kept, or a session cannot be deleted, because another program has it", async () => {
+  test("asks nothing about a session that another program has, in the list and in its tree", async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
-    const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
-    await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
-    const { glass, done } = browsing(place);
-    await glass.shows(/^> \* /m);
+    const { glass, done } = await browsingBeside(place, file, "--attach", "off");
     glass.send("\u0004y");
-    await glass.shows(/\(process \d+\)/);
+    await glass.shows(/\(process \d+\): close it there first\./);
+    glass.send("t");
+    await glass.shows("3 of 3");
+    for (const keys of ["gj\r", "l"]) {
+      glass.send(keys);
+      await glass.shows("close it there first.");
+    }
+    glass.send("q");
+    await done;
+    expect(existsSync(file)).toBe(true);
+  });
+
+  test("a move in a session that another server shares is a move there", async () => {
+    const place = temporaryPlace();
+    const file = stored(place, "one", "a question", BRANCHES);
+    const { server, glass, done } = await browsingBeside(place, file);
     glass.send("t");
     await glass.shows("3 of 3");
     glass.send("gj\r");
     await glass.shows("y/n");
     glass.send("y");
-    await glass.shows("The move is not saved");
+    await glass.shows("goes on from here");
+    expect((await server.result("get_state")).leafId).toBe("b");
     glass.send("q");
     await done;
-    expect(existsSync(file)).toBe(true);
   });
 
   test("a move into a tree that has changed meanwhile is refused", async () => {

@@ -1,5 +1,6 @@
 /** The verb search: what people ask it, and what they read. */
 
+import { rmSync } from "node:fs";
 import { beforeEach, describe, expect, test } from "vitest";
 import { widthOf } from "../../../src/cli/terminal/text.ts";
 import { assistant, user } from "../../support/drafts.ts";
@@ -202,4 +203,36 @@ test("list takes the same times", async () => {
   const { stdout } = await runHere(place, ["list", "--since", "march", "--paths"], { now: NOW });
   expect(stdout.trimEnd().split("\n")).toHaveLength(3);
   expect((await runHere(place, ["list", "--since", "soon"], { now: NOW })).status).toBe(2);
+});
+
+test("what forks took over is shown once, with the forks, and marked where the original is not found", async () => {
+  const [first] = chain(at("2026-03-10T12:00:00Z", user("Where is the walrus?")));
+  const entry = { ...first, timestamp: "2026-03-10T12:00:00.000Z" };
+  const other = { ...at("2026-03-12T12:00:00Z", user("The walrus again.")), id: "beef0001", parentId: entry.id };
+  const header = { timestamp: "2026-03-11T00:00:00.000Z" };
+  const name = { type: "session_info", id: "beef0002", parentId: entry.id, name: "Another way" };
+  const original = put(place, "01eeeeee-5555", [entry], { timestamp: "2026-03-01T00:00:00.000Z" });
+  const fork = put(place, "01ffffff-6666", [entry, name], { ...header, parentSession: original });
+  put(place, "01abcdef-7777", [entry, other], { ...header, parentSession: fork });
+  const run = async (...args: string[]) => (await runHere(place, ["search", "walrus", ...args], { now: NOW })).stdout;
+  const found = await run();
+  expect(found.match(/Where is the \*\*walrus\*\*/g)).toHaveLength(1);
+  expect(found).toContain("    ↳ also in 01ffffff Another way\n");
+  expect(found).toContain("    ↳ also in 01abcdef Where is the walrus?\n");
+  expect(found).toContain("The **walrus** again.");
+  const { hits } = JSON.parse(await run("--json"));
+  const origins = hits.map(({ sessionId, inheritedFrom }: Json) => [sessionId, inheritedFrom?.sessionId]);
+  expect(origins.sort()).toEqual([
+    ["01abcdef-7777", undefined],
+    ["01abcdef-7777", "01eeeeee-5555"],
+    ["01eeeeee-5555", undefined],
+    ["01ffffff-6666", "01eeeeee-5555"],
+  ]);
+  const lines = (await run("--sessions")).trimEnd().split("\n");
+  expect(lines.filter((line) => line.includes("↳"))).toEqual([expect.stringContaining("↳ Another way")]);
+  const there = await run("--cwd", "/home/me/01abcdef-7777");
+  expect(there.match(/↳.*/g)).toEqual(["↳ from 01eeeeee-5555"]);
+  // Without the session in between, nothing tells where it came from.
+  rmSync(fork);
+  expect(await run("--cwd", "/home/me/01abcdef-7777")).not.toContain("↳ from");
 });

@@ -426,3 +426,33 @@ describe("other programs", () => {
     expect(messagesAt(session, session.position(id(3)))).toHaveLength(3);
   });
 });
+
+test("an operation that was noted while commits run is recorded as failed when its own commit fails", async () => {
+  const session = openOn(diskWith(file(userText(id(1), null))));
+  const failed: string[][] = [];
+  let count = 0;
+  session.operations = {
+    note: () => `operation ${++count}`,
+    flush: () => {},
+    failed: (ids: string[]) => failed.push(ids),
+  } as unknown as NonNullable<typeof session.operations>;
+  const ends: { resolve: () => void; reject: (error: Error) => void }[] = [];
+  session.log.commit = () => new Promise((resolve, reject) => ends.push({ resolve, reject }));
+  const step = { do: "change", path: FILE, leaf: [null, null] } as const;
+  const changed = (): Promise<void> => {
+    session.note({ kind: "rename", text: "Named.", step });
+    return session.commit();
+  };
+  const first = changed();
+  const second = changed();
+  await Promise.resolve();
+  ends[0].resolve();
+  await first;
+  const third = changed();
+  await Promise.resolve();
+  ends[1].resolve();
+  await second;
+  ends[2].reject(new Error("disk full"));
+  await expect(third).rejects.toThrow("disk full");
+  expect(failed).toEqual([["operation 3"]]);
+});

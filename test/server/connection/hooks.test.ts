@@ -111,6 +111,33 @@ test("the tree hook may bring a summary and a label", async () => {
   expect(label).toBe("here");
 });
 
+test("the tree hook is asked before an undo or a redo moves the leaf, and may refuse it", async () => {
+  const { server, ids } = await hostWith(["session_before_tree"]);
+  ask(server, "b", "branch", { entryId: ids[0] });
+  answer(server, (await question(server)).id, {});
+  await server.reply("b");
+  const leaf = async (): Promise<string> => (await server.result("get_state")).leafId;
+  for (const [method, from, to] of [
+    ["undo", ids[0], ids[2]],
+    ["redo", ids[2], ids[0]],
+  ]) {
+    ask(server, "no", method);
+    const { id, params } = await question(server);
+    expect(params.preparation).toMatchObject({ targetId: to, oldLeafId: from, userWantsSummary: false });
+    answer(server, id, { cancel: true });
+    const refused = (await server.reply("no")).result;
+    expect(refused).toMatchObject({ cancelled: true, reason: "hook", newOperationId: "" });
+    expect(await leaf()).toBe(from);
+    ask(server, "yes", method);
+    answer(server, (await question(server)).id, {});
+    expect((await server.reply("yes")).result.cancelled).toBeUndefined();
+    expect(await leaf()).toBe(to);
+  }
+  // A name is set where the leaf is: to take it back is no move through the tree.
+  await server.result("set_session_name", { name: "x" });
+  expect((await server.result("undo")).kind).toBe("rename");
+});
+
 test("compact appends what the host's model wrote", async () => {
   const { server, ids } = await hostWith(["session_before_compact"]);
   ask(server, "c", "compact", { customInstructions: "short" });

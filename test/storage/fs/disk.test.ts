@@ -1,6 +1,17 @@
 /** The disk: private files whatever the umask, whole files under their names, and errors that say what to do. */
 
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -42,6 +53,22 @@ test("a temporary file that cannot be made is not removed", async () => {
   disk.set({ kind: "fail", at: 1, errno: "ENOSPC" });
   await expect(replaceFile(disk, "/file", bytesOf("new"), { sync: true })).rejects.toThrow("ENOSPC");
   expect(disk.operations).toEqual(["create"]);
+});
+
+test.runIf(process.platform === "linux")("a folder in use stays the same, whatever gets its name", () => {
+  const [at, aside] = [join(folder, "at"), join(folder, "aside")];
+  mkdirSync(at);
+  realDisk.inFolder?.(at, (path, disk) => {
+    renameSync(at, aside);
+    symlinkSync(folder, at);
+    write(disk, `${path}/file`, "here");
+    expect(Buffer.byteLength(path)).toBeLessThan(40);
+  });
+  expect(readdirSync(aside)).toEqual(["file"]);
+  const enter = (path: string) => () => realDisk.inFolder?.(path, (held) => realDisk.names(held).length);
+  expect(enter(at)).toThrow("ENOTDIR");
+  expect(enter(join(aside, "file"))).toThrow("ENOTDIR");
+  expect(enter(`${at}/.`)()).toBe(2);
 });
 
 describe("what is made", () => {

@@ -1,0 +1,129 @@
+// `node bench/sharing.js`: what it takes to share a session, beside a server that has it alone, in one run.
+//
+//   --runs <n>      kills of a holder for each size (30)
+//   --hosts <n>     hosts on one session at a time (32)
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { writeSession } from "./generate.js";
+import { Child, figure } from "./measure.js";
+
+const { values } = parseArgs({ options: { runs: { type: "string" }, hosts: { type: "string" } } });
+const runs = Number(values.runs ?? 30);
+const hosts = Number(values.hosts ?? 32);
+const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
+const home = mkdtempSync(join(tmpdir(), "bench-sharing-"));
+const env = { ...process.env, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
+mkdirSync(join(home, "state"));
+
+let ids = 0;
+const line = (method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id: ++ids, method, params });
+const append = () => line("append", { entries: [{ type: "message", message: { role: "user", content: `n ${ids}` } }] });
+const start = (file) => new Child(process.execPath, [program, "--session", file, "--events", "none"], env);
+const print = (what, value) => console.log(what.padEnd(52), value);
+const microseconds = (values) => `${(figure(values).median * 1000).toFixed(0)} us`;
+const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
+
+/** Starts a server that holds a session, and one that has joined it. */
+async function pair(file) {
+  const holder = start(file);
+  await holder.ask([append()]);
+  const guest = start(file);
+  await guest.ask([append()]);
+  return { holder, guest };
+}
+
+async function stop(...children) {
+  for (const child of children) child.process.stdin.end();
+  await Promise.all(children.map((child) => child.gone));
+}
+
+async function roundTrips(child, make, count) {
+  const took = [];
+  for (let n = 0; n < count; n++) took.push(await child.ask([make()]));
+  return took.slice(count >> 2);
+}
+
+try {
+  print("node, load", `${process.version}, ${loadavg()[0].toFixed(1)}`);
+  const small = join(home, "small.jsonl");
+  writeSession(small, 1000);
+  {
+    const { holder, guest } = await pair(small);
+    print("append, round trip at the holder, p50", microseconds(await roundTrips(holder, append, 400)));
+    print("append, round trip at a guest, p50", microseconds(await roundTrips(guest, append, 400)));
+    print(
+      "get_state, round trip at the holder, p50",
+      microseconds(await roundTrips(holder, () => line("get_state"), 800)),
+    );
+    print("get_state, round trip at a guest, p50", microseconds(await roundTrips(guest, () => line("get_state"), 800)));
+    for (const [name, child] of [
+      ["holder", holder],
+      ["guest", guest],
+    ]) {
+      const states = Array.from({ length: 20_000 }, () => line("get_state"));
+      await child.ask(states);
+      print(`get_state, pipelined at the ${name}`, `${(states.length / (await child.ask(states))).toFixed(0)} k/s`);
+      const appends = Array.from({ length: 2000 }, append);
+      print(`append, pipelined at the ${name}`, `${(appends.length / (await child.ask(appends))).toFixed(1)} k/s`);
+    }
+    await stop(guest, holder);
+  }
+  const large = join(home, "large.jsonl");
+  writeSession(large, 11_000);
+  {
+    const { holder, guest } = await pair(large);
+    for (const [name, child] of [
+      ["holder", holder],
+      ["guest", guest],
+    ]) {
+      await child.ask([line("get_entries")]);
+      const took = [];
+      for (let n = 0; n < 7; n++) took.push(await child.ask([line("get_entries")]));
+      print(
+        `get_entries of ${(child.bytes / 1e6).toFixed(0)} MB at the ${name}`,
+        `${figure(took).median.toFixed(1)} ms`,
+      );
+    }
+    await stop(guest, holder);
+  }
+  for (const entries of [1000, 100_000]) {
+    const file = join(home, `takeover-${entries}.jsonl`);
+    writeSession(file, entries);
+    const took = [];
+    let { holder, guest } = await pair(file);
+    for (let n = 0; n < runs; n++) {
+      const from = performance.now();
+      holder.process.kill("SIGKILL");
+      await guest.ask([append()]);
+      took.push(performance.now() - from);
+      holder = guest;
+      guest = start(file);
+      await guest.ask([append()]);
+    }
+    took.sort((a, b) => a - b);
+    const [half, most] = [0.5, 0.99].map((part) => percentile(took, part).toFixed(1));
+    print(`SIGKILL to the next write, ${entries} entries`, `p50 ${half} ms, p99 ${most} ms, ${runs} kills`);
+    await stop(guest, holder);
+  }
+  {
+    const children = [start(small)];
+    await children[0].ask([append()]);
+    while (children.length < hosts) {
+      const child = start(small);
+      await child.ask([append()]);
+      children.push(child);
+    }
+    const from = performance.now();
+    await Promise.all(children.map((child) => child.ask(Array.from({ length: 50 }, append))));
+    const rate = (50 * hosts) / (performance.now() - from);
+    print(`append, 50 from each of ${hosts} hosts at once`, `${rate.toFixed(1)} k/s`);
+    const memory = children.slice(1).map((child) => child.memory("VmRSS"));
+    print("memory of a guest, median", `${figure(memory).median.toFixed(0)} MB`);
+    await stop(...children.reverse());
+  }
+} finally {
+  rmSync(home, { recursive: true, force: true });
+}

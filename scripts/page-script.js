@@ -1,0 +1,28 @@
+// The script of pages as one text, which the build and the tests put in the place of src/page/script.ts.
+import { build } from "esbuild";
+
+/** Returns the contents of a module that has the script. */
+export async function pageScriptModule() {
+  const { outputFiles } = await build({
+    entryPoints: ["src/page/script/main.ts"],
+    bundle: true,
+    minify: true,
+    format: "iife",
+    target: ["chrome111", "firefox113", "safari16.4"],
+    // Pages are told to be UTF-8, and are still right where a program does not believe it.
+    charset: "ascii",
+    legalComments: "none",
+    logLevel: "warning",
+    write: false,
+  });
+  const text = outputFiles[0].text.trim();
+  // Inside of an element of a page nothing may end that, or begin a comment.
+  if (/<\/script|<!--|<script/i.test(text)) throw new Error("The page's script would end its element.");
+  return `export const SCRIPT = ${JSON.stringify(text)};`;
+}
+
+/** Gives pages their script where tests load the sources, as the build does. */
+export const pageScript = {
+  name: "the script of pages",
+  load: (id) => (id.endsWith("/src/page/script.ts") ? pageScriptModule() : undefined),
+};

@@ -1,0 +1,130 @@
+import { platform } from "node:os";
+import { isErrno } from "../../core/errno.ts";
+import { infoOrNull } from "../../storage/fs/files.ts";
+import { programOnPath } from "../../storage/fs/programs.ts";
+import type { ViewedSession, Viewer } from "../../view/main.ts";
+import { lengthIn } from "../moments.ts";
+import { numberAbove0, UsageError } from "../options.ts";
+import { type Asking, CommandFailed, type Given, open, type Verb } from "../verb.ts";
+
+/** The highest number of a port. */
+const LAST_PORT = 65_535;
+/** Milliseconds beyond which timers of Node count wrong. */
+const LONGEST = 2 ** 31 - 1;
+
+export default {
+  name: "view",
+  aliases: ["web"],
+  meaning: "look at sessions in a browser",
+  operands: ["[session]"],
+  serverOptions: ["--read-only", "--events=session_append,session_damage"],
+  isLive: true,
+  flags: {
+    "--port": { value: "n", meaning: "serve at this port; by default at one that is free" },
+    "--open": { meaning: "open the address in the browser, too" },
+    "--idle": { value: "time", meaning: "end when nobody looked for so long, such as 30m or 2h" },
+    "--json": { meaning: "print the address as JSON" },
+  },
+  more:
+    "It serves a list with search, the page of each session and what sessions cost, on this machine alone, and prints " +
+    "the address. What any process writes appears on the page of its session. The address has a secret: whoever has " +
+    "it can read the sessions. Nothing can be changed from the pages. Ctrl+C ends it with status 0.",
+  async run(asking, given) {
+    const { flags } = given;
+    const port = portOf(flags);
+    const idle = idleOf(flags);
+    const session = given.operands.length > 0 ? await sessionOf(asking, given.operands[0]) : undefined;
+    const viewer = await started(asking, port);
+    let end = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const undo = asking.onInterrupt(end);
+    try {
+      asking.listen(async (_name, { sessionId }) => viewer.told(sessionId));
+      if (idle !== undefined) viewer.whenIdle(idle, end);
+      await printAddress(asking, given, viewer, session, end);
+      // A browser that is started here may stay until it is closed.
+      const opening = flags.has("--open") ? openBrowser(asking, viewer.addressOnce(session)) : undefined;
+      await Promise.race([over, opening?.then(() => over) ?? over]);
+    } finally {
+      undo();
+      await viewer.end();
+    }
+  },
+  print: () => [],
+} satisfies Verb;
+
+function portOf(flags: Given["flags"]): number {
+  const port = numberAbove0(flags, "--port") ?? 0;
+  if (port > LAST_PORT) throw new UsageError(`--port takes a number up to ${LAST_PORT}; it got ${port}.`);
+  return port;
+}
+
+function idleOf(flags: Given["flags"]): number | undefined {
+  const text = flags.get("--idle");
+  if (text === undefined) return undefined;
+  const length = lengthIn(text);
+  if (length === undefined || length > LONGEST)
+    throw new UsageError(`--idle takes a time such as 30m or 2h, of at most 24 days; it got ${text}.`);
+  return length;
+}
+
+async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession> {
+  await open(asking, operand);
+  const { sessionFile: sessionPath, sessionId } = await asking.ask("get_state");
+  // The page opens it again while somebody looks.
+  await asking.ask("close_session");
+  return { sessionPath, sessionId };
+}
+
+/** Starts the web server. Throws UsageError where the port cannot be had. */
+async function started(asking: Asking, port: number): Promise<Viewer> {
+  const { AskFailed, startView } = await import("../../view/main.ts");
+  const host = {
+    async ask(method: string, params?: Readonly<Record<string, unknown>>) {
+      try {
+        return await asking.ask(method, params);
+      } catch (error) {
+        if (!(error instanceof CommandFailed)) throw error;
+        throw new AskFailed(error.error.data?.name ?? "invalid_params", error.message);
+      }
+    },
+    isThere: (path: string) => infoOrNull(asking.disk, path) !== null,
+    now: () => asking.page(0).now,
+    home: asking.variables.HOME,
+  };
+  try {
+    return await startView({ host, port, trouble: asking.say });
+  } catch (error) {
+    if (!isErrno(error) || port === 0) throw error;
+    throw new UsageError(`Port ${port} cannot be had (${error.code}). Leave --port out for one that is free.`);
+  }
+}
+
+async function printAddress(
+  asking: Asking,
+  { flags }: Given,
+  viewer: Viewer,
+  session: ViewedSession | undefined,
+  end: () => void,
+): Promise<void> {
+  const url = viewer.address(session);
+  const text = flags.has("--json") ? JSON.stringify({ url }) : url;
+  if (!(await asking.print(`${text}\n`))) return end();
+  asking.say("Open this address in a browser on this machine. Ctrl+C ends it.");
+}
+
+/** Opens an address in the person's browser, or says that it could not. */
+async function openBrowser({ start, say, disk, variables, cwd }: Asking, url: string): Promise<void> {
+  const name = platform() === "darwin" ? "open" : "xdg-open";
+  const program = programOnPath(disk, variables, name);
+  if (program === undefined) return say(`There is no ${name} here; open the address yourself.`);
+  try {
+    const status = await start({ program, args: [url], cwd, variables });
+    if (status !== 0) say(`${name} ended with status ${status}; open the address yourself.`);
+  } catch (error) {
+    if (!isErrno(error)) throw error;
+    say(`${program} cannot be started (${error.code}); open the address yourself.`);
+  }
+}

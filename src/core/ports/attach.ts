@@ -1,0 +1,74 @@
+/**
+ * The contract of attaching: how a process that finds a session locked reaches the one that holds the lock. The lock
+ * alone says who owns a session; this only says where to ask, and may be missing or late at any time.
+ */
+
+/** The major version of what is said over an attached stream. */
+export const ATTACH_PROTOCOL = 1;
+
+/** The facts that a holder publishes for those who want to join it. */
+export interface Announcement {
+  /** 256 random bits in base64url, which those who join prove that they have read. */
+  readonly token: string;
+  /** Larger than that of every holder before, as far as this process can know: their number plus one, or the time. */
+  readonly epoch: number;
+  /** See {@link ATTACH_PROTOCOL}; that of the holder. */
+  readonly protocol: number;
+  /** Version of the holder's program. */
+  readonly version: string;
+  /** The holder's name for people, as its lock has it. */
+  readonly client: string;
+  /** The holder's process, in its own pid namespace. */
+  readonly pid: number;
+}
+
+/** A holder's listening socket, announced. */
+export interface Entrance {
+  readonly announcement: Announcement;
+  /**
+   * Announces the same at the file that took the place of the session's, after a repair or a move. Who is connected
+   * stays connected. Where that fails nobody finds the holder any more, until it is called again. Never throws.
+   */
+  moved(file: string): void;
+  /** Stops listening and removes socket and announcement, if they are still ours. Who is connected stays. Never throws. */
+  close(): void;
+}
+
+/** A holder as its announcement describes it, which may have died since. */
+export interface FoundHolder<Stream> {
+  readonly announcement: Announcement;
+  /** Connects to the holder. Rejects at once when nobody listens. A holder that is stopped accepts, and is silent. */
+  connect(): Promise<Stream>;
+}
+
+/** Ways in and out between the processes of one user on one kernel. `Stream`: bytes in both directions, in order. */
+export interface Attachments<Stream> {
+  /**
+   * Listens for those who want to join the session at `file`, a session file or a container, whose lock this process
+   * holds. `entered` gets each as it comes, before it has shown the token. Does not keep the process alive. Returns
+   * null when nothing can be listened on. Never throws: the lock is held all the same.
+   */
+  open(file: string, entered: (stream: Stream) => void): Entrance | null;
+  /**
+   * Finds the announced holder of the session at `file`. Returns null when there is none that could be joined from
+   * here. Creates and removes nothing, and never throws.
+   */
+  find(file: string): FoundHolder<Stream> | null;
+}
+
+/** Whether somebody gave the token of an announcement. Takes as long for a wrong one, wherever that begins to differ. */
+export function isToken(given: unknown, { token }: Pick<Announcement, "token">): boolean {
+  if (typeof given !== "string" || given.length !== token.length) return false;
+  let difference = 0;
+  for (let at = 0; at < token.length; at++) difference |= given.charCodeAt(at) ^ token.charCodeAt(at);
+  return difference === 0;
+}
+
+/** The process that holds a session which several share. */
+export interface SharedHolder {
+  /** Grows with every holder. */
+  readonly epoch: number;
+  /** The name that it gives itself. */
+  readonly client: string;
+  readonly pid: number;
+}

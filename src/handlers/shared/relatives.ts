@@ -1,0 +1,26 @@
+/** The family of a session that is exported. */
+
+import { type PageFamily, pageFamilyOf } from "../../core/export/head.ts";
+import { Failure } from "../../core/failure.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { CommandContext } from "./command.ts";
+
+/**
+ * Returns the sessions that one was forked from and that were forked from it; none if the list of sessions cannot be
+ * read, which is no reason not to export. What others are called is not told where secrets are left out.
+ */
+export async function relativesOf(
+  { workspace }: CommandContext,
+  session: Session,
+  isRedacted: boolean,
+): Promise<PageFamily | undefined> {
+  try {
+    const { catalog } = workspace.stores;
+    const listed = await catalog.list({});
+    const archived = await catalog.list({ archived: true });
+    return pageFamilyOf(session, [...listed.found, ...archived.found], !isRedacted);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}

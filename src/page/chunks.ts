@@ -1,0 +1,61 @@
+/**
+ * The entries of a branch in blocks. Those beyond what a browser draws at once are asleep: without script they are read as
+ * any other, with it they are one text each, of which the script makes elements when they are needed.
+ */
+
+import type { BranchPart } from "./entries.ts";
+import type { RowTuple } from "./row.ts";
+import { rowsHtml } from "./rows.ts";
+
+/** Entries of a block, and characters of its HTML: as much as is drawn in a few milliseconds. */
+const MOST_ROWS = 40;
+const MOST_HTML = 1 << 16;
+
+/** Characters of HTML that are drawn at once: some 600 entries, 30,000 elements, which take half a second. */
+const AWAKE = 2_000_000;
+
+/**
+ * A sixth of a block, which it does without while it is asleep: colours of numbers, types and functions, for which code is
+ * read as well, the links of entries to themselves, and what folds show, which the script makes anew when the block wakes.
+ */
+const LESSER = /<i class="[nft]">([^<]*)<\/i>|<a class="self"[^>]*>#<\/a>|<span class="peek"[^>]*>[^<]*<\/span>/g;
+
+/** Returns HTML whose texts have quotes as they are; only in attributes, which have no angle brackets, they must not. */
+function unquoted(html: string): string {
+  return html.replace(/>[^<]*&[^<]*/g, (text) => text.replace(/&(?:quot|#39|#x27|gt);/g, (name) => PLAIN[name]));
+}
+
+const PLAIN: Readonly<Record<string, string>> = { "&quot;": '"', "&#39;": "'", "&#x27;": "'", "&gt;": ">" };
+
+/** The blocks of a page, one branch after the other. */
+export class Chunks {
+  private left = AWAKE;
+
+  *of(parts: Iterable<BranchPart>): Generator<string> {
+    let html = "";
+    let rows: RowTuple[] = [];
+    for (const part of parts) {
+      if ("html" in part) {
+        html += part.html;
+        rows.push(...part.rows);
+        if (html.length < MOST_HTML && rows.length < MOST_ROWS) continue;
+      }
+      if (rows.length > 0) yield this.chunk(html, rows);
+      html = "";
+      rows = [];
+      if ("between" in part) yield part.between;
+    }
+    if (rows.length > 0) yield this.chunk(html, rows);
+  }
+
+  private chunk(html: string, rows: readonly RowTuple[]): string {
+    const isFirst = this.left > 0;
+    this.left -= html.length;
+    if (this.left > 0) return `<div class="chunk">${rowsHtml(rows)}${unquoted(html)}</div>\n`;
+    const light = unquoted(html.replace(LESSER, (_, code = "") => code));
+    const hint = isFirst
+      ? '<p class="wait">What follows is shown by the page\'s script, which is blocked here.</p>'
+      : "";
+    return `${hint}<div class="chunk asleep">${rowsHtml(rows)}<noscript>${light}</noscript></div>\n`;
+  }
+}

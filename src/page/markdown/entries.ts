@@ -1,0 +1,195 @@
+/** The entries of a branch in Markdown: questions as headings, everything else below them. */
+
+import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
+import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
+import { counted, money, shortCount } from "../amounts.ts";
+import { blocksOf, jsonOf, type LooseMembers, membersOf } from "../blocks.ts";
+import type { CallResult } from "../calls.ts";
+import { groupsOf } from "../groups.ts";
+import { block, callMarkdown, imageMarkdown, loneResultMarkdown, ranMarkdown } from "./calls.ts";
+import { anchorAt, foldedCode, foldedText, plainLine, summaryHtml } from "./inert.ts";
+import { proseMarkdown } from "./prose.ts";
+
+/** The state of what was written before on the same branch. */
+interface Written {
+  turns: number;
+  model: string;
+}
+
+/** Yields a branch; what compactions replaced is folded. */
+export function* branchMarkdown(page: ExportPage, branch: Pick<PageBranch, "folds" | "entries">): Generator<string> {
+  const written: Written = { turns: 0, model: "" };
+  const folds = branch.folds();
+  const starts = new Map(folds.map((fold) => [fold.start, fold]));
+  const ends = new Set(folds.map(({ end }) => end));
+  for (const { index, entry, results } of groupsOf(branch.entries(), new Set([...starts.keys(), ...ends]))) {
+    if (ends.delete(index)) yield FOLD_END;
+    const fold = starts.get(index);
+    if (fold) {
+      const count = counted(fold.end - fold.start, "entry", "entries");
+      yield `What follows was compacted: [read the summary](#${page.anchorOf(fold.by)}).\n\n`;
+      yield foldStart(`${count} that a compaction replaced`);
+    }
+    yield entryMarkdown(page, entry, results, written);
+    for (const one of [entry, ...results.values()]) yield leftHere(page, one);
+  }
+  if (ends.size > 0) yield FOLD_END;
+}
+
+/** The beginning of a fold with Markdown in it; the blank lines make it Markdown. Obsidian leaves such a fold open. */
+export function foldStart(title: string): string {
+  return `<details><summary>${summaryHtml(title)}</summary>\n\n`;
+}
+
+export const FOLD_END = "</details>\n\n";
+
+function leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): string {
+  if (branchesHere.length === 0) return "";
+  const links = branchesHere.map((number) => `- ${branchLink(branches[number - 1])}\n`);
+  return `Another way was taken here, too:\n\n${links.join("")}\n`;
+}
+
+/** Returns a link to a branch, with its length. */
+function branchLink({ number, preview: said, length }: PageBranch): string {
+  return `[${plainLine(said || `Branch ${number}`)}](#branch.${number}), ${counted(length, "entry", "entries")}`;
+}
+
+function entryMarkdown(
+  page: ExportPage,
+  entry: PageEntry,
+  results: ReadonlyMap<ToolCall, PageEntry>,
+  written: Written,
+): string {
+  const { body } = entry;
+  switch (body.type) {
+    case "message":
+      return messageMarkdown(entry, membersOf(body.message), results, written);
+    case "custom_message":
+      return customMarkdown(entry);
+    case "compaction": {
+      const tokens = amountOf(body.tokensBefore);
+      const beside = tokens === 0 ? "" : `of ${shortCount(tokens)} tokens`;
+      return named(entry, "Compaction", beside) + proseMarkdown(shownText(body.summary));
+    }
+    case "branch_summary": {
+      const left = page.find(stringOf(body.fromId));
+      const link = left < 0 ? "" : `[go to what was left](#${page.anchorOf(left)})`;
+      return named(entry, "Summary of a branch", link) + proseMarkdown(shownText(body.summary));
+    }
+    default:
+      return noteMarkdown(page, entry, written);
+  }
+}
+
+/** Returns the line that begins an entry; `beside` is Markdown. */
+function named(entry: PageEntry, title: string, beside = ""): string {
+  const facts = [`**${plainLine(title)}**`, beside, ...aboutOf(entry)].filter((fact) => fact !== "");
+  return `${anchorAt(entry.anchor)}${facts.join(" · ")}\n\n`;
+}
+
+/** Returns the label of an entry, and its time. */
+function aboutOf({ label, body }: PageEntry): string[] {
+  const mark = label === undefined ? [] : [`label **${plainLine(label)}**`];
+  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)/.exec(stringOf(body.timestamp));
+  const time = found ? `${found[1]} ${found[2]}` : plainLine(stringOf(body.timestamp).slice(0, 40));
+  return [...mark, ...(time === "" ? [] : [time])];
+}
+
+function customMarkdown(entry: PageEntry): string {
+  const { customType, content, display, details } = entry.body;
+  const head = named(entry, shownText(customType) || "Extension");
+  const more = details === undefined ? "" : foldedCode("Details", jsonOf(details), "json");
+  // The agent's screen leaves these out; the model reads them.
+  if (display === false)
+    return `${head}${foldStart("A message to the model that is not shown")}${blocksMarkdown(content)}${more}${FOLD_END}`;
+  return head + blocksMarkdown(content) + more;
+}
+
+function messageMarkdown(
+  entry: PageEntry,
+  message: LooseMembers,
+  results: ReadonlyMap<ToolCall, PageEntry>,
+  written: Written,
+): string {
+  const { role, content } = message;
+  if (role === "user") {
+    const facts = aboutOf(entry).join(" · ");
+    const heading = `${anchorAt(entry.anchor)}\n\n### You ${++written.turns}\n\n`;
+    return `${heading}${facts === "" ? "" : `${facts}\n\n`}${blocksMarkdown(content)}`;
+  }
+  if (role === "assistant") {
+    const model = stringOf(message.model);
+    const isNew = model !== "" && model !== written.model;
+    if (isNew) written.model = model;
+    const beside = [isNew ? plainLine(model) : "", usageOf(message.usage)].filter(Boolean).join(" · ");
+    return named(entry, "Assistant", beside) + blocksMarkdown(content, results) + stopOf(message);
+  }
+  if (role === "toolResult") return loneResultMarkdown({ message, anchor: entry.anchor, label: entry.label });
+  if (role === "bashExecution") return `${anchorAt(entry.anchor)}${ranMarkdown(message)}`;
+  return named(entry, shownText(role) || "Message") + blocksMarkdown(content);
+}
+
+function usageOf(usage: unknown): string {
+  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
+  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
+  if (tokens + amountOf(output) === 0) return "";
+  const total = amountOf(membersOf(cost).total);
+  const paid = total === 0 ? "" : `, \\${money(total)}`;
+  return `${shortCount(tokens)} in, ${shortCount(amountOf(output))} out${paid}`;
+}
+
+function stopOf({ stopReason, errorMessage }: LooseMembers): string {
+  if (stopReason !== "error" && stopReason !== "aborted") return "";
+  return `**${stopReason === "error" ? "Failed" : "Aborted"}** ${plainLine(shownText(errorMessage))}\n\n`;
+}
+
+function blocksMarkdown(content: unknown, results: ReadonlyMap<ToolCall, PageEntry> = new Map()): string {
+  let text = "";
+  const calls = results.size > 0 ? results.keys() : toolCalls(content).values();
+  for (const part of blocksOf(content)) {
+    if (part.type === "text") text += proseMarkdown(stringOf(part.text));
+    else if (part.type === "thinking") text += thinkingMarkdown(stringOf(part.thinking));
+    else if (part.type === "image") text += imageMarkdown(part);
+    else if (part.type === "toolCall") {
+      const call = calls.next().value as ToolCall;
+      text += callMarkdown(call, resultOf(results.get(call)));
+    }
+  }
+  return text;
+}
+
+function thinkingMarkdown(text: string): string {
+  return text.trim() === "" ? "" : foldedText("Thinking", text);
+}
+
+function resultOf(entry: PageEntry | undefined): CallResult | undefined {
+  if (!entry || entry.number < 0) return undefined;
+  return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
+}
+
+/** Returns an entry that is no message as one line. */
+function noteMarkdown(page: ExportPage, entry: PageEntry, written: Written): string {
+  const { type, id: _id, parentId: _parent, timestamp: _time, ...rest } = entry.body;
+  const line = (name: string, value: string): string => `${anchorAt(entry.anchor)}${name} **${plainLine(value)}**\n\n`;
+  switch (type) {
+    case "model_change":
+      written.model = stringOf(rest.modelId);
+      return line("Model:", [shownText(rest.provider), written.model].filter(Boolean).join("/"));
+    case "thinking_level_change":
+      return line("Thinking:", shownText(rest.thinkingLevel));
+    case "session_info":
+      return line("Named", shownText(rest.name));
+    case "label": {
+      const position = page.find(stringOf(rest.targetId));
+      const target = position < 0 ? "an entry" : `[an entry](#${page.anchorOf(position)})`;
+      const label = shownText(rest.label);
+      const said = label === "" ? `Label taken from ${target}` : `Label **${plainLine(label)}** on ${target}`;
+      return `${anchorAt(entry.anchor)}${said}\n\n`;
+    }
+    default: {
+      const title = preview([shownText(type), shownText(rest.customType)].filter(Boolean).join(": "));
+      const json = jsonOf(rest);
+      return named(entry, title || "Entry") + (json.length <= 2 ? "" : block("Data", json, "json"));
+    }
+  }
+}

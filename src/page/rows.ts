@@ -1,0 +1,161 @@
+/** Entries as the page's script knows them: where each is in the tree, and what is asked of it without reading its block. */
+
+import { Files } from "../core/context/summary.ts";
+import { anchorName, type PageEntry } from "../core/export/page.ts";
+import {
+  amountOf,
+  contentText,
+  mainArgument,
+  preview,
+  shownText,
+  stringOf,
+  toolCalls,
+} from "../core/format/message.ts";
+import { usageIn } from "../core/session/stats.ts";
+import { type LooseMembers, membersOf } from "./blocks.ts";
+import { readable } from "./escape.ts";
+import type { RowKind, RowMore, RowTuple } from "./row.ts";
+
+/** Characters of a text, of the argument of a call and of a name. */
+const TEXT = 90;
+const OUTPUT = 50;
+const ARGUMENT = 60;
+const NAME = 60;
+/** Calls of one message, and files of each kind. */
+const MOST_CALLS = 50;
+const MOST_FILES = 200;
+
+const KINDS: Readonly<Record<string, RowKind>> = {
+  custom_message: "x",
+  compaction: "c",
+  branch_summary: "s",
+  label: "l",
+  session_info: "n",
+  model_change: "m",
+  thinking_level_change: "t",
+};
+
+const ROLES: Readonly<Record<string, RowKind>> = { user: "u", assistant: "a", toolResult: "r", bashExecution: "b" };
+
+function shown(text: string, most: number): string {
+  return readable(preview(text, most));
+}
+
+/** Returns prose without the signs that its headings and stresses have. */
+function unmarked(text: string): string {
+  return text.slice(0, 1000).replace(/^#{1,6} +|\*\*|^```\w*$|`/gm, "");
+}
+
+/** Returns an entry as one row. */
+export function rowOf({ number, above, anchor, body, label }: PageEntry): RowTuple {
+  const message = body.type === "message" ? membersOf(body.message) : {};
+  const { role } = message;
+  const type = stringOf(body.type);
+  const kind = type === "message" ? (own(ROLES, stringOf(role)) ?? "x") : (own(KINDS, type) ?? "o");
+  const time = Date.parse(stringOf(body.timestamp));
+  const more: RowMore = { ...(label === undefined ? {} : { l: shown(label, NAME) }), ...moreOf(body, message, kind) };
+  const row = [
+    anchor,
+    above === undefined ? -1 : number,
+    above === undefined ? (anchorName(stringOf(body.parentId)) ?? "") : above < 0 ? 0 : number - above,
+    kind,
+    shown(textOf(body, message, kind), kind === "r" ? OUTPUT : TEXT),
+    Number.isNaN(time) ? 0 : Math.round(time / 1000),
+  ] as const;
+  return Object.keys(more).length === 0 ? row : [...row, more];
+}
+
+function own<T>(table: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
+function textOf(body: LooseMembers, message: LooseMembers, kind: RowKind): string {
+  switch (kind) {
+    case "u":
+      return unmarked(contentText(message.content));
+    case "r":
+      return contentText(message.content);
+    case "a":
+      return unmarked(contentText(message.content)) || stringOf(message.errorMessage);
+    case "b":
+      return shownText(message.command);
+    case "x":
+      return contentText(message.content) || contentText(body.content) || shownText(body.customType);
+    case "c":
+    case "s":
+      return unmarked(shownText(body.summary));
+    case "l":
+      return shownText(body.label);
+    case "n":
+      return shownText(body.name);
+    case "m":
+      return [shownText(body.provider), shownText(body.modelId)].filter(Boolean).join("/");
+    case "t":
+      return shownText(body.thinkingLevel);
+    default:
+      return [shownText(body.type), shownText(body.customType)].filter(Boolean).join(": ");
+  }
+}
+
+function moreOf(body: LooseMembers, message: LooseMembers, kind: RowKind): RowMore {
+  const files = new Files(MOST_FILES);
+  if (kind === "c" || kind === "s") files.addSummary(body);
+  else files.addMessage(message);
+  const { readFiles, modifiedFiles } = files.lists();
+  const calls = kind === "a" ? toolCalls(message.content).slice(0, MOST_CALLS) : [];
+  const failed = message.isError === true || message.stopReason === "error" || isNonZero(message.exitCode);
+  const usage = usageOf(usageIn(body));
+  const named = calls.map(
+    ({ name, arguments: args }) => [shown(name, NAME), shown(mainArgument(args), ARGUMENT)] as const,
+  );
+  // The script knows them by the calls.
+  const areNamed = [...readFiles, ...modifiedFiles].every((path) => named.some(([, argument]) => argument === path));
+  return {
+    ...(failed ? { f: 1 as const } : {}),
+    ...(named.length > 0 ? { c: named } : {}),
+    ...(usage.some((amount) => amount > 0) ? { u: usage } : {}),
+    ...(kind === "a" && message.model ? { m: shown(stringOf(message.model), NAME) } : {}),
+    ...(kind === "r" && message.toolName ? { n: shown(stringOf(message.toolName), NAME) } : {}),
+    ...(readFiles.length > 0 && !areNamed ? { r: readFiles.map(pathOf) } : {}),
+    ...(modifiedFiles.length > 0 && !areNamed ? { w: modifiedFiles.map(pathOf) } : {}),
+  };
+}
+
+function pathOf(path: string): string {
+  return readable(path.slice(0, 300));
+}
+
+function isNonZero(code: unknown): boolean {
+  return typeof code === "number" && code !== 0;
+}
+
+/** Returns all tokens, and the cost. */
+function usageOf(usage: unknown): number[] {
+  const given = membersOf(usage);
+  const parts = [given.input, given.output, given.cacheRead, given.cacheWrite].map(amountOf);
+  const sum = parts.reduce((total, part) => total + part, 0);
+  const cost = amountOf(membersOf(given.cost).total);
+  return [sum || amountOf(given.totalTokens), Math.round(cost * 1e7) / 1e7];
+}
+
+/** Takes away the names of models that the row before in the block has, too. */
+function withoutRepeated(rows: readonly RowTuple[]): RowTuple[] {
+  let model: string | undefined;
+  return rows.map((row) => {
+    const [id, position, back, kind, text, time, more] = row;
+    if (more?.m === undefined) return row;
+    const { m, ...rest } = more;
+    if (m !== model) {
+      model = m;
+      return row;
+    }
+    return [id, position, back, kind, text, time, rest];
+  });
+}
+
+/** Returns rows as an element that the script reads and nothing else does. */
+export function rowsHtml(rows: readonly RowTuple[]): string {
+  // Nothing ends the element, or begins a comment in it.
+  const json = JSON.stringify(withoutRepeated(rows)).replace(/</g, "\\u003c");
+  return `<script type="application/json" class="rows">${json}</script>`;
+}

@@ -1,0 +1,409 @@
+/** The page with its script: the pane beside the conversation, and how they follow each other. */
+
+import { counted, money, shortCount } from "../amounts.ts";
+import { type PageBlock, PageBlocks } from "./blocks.ts";
+import { copied, linkTo } from "./clipboard.ts";
+import { openComparison } from "./compare.ts";
+import { offerDownload } from "./download.ts";
+import { dressEntries, openAround, unfoldForPaper } from "./dress.ts";
+import { button, inSlices, make } from "./elements.ts";
+import { SearchField } from "./finder.ts";
+import { listen, listenInTree, showHelp } from "./keys.ts";
+import { hashOf, type PagePlace, placeIn } from "./links.ts";
+import { NONE, TreeModel } from "./model.ts";
+import { TreePane } from "./pane.ts";
+import { PathMarks } from "./path.ts";
+import { KIND_NAMES, saidBy, timeText } from "./say.ts";
+import { PageSearch } from "./search.ts";
+import { ENTRY } from "./text.ts";
+
+/** Screens on which the pane is a drawer over the page. */
+const NARROW = "(max-width: 70rem)";
+
+/** Milliseconds that a short message stays. */
+const TOLD = 2500;
+
+/** Milliseconds in which a page that was brought to an entry comes to rest. */
+const HELD = 200;
+
+export class PageApp {
+  readonly model = new TreeModel();
+  readonly blocks = new PageBlocks(this.model);
+  readonly search = new PageSearch(this.blocks);
+  readonly tree = new TreePane(this.blocks, this.search);
+  private readonly marks = new PathMarks(this.blocks, {
+    show: (end) => this.showPath(end, true),
+    compare: (a, b) => this.compare(a, b),
+    copyLink: () => this.copyLink(NONE),
+  });
+  private readonly pane = make("aside", { class: "pane", id: "page.pane", "aria-label": "Tree and search" });
+  private readonly finder = new SearchField(this.search, this.tree);
+  private readonly chosen = make("div", { class: "chosen" });
+  private readonly toast = make("div", { class: "toast", role: "status" });
+  private readonly opener = button("Tree", "opener", () => this.toggle());
+  private readonly shade = make("div", { class: "shade" });
+  private readonly narrow = matchMedia(NARROW);
+  private current = NONE;
+  private told = 0;
+  /** Until when the page scrolls because it was told to, not because somebody reads on. */
+  private heldUntil = 0;
+
+  start(): void {
+    this.blocks.onWake = (block) => this.dress(block);
+    this.blocks.onNear = () => this.search.isOn && this.search.mark();
+    this.finder.onGo = (row) => this.go(row, false);
+    this.tree.onPick = (row) => this.pick(row);
+    this.tree.onMove = () => this.fillChosen();
+    this.build();
+    this.blocks.read();
+    offerDownload((words) => this.tell(words));
+    this.showPath(this.startEnd(), false);
+    this.tree.select(this.model.leaf);
+    this.listen();
+    this.open();
+    void inSlices(this.dressAll()).then(() => this.search.learn());
+  }
+
+  private startEnd(): number {
+    return this.model.leaf === NONE ? this.model.tip(this.model.roots[0] ?? NONE) : this.model.leaf;
+  }
+
+  /** Takes what was added to the document, or replaced in it, since it was last read. */
+  refresh(): void {
+    const { model, blocks, search } = this;
+    const wasLeaf = blocks.end === model.leaf;
+    const before = new Map(blocks.list.map((block) => [block, block.changes]));
+    const { end } = blocks;
+    blocks.read();
+    for (const block of blocks.list) {
+      if (before.get(block) === block.changes) continue;
+      search.forget(block.rows);
+      if (!block.asleep) dressEntries(block.element);
+    }
+    this.showPath(wasLeaf ? this.startEnd() : end, false);
+    search.learn();
+    this.finder.again();
+  }
+
+  // --- what is on the page -------------------------------------------------------------------------------------------
+
+  private build(): void {
+    const { pane, finder, tree, chosen } = this;
+    const help = button("?", "icon", showHelp, "Keys (?)");
+    const close = button("×", "icon close", () => this.toggle(false), "Close the tree (Esc)");
+    pane.append(make("div", { class: "pane-head" }, finder.element, help, close), tree.filters, tree.tree, chosen);
+    for (const icon of pane.querySelectorAll<HTMLElement>(".icon")) icon.setAttribute("aria-label", icon.title);
+    this.opener.setAttribute("aria-controls", pane.id);
+    this.opener.setAttribute("aria-expanded", "false");
+    this.shade.addEventListener("click", () => this.toggle(false));
+    const page = document.getElementById("page.main");
+    page?.before(pane, this.shade);
+    document.body.append(this.opener, this.toast);
+    this.narrow.addEventListener("change", () => this.fit());
+    this.fit();
+  }
+
+  /** Lets nobody into a drawer that is shut. */
+  private fit(): void {
+    const isOpen = document.body.classList.contains("drawer");
+    this.pane.inert = this.narrow.matches ? !isOpen : document.body.classList.contains("bare");
+    const page = document.getElementById("page.main");
+    if (page) page.inert = this.narrow.matches && isOpen;
+    this.opener.setAttribute("aria-expanded", String(!this.pane.inert));
+    this.tree.update();
+  }
+
+  private toggle(open?: boolean): void {
+    const { classList } = document.body;
+    const name = this.narrow.matches ? "drawer" : "bare";
+    classList.toggle(name, open === undefined ? undefined : this.narrow.matches ? open : !open);
+    this.fit();
+    if (this.pane.inert) this.opener.focus();
+    else {
+      this.tree.select(this.current === NONE ? this.blocks.end : this.current);
+      this.tree.tree.focus({ preventScroll: true });
+    }
+  }
+
+  private *dressAll(): Generator<void> {
+    for (const block of [...this.blocks.list]) {
+      if (!block.asleep) this.dress(block);
+      yield;
+    }
+  }
+
+  private dress({ element }: PageBlock): void {
+    dressEntries(element);
+    this.marks.updateIn(element);
+  }
+
+  private tell(words: string): void {
+    this.toast.textContent = words;
+    clearTimeout(this.told);
+    this.told = window.setTimeout(() => {
+      this.toast.textContent = "";
+    }, TOLD);
+  }
+
+  private fillChosen(): void {
+    const { model, blocks, chosen, tree } = this;
+    const { cursor } = tree;
+    const row = model.rows[cursor];
+    if (!row) {
+      chosen.replaceChildren();
+      return;
+    }
+    const [tokens = 0, cost = 0] = row.more.u ?? [];
+    const facts = [timeText(row.time), tokens > 0 && `${shortCount(tokens)} tokens`, cost > 0 && money(cost)];
+    const isEnd = cursor === blocks.end;
+    const end = button(
+      "End here",
+      "small",
+      () => this.showPath(cursor, true),
+      "Let the shown path end at this entry (e)",
+    );
+    end.disabled = isEnd;
+    const other = this.otherEnd(cursor);
+    const compare = button(
+      "Compare",
+      "small",
+      () => this.compareWith(cursor),
+      "Compare with the end of the shown path (c)",
+    );
+    compare.disabled = other === blocks.end;
+    chosen.replaceChildren(
+      make("p", { class: "dim" }, make("b", {}, KIND_NAMES[row.kind]), ` ${facts.filter(Boolean).join(" · ")}`),
+      make("p", { class: "said" }, saidBy(row).words),
+      make(
+        "div",
+        { class: "acts" },
+        button("Go to", "small", () => this.pick(cursor), "Go to this entry (Enter)"),
+        end,
+        compare,
+        button("Copy link", "small", () => this.copyLink(cursor), "Copy the link to this entry (y)"),
+      ),
+    );
+  }
+
+  // --- where the reader is -------------------------------------------------------------------------------------------
+
+  private showPath(end: number, isAsked: boolean): void {
+    if (isAsked && end === NONE) return;
+    this.blocks.show(end);
+    this.marks.update();
+    this.tree.update();
+    if (!isAsked) return;
+    this.go(end, false);
+    history.pushState(null, "", hashOf(this.placeOf(end)));
+    this.tell(
+      end === this.model.leaf
+        ? "The path to the leaf"
+        : `The path to this entry: ${counted(this.model.path(end).length, "entry", "entries")}`,
+    );
+  }
+
+  /** Returns an entry as a place, with the end of the path where that is not the leaf. */
+  private placeOf(row: number): PagePlace {
+    const { model, blocks } = this;
+    const { id } = model.rows[row];
+    const end = blocks.isShown(row) ? blocks.end : model.tip(row);
+    return end === model.leaf ? { id } : { id, end: model.rows[end].id };
+  }
+
+  private pick(row: number): void {
+    if (this.narrow.matches) this.toggle(false);
+    this.go(row, true);
+    history.pushState(null, "", hashOf(this.placeOf(row)));
+  }
+
+  /** Brings an entry into view, on the path where that is needed. */
+  go(row: number, isFocused: boolean): void {
+    const { blocks, model } = this;
+    if (!model.rows[row]) return;
+    if (!blocks.isShown(row)) this.showPath(model.tip(row), false);
+    const element = blocks.elementOf(row);
+    if (!element) return;
+    openAround(element);
+    document.querySelector(".here")?.classList.remove("here");
+    element.classList.add("here");
+    element.scrollIntoView({ block: "start" });
+    if (isFocused) {
+      element.tabIndex = -1;
+      element.focus({ preventScroll: true });
+    }
+    this.setCurrent(row);
+    this.heldUntil = performance.now() + HELD;
+    // What was drawn above meanwhile may have moved it.
+    requestAnimationFrame(() => element.scrollIntoView({ block: "start" }));
+  }
+
+  private setCurrent(row: number): void {
+    this.current = row;
+    if (document.activeElement !== this.tree.tree) this.tree.select(row);
+  }
+
+  /** Goes where the address says. */
+  private open(): boolean {
+    const place = placeIn(location.hash);
+    if (!place) return false;
+    const { model } = this;
+    const [row, end, other] = [place.id, place.end ?? "", place.other ?? ""].map((id) => model.find(id));
+    if (other !== NONE && row !== NONE) this.compare(row, other);
+    else if (row !== NONE) {
+      if (end !== NONE && end !== this.blocks.end) this.showPath(end, false);
+      this.go(row, true);
+    } else return this.openBranch(place.id);
+    return true;
+  }
+
+  /** Shows the branch that a link names. */
+  private openBranch(id: string): boolean {
+    const segment = document.getElementById(id)?.querySelector(".chunk");
+    const block = this.blocks.list.find(({ element }) => element === segment);
+    if (!id.startsWith("branch.") || !block) return false;
+    this.go(block.rows[0], true);
+    return true;
+  }
+
+  /** Moves along the shown path; `only`: to rows that it takes. */
+  private move(by: number, only: (row: number) => boolean): void {
+    const { blocks, model } = this;
+    const path = model.path(blocks.end).filter(only);
+    const position = this.current === NONE ? -1 : model.rows[this.current].position;
+    const at =
+      by > 0
+        ? path.find((row) => model.rows[row].position > position)
+        : path.findLast((row) => model.rows[row].position < position);
+    if (at !== undefined) this.go(at, true);
+  }
+
+  private isEntry(row: number): boolean {
+    return !"lntmor".includes(this.model.rows[row].kind);
+  }
+
+  /** Follows the reader: what stands at the top is the current entry. */
+  private follow(): void {
+    if (performance.now() < this.heldUntil) return;
+    const page = document.getElementById("conversation.path")?.getBoundingClientRect();
+    if (!page) return;
+    for (const y of [90, 130, 180]) {
+      const seen = document.elementFromPoint(page.left + page.width / 2, y)?.closest(ENTRY);
+      const row = seen ? this.model.find(seen.id) : NONE;
+      if (row === NONE) continue;
+      if (row !== this.current) this.setCurrent(row);
+      return;
+    }
+  }
+
+  // --- what a reader asks --------------------------------------------------------------------------------------------
+
+  private otherEnd(row: number): number {
+    return this.blocks.isShown(row) ? row : this.model.tip(row);
+  }
+
+  private compareWith(row: number): void {
+    const other = this.otherEnd(row);
+    if (other !== NONE && other !== this.blocks.end) this.compare(this.blocks.end, other);
+  }
+
+  compare(a: number, b: number): void {
+    if (this.narrow.matches && !this.pane.inert) this.toggle(false);
+    const { rows } = this.model;
+    const place = { id: rows[a].id, other: rows[b].id };
+    openComparison(this.model, a, b, {
+      go: (row) => this.pick(row),
+      show: (end) => this.showPath(end, true),
+      copyLink: () => void this.copy(linkTo(place)),
+    });
+  }
+
+  private copyLink(row: number): void {
+    const at = row === NONE ? this.blocks.end : row;
+    if (at === NONE) return;
+    void this.copy(linkTo(this.placeOf(at)));
+  }
+
+  private async copy(text: string): Promise<void> {
+    this.tell((await copied(text)) ? "Link copied" : "The browser does not let the page copy");
+  }
+
+  private listen(): void {
+    const at = (): number =>
+      document.activeElement === this.tree.tree || this.current === NONE ? this.tree.cursor : this.current;
+    listen({
+      "/": () => this.focusSearch(),
+      n: () => this.finder.next(1),
+      N: () => this.finder.next(-1),
+      j: () => this.move(1, (row) => this.isEntry(row)),
+      k: () => this.move(-1, (row) => this.isEntry(row)),
+      "]": () => this.move(1, (row) => this.model.rows[row].kind === "u"),
+      "[": () => this.move(-1, (row) => this.model.rows[row].kind === "u"),
+      e: () => this.showPath(at(), true),
+      c: () => this.compareWith(at()),
+      l: () => this.showPath(this.startEnd(), true),
+      y: () => this.copyLink(at()),
+      f: () => this.tree.turn(),
+      t: () => this.toggle(),
+      "?": showHelp,
+      Escape: () => this.escape(),
+    });
+    listenInTree(this.tree, this.model, (row) => this.pick(row));
+    document.addEventListener("click", (event) => this.click(event));
+    addEventListener("popstate", () => this.open() || (location.hash === "" && this.showPath(this.startEnd(), false)));
+    this.listenToBrowser();
+  }
+
+  private listenToBrowser(): void {
+    let isDue = false;
+    const follow = (): void => {
+      isDue = false;
+      this.follow();
+    };
+    const soon = (): void => {
+      if (isDue) return;
+      isDue = true;
+      requestAnimationFrame(follow);
+    };
+    addEventListener("scroll", soon, { passive: true });
+    // A page of which blocks are asleep is searched by its own search; asked again, the browser's comes.
+    document.addEventListener("keydown", (event) => {
+      const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
+      if (!isFind || document.activeElement === this.finder.field || !this.blocks.list.some(({ asleep }) => asleep))
+        return;
+      event.preventDefault();
+      this.focusSearch();
+    });
+    unfoldForPaper(this.blocks);
+  }
+
+  private focusSearch(): void {
+    if (this.pane.inert) this.toggle(true);
+    this.finder.field.focus();
+    this.finder.field.select();
+  }
+
+  private escape(): void {
+    (document.activeElement as HTMLElement | null)?.blur();
+    if (this.finder.clear()) this.tree.select(this.current);
+    else if (this.narrow.matches && !this.pane.inert) this.toggle(false);
+  }
+
+  private click(event: MouseEvent): void {
+    const target = event.target as Element;
+    const copy = target.closest("button.copy");
+    if (copy) {
+      const row = this.model.find(copy.closest(ENTRY)?.id ?? "");
+      if (row !== NONE) this.copyLink(row);
+      return;
+    }
+    const link = target.closest<HTMLAnchorElement | SVGAElement>("a[href^='#']");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const hash = link.getAttribute("href") ?? "";
+    const place = placeIn(hash);
+    const isOurs = place && (this.model.find(place.id) !== NONE || place.id.startsWith("branch."));
+    if (!isOurs) return;
+    event.preventDefault();
+    if (location.hash !== hash) history.pushState(null, "", hash);
+    this.open();
+  }
+}

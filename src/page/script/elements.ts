@@ -1,0 +1,47 @@
+/** Elements, made one by one: what a session says only ever becomes text. */
+
+type NewChild = Node | string | undefined | false;
+
+/** Returns an element with attributes and children; strings become text. */
+export function make<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Readonly<Record<string, string>> = {},
+  ...children: readonly NewChild[]
+): HTMLElementTagNameMap[Name] {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  for (const child of children) if (child) element.append(child);
+  return element;
+}
+
+export function button(text: string, style: string, act: () => void, title = ""): HTMLButtonElement {
+  const made = make("button", { type: "button", class: style, ...(title === "" ? {} : { title }) }, text);
+  made.addEventListener("click", act);
+  return made;
+}
+
+interface HtmlPolicy {
+  createHTML(html: string): string;
+}
+
+let policy: HtmlPolicy | undefined;
+
+/** Makes elements of HTML that the page's generator wrote, for which the page has the one policy there is. */
+export function elementsOf(html: string): DocumentFragment {
+  const types = (window as unknown as { trustedTypes?: { createPolicy?(name: string, rules: HtmlPolicy): HtmlPolicy } })
+    .trustedTypes;
+  // In a browser without them, an entry may have this name as its id.
+  policy ??= types?.createPolicy?.("page", { createHTML: (text) => text }) ?? { createHTML: (text) => text };
+  const template = document.createElement("template");
+  template.innerHTML = policy.createHTML(html);
+  return template.content;
+}
+
+/** Runs work that yields where it may pause, no longer than a few milliseconds at a time. */
+export async function inSlices(work: Iterator<unknown>, isOver: () => boolean = () => false): Promise<void> {
+  for (let done = false; !done && !isOver(); ) {
+    const until = performance.now() + 12;
+    while (!done && performance.now() < until) done = work.next().done === true;
+    if (!done) await new Promise<void>((resolve) => setTimeout(resolve));
+  }
+}

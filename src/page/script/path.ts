@@ -1,0 +1,105 @@
+/** The places on the page that depend on the shown path: where else a branch went, where it ends, and that it is another. */
+
+import { counted } from "../amounts.ts";
+import type { PageBlocks } from "./blocks.ts";
+import { button, make } from "./elements.ts";
+import { hashOf } from "./links.ts";
+import { NONE, SETTINGS } from "./model.ts";
+import { nameOf } from "./say.ts";
+
+/** Branches that are listed at a fork. */
+const MOST_LISTED = 20;
+
+interface PathActions {
+  show(end: number): void;
+  compare(a: number, b: number): void;
+  copyLink(): void;
+}
+
+export class PathMarks {
+  private readonly blocks: PageBlocks;
+  private readonly actions: PathActions;
+  readonly bar = make("div", { class: "pathbar", role: "region", "aria-label": "The shown path" });
+  private readonly last = make("div", { class: "ending" });
+
+  constructor(blocks: PageBlocks, actions: PathActions) {
+    this.blocks = blocks;
+    this.actions = actions;
+    this.bar.hidden = true;
+    this.last.hidden = true;
+  }
+
+  update(): void {
+    const { blocks, bar, last } = this;
+    const { stage, end, model } = blocks;
+    if (!bar.isConnected) stage.before(bar);
+    stage.append(last);
+    bar.hidden = end === model.leaf || model.leaf === NONE;
+    if (!bar.hidden) this.fillBar();
+    this.fillLast();
+    for (const left of stage.querySelectorAll<HTMLElement>(".left[data-at]")) this.fillLeft(left);
+  }
+
+  /** Updates a block whose entries are new to the document. */
+  updateIn(element: HTMLElement): void {
+    for (const left of element.querySelectorAll<HTMLElement>(".left[data-at]")) this.fillLeft(left);
+  }
+
+  private fillBar(): void {
+    const { actions, bar, blocks } = this;
+    const { model, end } = blocks;
+    const said = make("p", {}, make("b", {}, "Another path"), ` ends at “${nameOf(model, end)}”`);
+    bar.replaceChildren(
+      said,
+      button("Back to the leaf", "small", () => actions.show(model.leaf)),
+      button("Compare with the leaf", "small", () => actions.compare(model.leaf, end)),
+      button("Copy link", "small spare", actions.copyLink),
+    );
+  }
+
+  private fillLast(): void {
+    const { end } = this.blocks;
+    const { last } = this;
+    const further = end === NONE ? [] : this.branchesAt(end);
+    last.hidden = further.length === 0;
+    if (!last.hidden)
+      last.replaceChildren(make("p", {}, "The path ends here. It was continued:"), this.listOf(further));
+  }
+
+  /** Returns the children of a row that begin with something that was said. */
+  private branchesAt(row: number): number[] {
+    const { model } = this.blocks;
+    return model.children[row].filter(
+      (child) => !SETTINGS.has(model.rows[child].kind) || model.children[child].length > 0,
+    );
+  }
+
+  /** Returns the first row of a branch that says something. */
+  private firstSaid(row: number): number {
+    const { model } = this.blocks;
+    let at = row;
+    while (SETTINGS.has(model.rows[at].kind) && model.heirs[at] !== NONE) at = model.heirs[at];
+    return at;
+  }
+
+  private fillLeft(left: HTMLElement): void {
+    const { blocks } = this;
+    const at = blocks.model.find(left.dataset.at ?? "");
+    const others =
+      at === NONE || at === blocks.end ? [] : this.branchesAt(at).filter((child) => !blocks.isShown(child));
+    left.hidden = others.length === 0 || !blocks.isShown(at);
+    if (!left.hidden) left.replaceChildren(make("p", {}, "Another way was taken here, too:"), this.listOf(others));
+  }
+
+  private listOf(rows: readonly number[]): HTMLElement {
+    const { model } = this.blocks;
+    const items = rows.slice(0, MOST_LISTED).map((row) => {
+      const length = model.path(model.tip(row)).length - model.path(row).length + 1;
+      const said = this.firstSaid(row);
+      const link = make("a", { href: hashOf({ id: model.rows[row].id }) }, nameOf(model, said));
+      return make("li", {}, link, make("span", { class: "dim" }, ` ${counted(length, "entry", "entries")}`));
+    });
+    const more = rows.length - items.length;
+    return make("ul", {}, ...items, more > 0 && make("li", {}, `${more.toLocaleString("en-US")} more, in the tree`));
+  }
+}

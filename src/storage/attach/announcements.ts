@@ -1,0 +1,81 @@
+/** Announcements as files: `<name>.json` says who holds a session, and listens at `<name>-<epoch>.sock` beside it. */
+
+import { bytesOf, parse } from "../../core/json/json.ts";
+import type { Announcement } from "../../core/ports/attach.ts";
+import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { readAt, withFile } from "../fs/files.ts";
+import { isPrivate } from "./private-folders.ts";
+
+/** Bytes of an announcement; ours have 300. */
+const LARGEST = 4096;
+/** Characters of the names in it. */
+const LONGEST_NAME = 256;
+/** Characters of a token with 128 bits. */
+const SHORTEST_TOKEN = 22;
+
+/** Pattern of what follows a session's name in the names of its files. */
+const ENDING = /^(?:\.json|\.new|-\d+\.sock)$/;
+
+/** An announcement with the run of the kernel in which it can be reached. */
+export interface HostAnnouncement extends Announcement {
+  readonly host: string;
+}
+
+export function socketIn(folder: string, name: string, epoch: number): string {
+  return `${folder}/${name}-${epoch}.sock`;
+}
+
+/** Returns the announcement in a folder; null when there is none that this user wrote whole. */
+export function readAnnouncement(disk: Disk, folder: string, name: string): HostAnnouncement | null {
+  try {
+    return withFile(disk, disk.openRead(`${folder}/${name}.json`, true), (fd) => {
+      const info = disk.infoOf(fd);
+      if (!isPrivate(info, "file") || info.size > LARGEST) return null;
+      const found = parse(readAt(disk, fd, 0, info.size));
+      return isAnnouncement(found) ? found : null;
+    });
+  } catch {
+    return null;
+  }
+}
+
+/** Puts an announcement into a folder, in one step, in the place of another. A failure leaves none of ours. */
+export function writeAnnouncement(disk: Disk, folder: string, name: string, announcement: HostAnnouncement): void {
+  const { client, version } = announcement;
+  const cut = { ...announcement, client: client.slice(0, LONGEST_NAME), version: version.slice(0, LONGEST_NAME) };
+  // Only the holder of the session's lock writes here, so that one name is enough, and no other is ever left over.
+  const temporary = `${folder}/${name}.new`;
+  removeQuietly(disk, temporary);
+  try {
+    withFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytesOf(JSON.stringify(cut))));
+    disk.rename(temporary, `${folder}/${name}.json`);
+  } catch (error) {
+    removeQuietly(disk, temporary);
+    throw error;
+  }
+}
+
+export function removeAnnouncement(disk: Disk, folder: string, name: string): void {
+  removeQuietly(disk, `${folder}/${name}.json`);
+}
+
+/** Removes everything that holders of a session left in a folder. Only the next holder may. */
+export function clearAnnouncements(disk: Disk, folder: string, name: string): void {
+  for (const found of disk.names(folder))
+    if (found.startsWith(name) && ENDING.test(found.slice(name.length))) removeQuietly(disk, `${folder}/${found}`);
+}
+
+/** Whether a number may be in an announcement: it can be counted on from there. */
+function isCount(number: number): boolean {
+  return number >= 0 && number < 2 ** 52;
+}
+
+function isAnnouncement(value: unknown): value is HostAnnouncement {
+  if (typeof value !== "object" || value === null) return false;
+  const { token, epoch, protocol, version, client, pid, host } = value as Record<keyof HostAnnouncement, unknown>;
+  return (
+    [token, version, client, host].every((text) => typeof text === "string") &&
+    [epoch, protocol, pid].every((number) => Number.isSafeInteger(number) && isCount(number as number)) &&
+    (token as string).length >= SHORTEST_TOKEN
+  );
+}

@@ -1,0 +1,254 @@
+/** Announces who holds a session, and finds them: sockets with announcements in private folders. */
+
+import { randomFillSync } from "node:crypto";
+import { hostname } from "node:os";
+import type { Duplex } from "node:stream";
+import { isMissing } from "../../core/errno.ts";
+import {
+  type Announcement,
+  ATTACH_PROTOCOL,
+  type Attachments,
+  type Entrance,
+  type FoundHolder,
+} from "../../core/ports/attach.ts";
+import { type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { bootId } from "../fs/processes.ts";
+import { isSameFile } from "../fs/stamps.ts";
+import {
+  clearAnnouncements,
+  type HostAnnouncement,
+  readAnnouncement,
+  removeAnnouncement,
+  socketIn,
+  writeAnnouncement,
+} from "./announcements.ts";
+import {
+  inPrivateFolder,
+  isPrivate,
+  makePrivateFolder,
+  type PlacesDeps,
+  type PrivatePlace,
+  placesOf,
+  removeIfEmpty,
+  requirePrivate,
+} from "./private-folders.ts";
+import { connectTo, isUnbound, listenAt } from "./sockets.ts";
+
+export interface AttachOptions extends PlacesDeps {
+  /** Our name for those who find us, and the version of our program. */
+  readonly client: string;
+  readonly version: string;
+  /** Returns milliseconds since the epoch. */
+  readonly now: () => number;
+}
+
+/** A socket that is listened on and announced. */
+interface Announced {
+  readonly place: PrivatePlace;
+  readonly socket: FileInfo;
+  /** Stops listening. Who is connected stays connected. */
+  stop(): void;
+}
+
+type Entered = (stream: Duplex) => void;
+
+/** Bytes of a token. */
+const TOKEN = 32;
+/** Attempts to use a folder that others remove as soon as nothing is in it. */
+const TRIES = 5;
+/** Sessions whose last epoch is kept in memory. */
+const MOST_KEPT = 1000;
+
+/** Returns the ways in and out of this process. Where the system has no users nobody gets in, and nobody is found. */
+export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
+  const { client, version, now, ownDisk } = options;
+  const epochs = new Epochs();
+  let known: string | undefined;
+  const host = (): string => {
+    known ??= hostOf(ownDisk);
+    return known;
+  };
+  const places = (file: string): PrivatePlace[] => (process.getuid ? placesOf(options, file) : []);
+  const open = (file: string, entered: Entered): Entrance | null => {
+    const found = places(file);
+    const epoch = Math.max(now(), 1 + Math.max(epochs.last(found), ...found.map(clear)));
+    const token = randomFillSync(Buffer.alloc(TOKEN)).toString("base64url");
+    const announcement = { token, epoch, protocol: ATTACH_PROTOCOL, version, client, pid: process.pid };
+    const announce = (at: readonly PrivatePlace[]): Announced | null => {
+      epochs.note(at, epoch);
+      return announceAtFirst(at, { ...announcement, host: host() }, entered);
+    };
+    const announceAnew = (moved: string): Announced | null => {
+      const there = places(moved);
+      for (const place of there) clear(place);
+      return announce(there);
+    };
+    const announced = announce(found);
+    return announced && entranceOf(announcement, announced, announceAnew);
+  };
+  const find = (file: string): FoundHolder<Duplex> | null => {
+    let newest: FoundHolder<Duplex> | null = null;
+    const all = places(file);
+    for (const place of all) {
+      const seen = quietly(() => lookAt(place));
+      if (seen === null) continue;
+      const { host: at, ...announcement } = seen.announcement;
+      epochs.note(all, announcement.epoch);
+      if (!seen.hasSocket || at !== host() || announcement.epoch <= (newest?.announcement.epoch ?? -1)) continue;
+      newest = { announcement, connect: async () => connectAt(place, announcement) };
+    }
+    return newest;
+  };
+  return { open: (file, entered) => quietly(() => open(file, entered)), find: (file) => quietly(() => find(file)) };
+}
+
+/** The largest epochs that were seen: a holder that leaves takes its announcement away, and clocks are set back. */
+class Epochs {
+  private readonly seen = new Map<string, number>();
+
+  note(places: readonly PrivatePlace[], epoch: number): void {
+    const largest = Math.max(epoch, this.last(places));
+    if (this.seen.size >= MOST_KEPT) this.seen.clear();
+    this.seen.set(keyOf(places), largest);
+  }
+
+  last(places: readonly PrivatePlace[]): number {
+    return this.seen.get(keyOf(places)) ?? 0;
+  }
+}
+
+/** Returns the name of a session among those of all folders: the last place has one. */
+function keyOf(places: readonly PrivatePlace[]): string {
+  return places.at(-1)?.name ?? "";
+}
+
+/** Returns what names this run of the kernel: sockets do not answer others, though they may see the same files. */
+function hostOf(disk: Disk): string {
+  return process.platform === "linux" ? bootId(disk) : hostname();
+}
+
+/** Removes what dead holders left at a place and returns the epoch of the last, or 0. */
+function clear(place: PrivatePlace): number {
+  let epoch = 0;
+  quietly(() =>
+    inPrivateFolder(place, (at, disk) => {
+      epoch = readAnnouncement(disk, at, place.name)?.epoch ?? 0;
+      clearAnnouncements(disk, at, place.name);
+    }),
+  );
+  return epoch;
+}
+
+function announceAtFirst(
+  places: readonly PrivatePlace[],
+  announcement: HostAnnouncement,
+  entered: Entered,
+): Announced | null {
+  for (const place of places) {
+    const announced = quietly(() => announceAt(place, announcement, entered));
+    if (announced) return announced;
+    removeIfEmpty(place);
+  }
+  return null;
+}
+
+/** Listens at a place, making its folder if it is missing. Throws errno errors, and then leaves nothing. */
+function announceAt(place: PrivatePlace, announcement: HostAnnouncement, entered: Entered): Announced {
+  for (let tries = 1; ; tries++)
+    try {
+      makePrivateFolder(place);
+      return inPrivateFolder(place, (at, disk) => announceIn(at, disk, place, announcement, entered));
+    } catch (error) {
+      // A folder that was removed since it was opened is missing for whoever binds a socket in it, too.
+      if (!(isMissing(error) || isUnbound(error)) || tries === TRIES) throw error;
+    }
+}
+
+function announceIn(
+  at: string,
+  disk: Disk,
+  place: PrivatePlace,
+  announcement: HostAnnouncement,
+  entered: Entered,
+): Announced {
+  const path = socketIn(at, place.name, announcement.epoch);
+  const stop = listenAt(path, entered);
+  try {
+    disk.setMode?.(path, 0o600);
+    const socket = disk.info(path, true);
+    requirePrivate(socket, "other");
+    // Last: whoever finds the announcement finds the socket.
+    writeAnnouncement(disk, at, place.name, announcement);
+    return { place, socket, stop };
+  } catch (error) {
+    stop();
+    removeQuietly(disk, path);
+    throw error;
+  }
+}
+
+function entranceOf(
+  announcement: Announcement,
+  first: Announced,
+  announceAnew: (file: string) => Announced | null,
+): Entrance {
+  let announced: Announced | null = first;
+  let isOpen = true;
+  const leave = (): void => {
+    if (announced) retract(announced, announcement);
+    announced = null;
+  };
+  return {
+    announcement,
+    moved(file) {
+      if (!isOpen) return;
+      leave();
+      announced = quietly(() => announceAnew(file));
+    },
+    close() {
+      isOpen = false;
+      leave();
+    },
+  };
+}
+
+/** Stops listening and removes socket and announcement, unless another holder has put its own there. */
+function retract({ place, socket, stop }: Announced, { token, epoch }: Announcement): void {
+  stop();
+  quietly(() =>
+    inPrivateFolder(place, (at, disk) => {
+      if (readAnnouncement(disk, at, place.name)?.token === token) removeAnnouncement(disk, at, place.name);
+      const path = socketIn(at, place.name, epoch);
+      if (isSameFile(disk.info(path, true), socket)) disk.remove(path);
+    }),
+  );
+  removeIfEmpty(place);
+}
+
+/** Returns the announcement at a place if this user wrote it; null otherwise. Throws errno errors. */
+function lookAt(place: PrivatePlace): { announcement: HostAnnouncement; hasSocket: boolean } | null {
+  return inPrivateFolder(place, (at, disk) => {
+    const announcement = readAnnouncement(disk, at, place.name);
+    if (announcement === null) return null;
+    const socket = infoOrNull(disk, socketIn(at, place.name, announcement.epoch), true);
+    return { announcement, hasSocket: socket !== null && isPrivate(socket, "other") };
+  });
+}
+
+function connectAt(place: PrivatePlace, { epoch }: Announcement): Promise<Duplex> {
+  return inPrivateFolder(place, (at, disk) => {
+    const path = socketIn(at, place.name, epoch);
+    requirePrivate(disk.info(path, true), "other");
+    return connectTo(path);
+  });
+}
+
+/** Returns what `run` returns, or null when it throws: nobody needs to be reached. */
+function quietly<T>(run: () => T): T | null {
+  try {
+    return run();
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * The folders in which holders are announced: beside the session, so that every process that can open the session finds
+ * it, whatever its state folder, its temporary folder and its namespaces; where no socket can be there, one of the
+ * user's. Only folders and files are used and believed that nobody but this user can have made or changed.
+ */
+
+import { createHash } from "node:crypto";
+import { basename, dirname, isAbsolute, join } from "node:path";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { infoOrNull, isNameTaken } from "../fs/files.ts";
+import type { Variables } from "../fs/paths.ts";
+
+/** The folder beside sessions. No agent takes a name with a dot for a session, or a folder of them. */
+const BESIDE = ".pi-session-server";
+/** The folder in that of the user's session on this machine. */
+const OWN = "pi-session-server";
+/** Hex digits of a hash that tell sessions of all folders apart. */
+const DIGITS = 24;
+
+/** A place where the holder of one session can be announced. */
+export interface PrivatePlace {
+  readonly disk: Disk;
+  readonly folder: string;
+  /** The beginning of the names of the session's files in the folder. */
+  readonly name: string;
+}
+
+/** Everything that tells which folders there are. */
+export interface PlacesDeps {
+  /** The disk of the sessions, confined where they are. */
+  readonly disk: Disk;
+  /** The disk of folders that no host names. */
+  readonly ownDisk: Disk;
+  readonly variables: Variables;
+  /** The folder for temporary files, the same for all processes whatever their environment: `/tmp`. */
+  readonly temporary?: string;
+}
+
+/** Returns the places for the holder of a session, the best first. Throws errno errors when nothing has its path. */
+export function placesOf(deps: PlacesDeps, session: string): PrivatePlace[] {
+  const { disk, ownDisk } = deps;
+  const real = disk.realPath(session);
+  const { device, inode } = disk.info(real);
+  const digest = createHash("sha256").update(`${device}:${inode}`).digest("hex");
+  return [
+    { disk, folder: join(dirname(real), BESIDE), name: String(inode) },
+    ...ownFolders(deps).map((folder) => ({ disk: ownDisk, folder, name: digest.slice(0, DIGITS) })),
+  ];
+}
+
+function ownFolders({ ownDisk, variables, temporary = "/tmp" }: PlacesDeps): string[] {
+  const runtime = variables.XDG_RUNTIME_DIR ?? "";
+  const info = isAbsolute(runtime) ? infoOrNull(ownDisk, runtime) : null;
+  const isOurs = info?.kind === "folder" && info.owner === process.getuid?.();
+  return [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
+}
+
+/** Whether this is what it should be, of this user, and closed to all others. Sockets are `other`. */
+export function isPrivate({ kind, owner, mode }: FileInfo, wanted: FileInfo["kind"]): boolean {
+  return kind === wanted && owner !== undefined && owner === process.getuid?.() && (mode & 0o077) === 0;
+}
+
+/** Throws EPERM for anything that is not private. */
+export function requirePrivate(info: FileInfo, wanted: FileInfo["kind"]): void {
+  if (!isPrivate(info, wanted)) throw Object.assign(new Error("others may have made it"), { code: "EPERM" });
+}
+
+/** Runs `use` with a path to the folder of a place, which is private and stays the same until `use` returns. */
+export function inPrivateFolder<T>({ disk, folder }: PrivatePlace, use: (path: string, disk: Disk) => T): T {
+  if (!disk.inFolder) throw Object.assign(new Error("the disk has no sockets"), { code: "ENOTSUP" });
+  return disk.inFolder(folder, (path, held) => {
+    requirePrivate(held.info(`${path}/.`), "folder");
+    return use(path, held);
+  });
+}
+
+/** Makes the folder of a place, but none above it, unless something has its name. */
+export function makePrivateFolder({ disk, folder }: PrivatePlace): void {
+  try {
+    disk.inFolder?.(`${dirname(folder)}/.`, (above, held) => {
+      const path = join(above, basename(folder));
+      if (held.folders) held.folders.make(path);
+      else held.makeFolder(path);
+    });
+  } catch (error) {
+    if (!isNameTaken(error)) throw error;
+  }
+}
+
+/** Removes the folder of a place if it is ours and nothing is in it. */
+export function removeIfEmpty({ disk, folder }: PrivatePlace): void {
+  try {
+    if (disk.info(folder, true).owner === process.getuid?.()) disk.removeFolder(folder);
+  } catch {
+    // Other holders are announced in it, or nobody is.
+  }
+}

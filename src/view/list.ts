@@ -1,0 +1,217 @@
+/** The list of sessions: by name and by everything said, in pages. */
+
+import { counted, money, sizeOf } from "../page/amounts.ts";
+import { escapeHtml } from "../page/escape.ts";
+import type { ViewAnswer, ViewHost } from "./answer.ts";
+import { agoHtml, directoryIn, framed, hrefOf, markedHtml, PLACES, sessionHref, shortPath } from "./frame.ts";
+
+/** Sessions and places on a page. */
+const SESSIONS = 50;
+const HITS = 30;
+/** Sessions that a search by words shows before the places where they were said. */
+const NAMED = 12;
+
+const SORTS = { modified: "Last used", created: "Created", name: "Name", size: "Size", cost: "Cost" } as const;
+
+/** A session as `list_sessions` tells it. */
+export interface ShownSession {
+  readonly sessionPath: string;
+  readonly sessionId: string;
+  readonly shortId?: string;
+  readonly cwd: string | null;
+  readonly name: string | null;
+  readonly firstMessage: string | null;
+  readonly modified: string | null;
+  readonly messageCount: number;
+  readonly sizeBytes: number;
+  readonly archived: boolean;
+  readonly store: string;
+  readonly cost?: number;
+  readonly forkedFrom?: { readonly sessionId: string; readonly name: string | null };
+}
+
+/** The part of the list that a person wants to see. */
+interface ListWishes {
+  readonly q: string;
+  readonly cwd: string;
+  readonly sort: keyof typeof SORTS;
+  readonly archived: boolean;
+  readonly named: boolean;
+  /** Whether the output of tools is searched, too. */
+  readonly output: boolean;
+}
+
+function wishesIn(query: URLSearchParams, host: ViewHost): ListWishes {
+  const sort = query.get("sort") ?? "";
+  return {
+    q: (query.get("q") ?? "").trim(),
+    cwd: directoryIn(query, host),
+    sort: Object.hasOwn(SORTS, sort) ? (sort as keyof typeof SORTS) : "modified",
+    archived: query.has("archived"),
+    named: query.has("named"),
+    output: query.has("output"),
+  };
+}
+
+function queryOf({ q, cwd, sort, ...ticks }: ListWishes): Record<string, string | undefined> {
+  const ticked = Object.entries(ticks).map(([name, is]) => [name, is ? "1" : undefined]);
+  return { q, cwd, sort: sort === "modified" ? "" : sort, ...Object.fromEntries(ticked) };
+}
+
+/** Returns the list, or what a search found. */
+export async function listPage(host: ViewHost, query: URLSearchParams): Promise<ViewAnswer> {
+  const wishes = wishesIn(query, host);
+  const hitsCursor = query.get("hits") ?? undefined;
+  const parts = [formHtml(wishes, host)];
+  if (hitsCursor === undefined) parts.push(await sessionsHtml(host, wishes, query.get("cursor") ?? undefined));
+  if (wishes.q !== "" && !query.has("cursor")) parts.push(await hitsHtml(host, wishes, hitsCursor));
+  return framed(wishes.q === "" ? "Sessions" : `Sessions: ${wishes.q}`, "list", parts.join(""));
+}
+
+function formHtml({ q, cwd, sort, archived, named, output }: ListWishes, host: ViewHost): string {
+  const options = Object.entries(SORTS).map(
+    ([value, word]) => `<option value="${value}"${value === sort ? " selected" : ""}>${word}</option>`,
+  );
+  const tick = (name: string, word: string, is: boolean): string =>
+    `<label class="tick"><input type="checkbox" name="${name}" value="1"${is ? " checked" : ""}>${word}</label>`;
+  return `<form class="ask" role="search" action="${PLACES.list}">
+<label class="whole">Names and everything said<input type="search" name="q" value="${escapeHtml(q)}"></label>
+<label class="wide">Directory<input type="text" name="cwd" value="${escapeHtml(shortPath(cwd, host))}" placeholder="all"></label>
+<label>Sort<select name="sort">${options.join("")}</select></label>
+${tick("output", "Output of tools, too", output)}${tick("named", "Named", named)}${tick("archived", "Archived", archived)}
+<button>Show</button></form>
+`;
+}
+
+async function sessionsHtml(host: ViewHost, wishes: ListWishes, cursor: string | undefined): Promise<string> {
+  const { q, cwd, sort, archived, named } = wishes;
+  const isSearch = q !== "";
+  const { sessions, total, nextCursor } = await host.ask("list_sessions", {
+    query: isSearch ? q : undefined,
+    cwd: cwd === "" ? undefined : cwd,
+    archived: archived || undefined,
+    named: named || undefined,
+    sort,
+    cursor,
+    limit: isSearch && cursor === undefined ? NAMED : SESSIONS,
+  });
+  const about = isSearch ? "Found in names, first questions and directories" : archived ? "Archived" : "";
+  const count = `<p class="dim">${counted(total, "session")}${cwd === "" ? "" : ` of ${escapeHtml(shortPath(cwd, host))}`}</p>`;
+  const head = about === "" ? "" : `<h2>${about}</h2>\n`;
+  const rows = familyRows(sessions).map((row) => rowHtml(row, host, wishes));
+  const next = nextCursor && `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), cursor: nextCursor })}">More</a>`;
+  const first = cursor === undefined ? "" : `<a href="${hrefOf(PLACES.list, queryOf(wishes))}">From the beginning</a>`;
+  const ways = next || first ? `<p class="next">${next ?? ""}${first}</p>` : "";
+  return `${head}${count}<ul class="rows">${rows.join("")}</ul>\n${ways}`;
+}
+
+interface FamilyRow {
+  readonly row: ShownSession;
+  readonly forks: FamilyRow[];
+}
+
+/** Returns the sessions of a page, forks below the sessions that they come from where these are on it, too. */
+function familyRows(rows: readonly ShownSession[]): FamilyRow[] {
+  const all = new Map(rows.map((row) => [row, { row, forks: [] as FamilyRow[] }]));
+  const byId = new Map([...all.values()].map((one) => [one.row.sessionId, one]));
+  const top: FamilyRow[] = [];
+  for (const one of all.values()) {
+    const parent = byId.get(one.row.forkedFrom?.sessionId ?? "");
+    // Headers can say that sessions come from each other.
+    if (parent && !comesFrom(parent.row, one.row, byId)) parent.forks.push(one);
+    else top.push(one);
+  }
+  return top;
+}
+
+function comesFrom(row: ShownSession, other: ShownSession, byId: ReadonlyMap<string, FamilyRow>): boolean {
+  const seen = new Set<ShownSession>();
+  for (
+    let at: ShownSession | undefined = row;
+    at && !seen.has(at);
+    at = byId.get(at.forkedFrom?.sessionId ?? "")?.row
+  ) {
+    if (at === other) return true;
+    seen.add(at);
+  }
+  return false;
+}
+
+/** Levels of forks that are indented; what is deeper stands below the last. */
+const LEVELS = 6;
+
+/** Returns a row and those below it. Deep ones are drawn flat, so that no depth of forks ends the process. */
+function rowHtml({ row, forks }: FamilyRow, host: ViewHost, wishes: ListWishes, level = 1): string {
+  const below = level < LEVELS ? forks : flat(forks);
+  const inside = below.map((fork) => rowHtml(fork, host, wishes, level + 1)).join("");
+  return `<li>${sessionHtml(row, host, wishes)}${inside === "" ? "" : `<ul class="rows">${inside}</ul>`}</li>\n`;
+}
+
+function flat(forks: readonly FamilyRow[]): FamilyRow[] {
+  const found: FamilyRow[] = [];
+  const waiting = [...forks].reverse();
+  for (let next = waiting.pop(); next; next = waiting.pop()) {
+    found.push({ row: next.row, forks: [] });
+    waiting.push(...[...next.forks].reverse());
+  }
+  return found;
+}
+
+export function titleOf({ name, firstMessage }: Pick<ShownSession, "name" | "firstMessage">): string {
+  const text = (name?.trim() || firstMessage || "").slice(0, 300).replace(/\s+/g, " ").trim();
+  return text === "" ? "(nothing said)" : text;
+}
+
+function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListWishes): string {
+  const { sessionPath, sessionId, shortId, cwd, name, firstMessage, modified, messageCount, sizeBytes } = row;
+  const tags = [row.archived ? "archived" : "", row.store === "v2" ? "V2" : ""].filter(Boolean);
+  const tagged = tags.map((tag) => ` <span class="tag">${tag}</span>`).join("");
+  const first = name !== null && firstMessage !== null ? firstMessage.slice(0, 200).replace(/\s+/g, " ") : "";
+  const facts = [
+    agoHtml(modified, host.now()),
+    counted(messageCount, "message"),
+    sizeOf(sizeBytes),
+    row.cost === undefined || row.cost === 0 ? "" : money(row.cost),
+    cwd === null
+      ? ""
+      : `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), cwd })}">${escapeHtml(shortPath(cwd, host))}</a>`,
+    row.forkedFrom === undefined
+      ? ""
+      : `fork of <a href="${hrefOf(PLACES.family, { id: sessionId })}">${escapeHtml(row.forkedFrom.name ?? row.forkedFrom.sessionId)}</a>`,
+    escapeHtml(shortId ?? ""),
+  ];
+  const said = first === "" ? "" : `<p class="said">${markedHtml(first, wishes.q)}</p>`;
+  const title = markedHtml(titleOf(row), wishes.q);
+  return `<a href="${sessionHref(sessionPath, sessionId)}">${title}</a>${tagged}${said}<p>${facts.filter(Boolean).join(" · ")}</p>`;
+}
+
+async function hitsHtml(host: ViewHost, wishes: ListWishes, cursor: string | undefined): Promise<string> {
+  const { q, cwd, output } = wishes;
+  const { hits, nextCursor } = await host.ask("search_sessions", {
+    query: q,
+    cwd: cwd === "" ? undefined : cwd,
+    in: ["user", "assistant", "toolCall", ...(output ? ["toolResult", "bashExecution"] : [])],
+    cursor,
+    limit: HITS,
+  });
+  const rows = hits.map((hit: SearchHit) => hitHtml(hit, host, q));
+  const next =
+    nextCursor && `<a href="${hrefOf(PLACES.list, { ...queryOf(wishes), hits: nextCursor })}">More places</a>`;
+  const none = rows.length === 0 ? '<p class="dim">Found nowhere.</p>' : "";
+  return `<h2>Found in what was said and done</h2>\n${none}<ul class="rows">${rows.join("")}</ul>\n${next ? `<p class="next">${next}</p>` : ""}`;
+}
+
+interface SearchHit extends Pick<ShownSession, "sessionPath" | "sessionId" | "name" | "firstMessage" | "cwd"> {
+  readonly entryId: string;
+  readonly role: string;
+  readonly tool?: string;
+  readonly line: string;
+  readonly at: string | null;
+}
+
+function hitHtml(hit: SearchHit, host: ViewHost, q: string): string {
+  const { sessionPath, sessionId, entryId, role, tool, line, at, cwd } = hit;
+  const who = role === "user" ? "you" : (tool ?? role);
+  const facts = [escapeHtml(who), agoHtml(at, host.now()), cwd === null ? "" : escapeHtml(shortPath(cwd, host))];
+  return `<li><a href="${sessionHref(sessionPath, sessionId, entryId)}">${escapeHtml(titleOf(hit))}</a><p class="said">${markedHtml(line, q)}</p><p>${facts.filter(Boolean).join(" · ")}</p></li>\n`;
+}

@@ -1,0 +1,179 @@
+/**
+ * The entries that come to a session while its page is open, as server-sent events. Each event's id says how far the reader is, so
+ * that one whose connection broke gets what it missed and nothing twice. Nothing is kept for a reader that is slow:
+ * entries are asked for when it has taken those before.
+ */
+
+import { AskFailed, NOTHING, type ViewAnswer, type ViewRequest } from "./answer.ts";
+import { FragmentPen, type StoredEntry } from "./fragments.ts";
+import type { Watch, Watches } from "./watches.ts";
+
+/** Entries that are asked for at a time. */
+const BATCH = 50;
+/** Entries of the page that are looked at for the answer that new results belong to. */
+const BACK = 100;
+/** Milliseconds between two signs of life. Each is a look for entries, too. */
+const BEAT = 15_000;
+/** Milliseconds after which a reader whose connection broke comes back. */
+const RETRY = 1000;
+/** Characters of an event id: it comes back in a header. */
+const LONGEST = 4096;
+
+/** How far a reader is: the last entry that it has in file order, and the end of the path that it sees. */
+export interface ReadPlace {
+  readonly after: string | null;
+  readonly tail: string | null;
+}
+
+/** Returns a place as text for an address or a header; undefined where ids are too long for these. */
+export function placeText({ after, tail }: ReadPlace): string | undefined {
+  const text = Buffer.from(JSON.stringify([after, tail])).toString("base64url");
+  return text.length > LONGEST ? undefined : text;
+}
+
+/** Returns the place that a text says; undefined if it says none. */
+export function placeIn(text: string): ReadPlace | undefined {
+  if (text.length > LONGEST) return undefined;
+  try {
+    const [after, tail] = JSON.parse(Buffer.from(text, "base64url").toString());
+    const isId = (one: unknown): boolean => one === null || typeof one === "string";
+    return isId(after) && isId(tail) ? { after, tail } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the events of a session from a place on. Throws AskFailed where it cannot be followed. */
+export async function eventsOf(watches: Watches, request: ViewRequest): Promise<ViewAnswer> {
+  const { query, lastEventId, signal } = request;
+  const place = placeIn(lastEventId ?? query.get("from") ?? "");
+  if (place === undefined) throw new AskFailed("invalid_params", "The events begin at a place of the page.");
+  const watch = await watches.open(query.get("path") ?? "");
+  return {
+    status: 200,
+    type: "text/event-stream; charset=utf-8",
+    policy: NOTHING,
+    body: follow(watch, place, signal),
+  };
+}
+
+async function* follow(watch: Watch, from: ReadPlace, signal: AbortSignal): AsyncGenerator<string> {
+  const bell = new Bell(signal);
+  const stop = watch.listen(() => bell.ring());
+  try {
+    yield `retry: ${RETRY}\n\n`;
+    const reader = new Reader(watch, from);
+    await reader.begin();
+    yield eventText("begun", {}, reader.place);
+    while (!signal.aborted) {
+      bell.quiet();
+      if (watch.isGone) return yield eventText("gone", {});
+      yield* reader.news();
+      if (reader.isOver) return;
+      if (!(await bell.rings(BEAT))) yield ": still here\n\n";
+    }
+  } catch (error) {
+    if (!(error instanceof AskFailed)) throw error;
+    // The entry that the reader has last may be gone with the file that was here.
+    yield error.failure === "entry_not_found"
+      ? eventText("moved", { why: "rewritten" })
+      : eventText("failed", { sentence: error.message });
+  } finally {
+    stop();
+  }
+}
+
+function eventText(name: string, data: object, place?: ReadPlace): string {
+  const text = place && placeText(place);
+  return `${text === undefined ? "" : `id: ${text}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+/** One who reads a session as it grows. */
+class Reader {
+  place: ReadPlace;
+  /** Whether nothing follows that fits what the reader sees. */
+  isOver = false;
+  private readonly watch: Watch;
+  private readonly pen = new FragmentPen();
+  /** New entries of other branches. */
+  private aside = 0;
+
+  constructor(watch: Watch, place: ReadPlace) {
+    this.watch = watch;
+    this.place = place;
+  }
+
+  /** Looks back for the answer at the end of the path, whose results may come. Throws AskFailed. */
+  async begin(): Promise<void> {
+    const { tail } = this.place;
+    const { path } = await this.watch.ask("get_session_stats", { leafId: tail });
+    const back: StoredEntry[] = [];
+    for (let id = tail; id !== null && back.length < BACK; ) {
+      const { entry } = await this.watch.ask("get_entry", { entryId: id });
+      back.push(entry);
+      if (entry.type === "message" && entry.message?.role === "assistant") break;
+      id = typeof entry.parentId === "string" ? entry.parentId : null;
+    }
+    this.pen.recall(back.reverse(), path.userMessages);
+  }
+
+  /** Yields what has come since. Throws AskFailed. */
+  async *news(): AsyncGenerator<string> {
+    const { watch, aside } = this;
+    let found: {
+      readonly entries: readonly StoredEntry[];
+      readonly leafId: string | null;
+      readonly nextCursor?: string;
+    };
+    let isNew = false;
+    do {
+      found = await watch.ask("get_entries", { since: this.place.after ?? undefined, limit: BATCH });
+      for (const entry of found.entries) {
+        isNew = true;
+        const isNext = (entry.parentId ?? null) === this.place.tail;
+        this.place = { after: entry.id, tail: isNext ? entry.id : this.place.tail };
+        if (isNext) yield eventText("entry", this.pen.draw(entry), this.place);
+        else this.aside++;
+      }
+    } while (found.nextCursor !== undefined);
+    const leafId = this.aside > aside ? await watch.renew() : found.leafId;
+    if (leafId !== this.place.tail) {
+      this.isOver = true;
+      yield eventText("moved", { why: "branch" });
+    } else if (isNew) yield eventText("caught", { aside: this.aside }, this.place);
+  }
+}
+
+/** Wakes one who waits. */
+class Bell {
+  private isRung = false;
+  private wake: (() => void) | undefined;
+  private readonly signal: AbortSignal;
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+    signal.addEventListener("abort", () => this.ring(), { once: true });
+  }
+
+  ring(): void {
+    this.isRung = true;
+    this.wake?.();
+  }
+
+  quiet(): void {
+    this.isRung = this.signal.aborted;
+  }
+
+  /** Resolves to whether it rang within so many milliseconds. */
+  async rings(milliseconds: number): Promise<boolean> {
+    if (this.isRung) return true;
+    let late: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      this.wake = resolve;
+      late = setTimeout(resolve, milliseconds);
+    });
+    clearTimeout(late);
+    this.wake = undefined;
+    return this.isRung;
+  }
+}

@@ -1,0 +1,493 @@
+/** Sharing a session over the wire: who may join whom, and what the other end may do wrong. */
+
+import { once } from "node:events";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { dirname, join } from "node:path";
+import type { Duplex } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { attachmentsWith } from "../support/attaching.ts";
+import { apart, spawnElsewhere } from "../support/elsewhere.ts";
+import { put } from "../support/lifecycle.ts";
+import { chain, fileText, headerText } from "../support/lines.ts";
+import {
+  type HereServer,
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../support/server.ts";
+
+const QUIET = ["--events", "none"];
+
+function said(text: string): Json {
+  return { entries: [{ type: "message", message: { role: "user", content: text } }] };
+}
+
+/** A session of three entries in a file, and a server that holds it. */
+async function held(
+  args: string[] = QUIET,
+  place = temporaryPlace(),
+): Promise<{ file: string; holder: HereServer; place: Place }> {
+  const file = put(
+    join(place.home, "shared.jsonl"),
+    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
+  );
+  const holder = serveHere(["--session", file, ...args], { place });
+  await holder.result("append", said("held"));
+  await announced(file);
+  return { file, holder, place };
+}
+
+/** Lets the event loop go round once: replies within this process come without that. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Waits until a session is announced, which comes after the first reply. */
+async function announced(file: string): Promise<Json> {
+  const folder = join(dirname(file), ".pi-session-server");
+  for (let tries = 0; tries < 1000; tries++) {
+    await turn();
+    try {
+      const name = readdirSync(folder).find((one) => one.endsWith(".json"));
+      const socket = readdirSync(folder).find((one) => one.endsWith(".sock"));
+      if (name !== undefined) return { ...JSON.parse(readFileSync(join(folder, name), "utf8")), socket };
+    } catch {
+      // It is not there yet.
+    }
+  }
+  throw new Error(`${file} is not announced`);
+}
+
+const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
+
+/** What a server says up to a reply: ids of replies, and names of events and requests. */
+async function order(server: HereServer, last: unknown): Promise<Json[]> {
+  const said: Json[] = [];
+  for (;;) {
+    const message = await server.next();
+    said.push(Array.isArray(message) ? message.map(({ id }) => id) : (message.method ?? message.id));
+    if (message.id === last && !("method" in message)) return said;
+  }
+}
+
+/** The contents of what users say, in file order. */
+async function texts(server: HereServer | SpawnedServer): Promise<string[]> {
+  const { entries } = await server.result("get_entries");
+  return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
+}
+
+describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
+  async function two(): Promise<{ first: HereServer; second: HereServer }> {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
+    const first = serveHere(["--session", file, "--store", store], { place });
+    await first.result("append", said("first"));
+    const second = serveHere(["--session", file], { place });
+    await second.result("append", said("second"));
+    return { first, second };
+  }
+
+  test("has one leaf, and each reads what it wrote", async () => {
+    const { first, second } = await two();
+    const { entryIds } = await second.result("append", said("third"));
+    expect((await second.result("get_state")).leafId).toBe(entryIds[0]);
+    expect((await first.result("get_state")).leafId).toBe(entryIds[0]);
+    const { entries } = await first.result("get_entries");
+    await second.result("branch", { entryId: entries[0].id });
+    expect((await first.result("get_state")).leafId).toBe(entries[0].id);
+    const here = await first.result("append", said("fourth"));
+    const state = await second.result("append", said("fifth"));
+    expect((await first.result("get_entry", { entryId: state.entryIds[0] })).entry.parentId).toBe(here.entryIds[0]);
+    expect((await second.result("get_state")).holder).toMatchObject({ pid: process.pid });
+    expect(await second.result("get_state")).not.toHaveProperty("lockedBy");
+  });
+
+  test("tells both of everything, and whose it is", async () => {
+    const { first, second } = await two();
+    await first.result("append", said("third"));
+    await second.result("set_session_name", { name: "ours" });
+    await Promise.all([first.result("get_state"), second.result("get_state")]);
+    const told = (server: HereServer): string[] =>
+      server.events
+        .filter(({ method }) => method === "session_append" || method === "session_info_changed")
+        .map(({ params }) => params.origin ?? params.name);
+    await second.result("append", said("fourth"));
+    await first.result("append", said("fifth"));
+    await Promise.all([first.result("get_state"), second.result("get_state")]);
+    expect(told(first).slice(0, 6)).toEqual(["self", "peer", "self", "peer", "ours", "peer"]);
+    expect(
+      told(second)
+        .filter((origin) => origin !== "foreign")
+        .slice(0, 5),
+    ).toEqual(["self", "peer", "self", "ours", "self"]);
+  });
+
+  test("refuses what expects another leaf, and repeats what has a key, wherever it is asked", async () => {
+    const { first, second } = await two();
+    const { leafId } = await first.result("get_state");
+    const { entryIds } = await first.result("append", { ...said("third"), idempotencyKey: "k" });
+    expect((await second.failure("append", { ...said("late"), expectedLeafId: leafId })).data).toMatchObject({
+      name: "content_modified",
+      leafId: entryIds[0],
+    });
+    expect((await second.result("append", { ...said("third"), idempotencyKey: "k" })).entryIds).toEqual(entryIds);
+    expect((await second.failure("append", { entries: [] })).code).toBe(-32602);
+    expect(await texts(second)).toEqual(["first", "second", "third"]);
+  });
+
+  test("tells of what a host did after the reply to that, or after the whole array", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
+    const first = serveHere(["--session", file, "--store", store], { place });
+    await first.result("append", said("first"));
+    const second = serveHere(["--session", file], { place });
+    await second.result("get_entries");
+    // The first call joins the holder, the others are passed.
+    second.send(request(11, "append", said("a")), request(12, "append", said("b")), request(13, "get_state"));
+    expect(await order(second, 13)).toEqual([11, "session_append", 12, "session_append", 13]);
+    const batch = [request(14, "append", said("c")), request(15, "get_state"), request(16, "append", said("d"))];
+    second.send(batch, request(17, "get_state"));
+    expect(await order(second, 17)).toEqual([[14, 15, 16], "session_append", "session_append", 17]);
+    second.send(request(18, "append", said("e")), request(19, "new_session"), request(20, "append", said("new")));
+    second.send(request(21, "get_state"));
+    const events = ["session_shutdown", "session_start"];
+    expect(await order(second, 21)).toEqual([18, "session_append", 19, ...events, 20, "session_append", 21]);
+    expect(await texts(first)).toEqual(["first", "a", "b", "c", "d", "e"]);
+  });
+
+  test("goes on with the other when its holder leaves in order", async () => {
+    const { first, second } = await two();
+    await first.finish();
+    expect(await second.result("append", said("third"))).toHaveProperty("leafId");
+    expect(await texts(second)).toEqual(["first", "second", "third"]);
+    expect(await second.result("get_state")).not.toHaveProperty("holder");
+    expect(second.events.map(({ method }) => method)).toContain("session_owner_changed");
+  });
+
+  test("and with the other, too, when the holder goes to another session", async () => {
+    const { first, second } = await two();
+    const waiting = first.result("new_session");
+    const ids = [1, 2, 3];
+    for (const n of ids) second.send({ jsonrpc: "2.0", id: `m${n}`, method: "append", params: said(`meanwhile ${n}`) });
+    await waiting;
+    for (const n of ids) expect(await second.reply(`m${n}`)).toHaveProperty("result");
+    expect(await texts(second)).toEqual(["first", "second", "meanwhile 1", "meanwhile 2", "meanwhile 3"]);
+  });
+});
+
+test("clients of Pi share a session as others do", async () => {
+  const place = temporaryPlace();
+  const file = put(join(place.home, "pi.jsonl"), fileText(headerText({ id: "pi", cwd: place.cwd }), ...chain(3)));
+  const [first, second] = [1, 2].map(() => serveHere(["--mode", "rpc", "--session", file], { place }));
+  expect(await first.command("set_session_name", { name: "one" })).toMatchObject({ success: true });
+  expect(await second.command("set_session_name", { name: "two" })).toMatchObject({ success: true });
+  expect((await second.command("get_state")).data.sessionName).toBe("two");
+  expect(await first.command("append", said("Hi."))).toMatchObject({ success: true });
+  expect((await first.command("get_state")).data).toMatchObject({ sessionName: "two", messageCount: 4 });
+});
+
+test("a hook is asked of the host whose command causes it", async () => {
+  const { file, holder, place } = await held();
+  await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  await other.result("append", said("joined"));
+  const { entries } = await other.result("get_entries");
+  other.send({ jsonrpc: "2.0", id: 77, method: "branch", params: { entryId: entries[0].id } });
+  const question = await other.next();
+  expect(question).toMatchObject({
+    method: "session_before_tree",
+    params: { preparation: { targetId: entries[0].id } },
+  });
+  other.send({ jsonrpc: "2.0", id: question.id, result: { cancel: true } });
+  expect((await other.reply(77)).result).toMatchObject({ cancelled: true });
+  expect(holder.events.filter(({ method }) => method === "session_before_tree")).toEqual([]);
+});
+
+test("a call that was passed to the holder can be cancelled while the host is asked", async () => {
+  const { file, holder, place } = await held();
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  const { leafId } = await other.result("append", said("joined"));
+  const { entries } = await other.result("get_entries");
+  other.send(request(77, "branch", { entryId: entries[0].id }), request(78, "append", said("next")));
+  expect((await other.next()).method).toBe("session_before_tree");
+  other.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 77 } });
+  expect((await other.reply(77)).error.data.name).toBe("cancelled");
+  const { entryIds } = (await other.reply(78)).result;
+  expect((await holder.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
+});
+
+test("what was read of a session whose file is gone can be read by all who share it", async () => {
+  const { file, holder, place } = await held();
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  await other.result("append", said("joined"));
+  rmSync(file);
+  for (const server of [holder, other]) {
+    expect((await server.failure("append", said("lost"))).data.name).toBe("storage_failed");
+    expect(await texts(server)).toContain("held");
+  }
+  expect(await other.result("shutdown")).toBeNull();
+});
+
+test("who leaves is gone, also when it leaves at once", async () => {
+  const { file, holder, place } = await held();
+  const connections = (): number => process.getActiveResourcesInfo().filter((name) => name === "PipeWrap").length;
+  const before = connections();
+  for (let n = 0; n < 5; n++) {
+    const other = serveHere(["--session", file, ...QUIET], { place });
+    await other.result("append", said(`from ${n}`));
+    await other.finish();
+  }
+  for (let turns = 0; turns < 1000 && connections() > before; turns++) await turn();
+  expect(connections()).toBe(before);
+  expect(await texts(holder)).toContain("from 4");
+});
+
+describe("a server joins nobody", () => {
+  test.each([
+    ["that lets nobody join", ["--attach", "off"], []],
+    ["if it is to be alone", [], ["--attach", "off"]],
+    ["that promises less than it does itself", ["--durability", "os"], ["--durability", "sync"]],
+  ])("%s", async (_, ofHolder, own) => {
+    const place = temporaryPlace();
+    const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+    const holder = serveHere(["--session", file, ...QUIET, ...ofHolder], { place });
+    await holder.result("append", said("held"));
+    if (!ofHolder.includes("off")) await announced(file);
+    const other = serveHere(["--session", file, ...QUIET, ...own], { place });
+    expect((await other.failure("append", said("not"))).data.name).toBe("session_locked");
+    expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
+    expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
+  });
+
+  test("that says nonsense, or nothing for long", async () => {
+    const place = temporaryPlace();
+    const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+    const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+    await holder.result("append", said("held"));
+    const answers = ["Content-Length: 2\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n", 'Content-Length: 9\r\n\r\n{"a":nope'];
+    for (const answer of answers) {
+      const entrance = attachmentsWith().open(file, (stream) => stream.write(answer));
+      const other = serveHere(["--session", file, ...QUIET], { place });
+      expect((await other.failure("append", said("not"))).data.name, answer).toBe("session_locked");
+      entrance?.close();
+    }
+    expect(await texts(holder)).toContain("held");
+  });
+});
+
+describe("a holder that was joined", () => {
+  const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+
+  /** A server that joined somebody who lets everybody in, and answers calls with bytes, or with silence until it ends. */
+  async function joined(answer?: string) {
+    const place = temporaryPlace();
+    const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+    const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+    await lock.result("append", said("held"));
+    const { leafId } = await lock.result("get_state");
+    const attached = framed(JSON.stringify({ attached: { epoch: 1, client: "x", pid: 1 }, leafId, lastId: leafId }));
+    const streams: Duplex[] = [];
+    let heard = "";
+    const entrance = attachmentsWith().open(file, (stream) => {
+      streams.push(stream);
+      stream.write(attached);
+      stream.on("data", (bytes: Buffer) => {
+        heard += bytes;
+        if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
+      });
+    });
+    const end = async (): Promise<void> => {
+      entrance?.close();
+      await lock.finish();
+      for (const stream of streams) stream.destroy();
+    };
+    const asked = async (text: string): Promise<void> => {
+      while (!heard.includes(text)) await turn();
+    };
+    return { other: serveHere(["--session", file], { place }), asked, end };
+  }
+
+  test("and then says nonsense loses nothing that it acknowledged", async () => {
+    const tree = framed('{"event":"session_tree","leafId":"none"}');
+    const { other, asked, end } = await joined(framed('{"reply":99,"result":{}}') + tree + framed("[]"));
+    const write = other.request("append", said("once"));
+    await asked("once");
+    await end();
+    expect((await write).result.entryIds).toHaveLength(1);
+    expect((await texts(other)).filter((text) => text === "once")).toEqual(["once"]);
+  });
+
+  test("is succeeded by who asked it: everything is done there in its order, though the host is asked meanwhile", async () => {
+    const { other, asked, end } = await joined();
+    await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_compact" }] } });
+    const { entries } = await other.result("get_entries");
+    other.send(request(11, "append", said("one")), request(12, "compact"), request(13, "append", said("two")));
+    await asked("two");
+    await end();
+    const question = await (async () => {
+      for (;;) {
+        const message = await other.next();
+        if (message.method === "session_before_compact") return message;
+      }
+    })();
+    // This one comes after what was asked of the dead.
+    other.send(request(14, "append", said("three")), request(15, "get_state"));
+    await turn();
+    const compaction = { summary: "s", firstKeptEntryId: entries.at(-1).id, tokensBefore: 1 };
+    other.send({ jsonrpc: "2.0", id: question.id, result: { cancel: false, compaction } });
+    const own = ["session_append", "session_compact"];
+    expect(await order(other, 15)).toEqual([12, ...own, 13, own[0], 14, own[0], 15]);
+    expect((await texts(other)).slice(-4)).toEqual(["held", "one", "two", "three"]);
+  });
+
+  test("is succeeded by who asked it, though that was told to end", async () => {
+    const { other, asked, end } = await joined();
+    const { sessionId, sessionFile } = await other.result("get_state");
+    await other.result("new_session");
+    await other.result("open_session", { sessionPath: sessionFile });
+    // It joins soon after.
+    for (let turns = 0; turns < 10; turns++) await turn();
+    other.send(request(11, "append", { ...said("one"), sessionId }));
+    await asked("one");
+    expect(await other.result("shutdown")).toBeNull();
+    await end();
+    expect((await other.reply(11)).result.entryIds).toHaveLength(1);
+  });
+});
+
+describe("at the socket of a holder", () => {
+  function knock(announcement: Json, file: string): Promise<Socket> {
+    const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
+    return new Promise((resolve, reject) => socket.once("connect", () => resolve(socket)).once("error", reject));
+  }
+
+  function send(socket: Socket, message: Json): void {
+    const text = JSON.stringify(message);
+    socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+  }
+
+  async function answer(socket: Socket): Promise<string> {
+    let text = "";
+    for await (const piece of socket) text += piece;
+    return text;
+  }
+
+  const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
+
+  test.each([
+    ["without the token", (token: string) => ({ attach: { ...WISH, token: `${token.slice(0, -1)}.` } })],
+    ["with another protocol", (token: string) => ({ attach: { ...WISH, token, protocol: 2 } })],
+    ["for another session", (token: string) => ({ attach: { ...WISH, token, sessionId: "other" } })],
+    ["with a call before it was let in", () => ({ call: 1, name: "append", params: said("no") })],
+    ["with no object", () => [1]],
+  ])("nobody is let in %s", async (_, wish) => {
+    const { file, holder } = await held();
+    const announcement = await announced(file);
+    const socket = await knock(announcement, file);
+    send(socket, wish(announcement.token));
+    expect(await answer(socket)).not.toContain("attached");
+    expect((await texts(holder)).at(-1)).toBe("held");
+    expect((await holder.result("append", said("goes on"))).entryIds).toHaveLength(1);
+  });
+
+  test("who is refused is let go, even if he keeps talking", async () => {
+    const { file } = await held();
+    const announcement = await announced(file);
+    const path = join(dirname(file), ".pi-session-server", announcement.socket);
+    const socket = createConnection({ path, allowHalfOpen: true });
+    socket.resume();
+    const refused = once(socket, "error");
+    send(socket, { attach: { ...WISH, token: "wrong" } });
+    const talking = setInterval(() => socket.write("more"), 1);
+    expect((await refused)[0]).toMatchObject({ code: expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) });
+    clearInterval(talking);
+  });
+
+  test("who is in may write entries and nothing else", async () => {
+    const { file, holder } = await held();
+    const announcement = await announced(file);
+    const socket = await knock(announcement, file);
+    send(socket, { attach: { ...WISH, token: announcement.token } });
+    for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
+      send(socket, { call, name, params: { sessionPath: file } });
+    send(socket, { call: 6, name: "append", params: { entries: "none" } });
+    send(socket, { call: 7, name: "append", params: said("let in"), loose: true });
+    let heard = "";
+    for await (const piece of socket) {
+      heard += piece;
+      if (heard.includes('"reply":7')) break;
+    }
+    expect([...heard.matchAll(/"reply":\d,"error":\{"code":(-\d+)/g)].map(([, code]) => code)).toEqual([
+      ...Array(6).fill("-32803"),
+      "-32602",
+    ]);
+    expect((await texts(holder)).at(-1)).toBe("let in");
+  });
+
+  test("who is in hears that the holder lives, though it waits for its own host", async () => {
+    const { file, holder } = await held();
+    await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    const { entries } = await holder.result("get_entries");
+    holder.send(request(77, "branch", { entryId: entries[0].id }));
+    const question = await holder.next();
+    const announcement = await announced(file);
+    const socket = await knock(announcement, file);
+    send(socket, { attach: { ...WISH, token: announcement.token } });
+    send(socket, { call: 1, name: "append", params: said("waits"), loose: true });
+    send(socket, { ping: true });
+    let heard = "";
+    for await (const piece of socket) {
+      heard += piece;
+      if (heard.includes('"pong":true')) break;
+    }
+    expect(heard).not.toContain('"reply"');
+    holder.send({ jsonrpc: "2.0", id: question.id, result: { cancel: false } });
+    expect((await holder.reply(77)).result).toMatchObject({ leafId: entries[0].id });
+  });
+
+  test("who does not read loses events, never replies, and is told how many", async () => {
+    const { file, holder } = await held();
+    const announcement = await announced(file);
+    const socket = await knock(announcement, file);
+    send(socket, { attach: { ...WISH, token: announcement.token } });
+    await once(socket, "readable");
+    const summary = "s".repeat(400_000);
+    const { entries } = await holder.result("get_entries");
+    for (let n = 0; n < 24; n++) {
+      await holder.result("compact_append", { summary, firstKeptEntryId: entries[0].id, tokensBefore: 1 });
+      await turn();
+    }
+    send(socket, { call: 1, name: "append", params: said("asked"), loose: true });
+    let heard = "";
+    for await (const piece of socket) {
+      heard += piece;
+      if (heard.includes('"lost":')) break;
+    }
+    expect(heard).toContain('"reply":1,');
+    const lost = [...heard.matchAll(/\{"lost":(\d+),/g)].reduce((sum, [, count]) => sum + Number(count), 0);
+    const told = [...heard.matchAll(/\{"event":"session_(?:append|compact)"/g)].length;
+    expect(lost).toBeGreaterThan(0);
+    expect(lost + told).toBeGreaterThanOrEqual(2 * 24);
+    expect(await texts(holder)).toContain("asked");
+  });
+});
+
+describe.skipIf(apart("network and pids") === null)("servers with nothing in common but the session's folder", () => {
+  test.each(["jsonl", "v2"] as const)("share it (%s)", async (store) => {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");
+    const first = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
+    await first.result("append", said("here"));
+    const far = spawnElsewhere(["--session", file, ...QUIET], { apart: "network and pids", place: temporaryPlace() });
+    expect((await far.result("append", said("far"))).entryIds).toHaveLength(1);
+    await first.result("append", said("here again"));
+    expect(await texts(far)).toEqual(["here", "far", "here again"]);
+    first.process.kill("SIGKILL");
+    await far.result("append", said("far alone"));
+    expect(await texts(far)).toEqual(["here", "far", "here again", "far alone"]);
+  });
+});

@@ -1,0 +1,125 @@
+/** Prose in a Markdown document: what a parser sees in it, and nothing else. */
+
+import MarkdownIt from "markdown-it";
+import { expect, test } from "vitest";
+import { proseMarkdown } from "../../src/page/markdown/prose.ts";
+import { isEvery, Random } from "../support/random.ts";
+
+const github = new MarkdownIt({ html: true, linkify: true });
+github.linkify.add("//", null);
+
+const PIECES = [
+  "<script>",
+  "</details>",
+  "<!--",
+  "-->",
+  "&lt;",
+  "&#60;",
+  "`",
+  "``",
+  "```",
+  "~~~",
+  "\n",
+  "\n\n",
+  "\n    ",
+  "\t",
+  "> ",
+  "- ",
+  "1. ",
+  "# ",
+  "***",
+  "**",
+  "*",
+  "_",
+  "__",
+  "~~",
+  "[",
+  "]",
+  "(",
+  ")",
+  "](",
+  "<",
+  ">",
+  "|",
+  "|-|",
+  "\n|-|\n",
+  "\\",
+  "!",
+  "![",
+  "https://a.example/",
+  "javascript:",
+  "mailto:x@y.z",
+  "www.a.b",
+  ":",
+  "\n---\n",
+  "\n===\n",
+  "=",
+  "$",
+  "@x",
+  "#x",
+  "%%",
+  "a",
+  "b c",
+  " ",
+  "  \n",
+  "[x]: ",
+  "'",
+  '"',
+  "é",
+  "\u202e",
+  "\ud800",
+  "\u0000",
+];
+
+test("random marks make nothing but text, and places on the web", () => {
+  const random = new Random(7);
+  for (let round = 0; round < (isEvery() ? 60_000 : 1000); round++) {
+    const text = Array.from({ length: 1 + random.int(24) }, () => random.pick(PIECES)).join("");
+    const written = proseMarkdown(text);
+    const html = github.render(written);
+    const acts =
+      /<(?!\/?(?:p|h[4-6]|ul|ol|li|a|strong|em|s|code|pre|br|hr|table|thead|tbody|tr|t[hd]|blockquote)\b)/.exec(html);
+    expect(acts === null, JSON.stringify([text, written, html])).toBe(true);
+    for (const [, href] of html.matchAll(/href="([^"]*)"/g)) expect(href).toMatch(/^(?:https?:\/\/|mailto:)/i);
+    expect(html).not.toMatch(/\son\w+=|\u202e/);
+  }
+});
+
+test.each([
+  // A link after an exclamation mark would be a picture, which is loaded.
+  ["!https://a.example/x", "!<https://a.example/x>"],
+  ["&#33;[x](https://a.example)", "\\![x](https://a.example)"],
+  // A backtick in an address would begin code.
+  ["[x](https://a.example/`) `<b>`", "[x](https://a.example/%60) `<b>`"],
+  // Marks of code side by side would be longer ones.
+  ["![x](a)`<b>`", "\\[image x\\] `a` `<b>`"],
+  // An address without a scheme takes the backslash after it along.
+  ["_www.a.b<b>", "\\_www\\.a.b&lt;b>"],
+])("%j is %j", (text, written) => expect(proseMarkdown(text)).toBe(`${written}\n\n`));
+
+test("code that an extension of Obsidian's would run, and prose that is too deep, are shown and no more", () => {
+  expect(proseMarkdown("`= this.file` `$= dv.current()` `a = 1`")).toBe(
+    "`\u200b= this.file` `\u200b$= dv.current()` `a = 1`\n\n",
+  );
+  expect(proseMarkdown(`${"> ".repeat(60)}\`\`\`treasure`)).toMatch(/^````\n(?:> ){60}```treasure\n````\n\n$/);
+  expect(proseMarkdown("# a\n".repeat(60_000))).toMatch(
+    /^<details><summary>Text: 60,000 lines, 234.4 kB<\/summary>\n<pre>/,
+  );
+});
+
+test.each([
+  "|a|\n|-|\n\n",
+  "[a](https://b) ",
+  "- a\n\n* b\n\n",
+  "> ".repeat(38),
+  "**a ",
+  "`a ",
+  "<b ",
+  "www.a ",
+  "#a @b %%",
+])("%j over and over takes no time that grows with its square", (piece) => {
+  const text = piece.repeat(180_000 / piece.length);
+  const began = performance.now();
+  expect(proseMarkdown(text).length).toBeGreaterThan(text.length / 4);
+  expect(performance.now() - began).toBeLessThan(5000);
+});

@@ -1,0 +1,268 @@
+/** Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { fileOf } from "../support/cases.ts";
+import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { longConversation } from "../support/long-conversation.ts";
+import { lookAt } from "../support/pages.ts";
+import { PAYLOADS } from "../support/payloads.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+
+const PROGRAM = chromiumHere();
+const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
+
+/** Of the example: an entry of the path to the leaf, its last, and one with the end of a branch beside that path. */
+const ON_PATH = "714fb669";
+const LEAF = "a08232a9";
+const BESIDE = "5c0ae1ee";
+const BESIDE_END = "c1cfefcc";
+
+/** Expressions about the page. */
+const SHOWN = `[...document.querySelectorAll("article[id],.note[id],.result[id]")]
+  .filter((one) => one.checkVisibility() || one.closest("details:not([open])"))
+  .filter((one) => !one.closest("[hidden],.others")).map(({ id }) => id)`;
+const HERE = `document.querySelector(".here")?.id`;
+const BAR = `document.querySelector(".pathbar").checkVisibility()`;
+const COUNT = `document.querySelector(".count").textContent`;
+
+describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
+  let page: BrowserPage;
+  let place: Place;
+  let example: string;
+  const parents = new Map<string, string>();
+
+  beforeAll(async () => {
+    page = await BrowserPage.open(PROGRAM as string);
+    const entries = readFileSync(EXAMPLE, "utf8")
+      .trim()
+      .split("\n")
+      .slice(1)
+      .map((line): Json => JSON.parse(line));
+    for (const { id, parentId } of entries) parents.set(id, parentId);
+  });
+  beforeEach(async () => {
+    place = temporaryPlace();
+    example = await exported(EXAMPLE, "example.html");
+  });
+  afterAll(() => page.close());
+
+  async function exported(sessionPath: string, name: string, params: object = {}): Promise<string> {
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const { content } = await server.result("export_session", { sessionPath, format: "html", ...params });
+    writeFileSync(join(place.cwd, name), content);
+    return pathToFileURL(join(place.cwd, name)).href;
+  }
+
+  async function open(hash = "", width = 1280): Promise<void> {
+    await page.load("about:blank", width, true);
+    await page.load(example + hash, width, true);
+    await page.drawn();
+  }
+
+  /** Returns the ids from the root to an entry. */
+  function pathTo(end: string): string[] {
+    const path = [end];
+    for (let at = parents.get(end); at; at = parents.get(at)) path.unshift(at);
+    return path;
+  }
+
+  test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
+    await open();
+    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
+    expect(await page.evaluate(BAR)).toBe(false);
+    await open(`#${BESIDE}`);
+    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE_END).sort());
+    expect(await page.evaluate(HERE)).toBe(BESIDE);
+    expect(await page.evaluate(BAR)).toBe(true);
+    await page.press("e");
+    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE).sort());
+    await page.press("l");
+    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
+    await open(`#${ON_PATH}@${BESIDE}`);
+    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE).sort());
+    expect(await page.evaluate(HERE)).toBe(ON_PATH);
+    expect(page.happened).toEqual([]);
+  });
+
+  test("every entry has a button that copies its link, with the end of the path where that is another", async () => {
+    await open(`#${BESIDE}`);
+    const copied = `(async () => {
+      let text;
+      Object.defineProperty(navigator, "clipboard", { value: { writeText: async (given) => { text = given; } } });
+      const links = [];
+      for (const entry of document.querySelectorAll("article[id]:not(.tool *),.note[id],.result[id]")) {
+        if (entry.closest("[hidden],.others")) continue;
+        [...entry.querySelectorAll("button.copy")].find((one) => one.closest("article,.note,.result") === entry).click();
+        links.push(text.replace(/.*#/, ""));
+      }
+      return links;
+    })()`;
+    const links: string[] = await page.evaluate(copied);
+    expect(links.sort()).toEqual(
+      pathTo(BESIDE_END)
+        .map((id) => `${id}@${BESIDE_END}`)
+        .sort(),
+    );
+  });
+
+  test("keys move along the path, open and fold the tree, and search everything", async () => {
+    await open();
+    await page.press("]");
+    const first = await page.evaluate(HERE);
+    await page.press("]");
+    const second = await page.evaluate(HERE);
+    await page.press("j");
+    expect(parents.get(await page.evaluate(HERE))).toBe(second);
+    await page.press("[");
+    expect([await page.evaluate(HERE), first !== second]).toEqual([second, true]);
+
+    await page.press("/");
+    for (const key of "notes.jsonl") await page.press(key);
+    await page.until(`document.querySelectorAll(".line .found").length === 5`);
+    const [total, entries] = (await page.evaluate(COUNT)).match(/\d+/g).map(Number);
+    const text = readFileSync(EXAMPLE, "utf8");
+    expect(entries).toBeLessThanOrEqual(text.split("\n").filter((line) => line.includes("notes.jsonl")).length);
+    expect(total).toBeGreaterThanOrEqual(entries);
+    expect(await page.evaluate(`document.querySelectorAll(".line .found").length`)).toBe(entries);
+    await page.press("Enter");
+    expect(await page.evaluate(COUNT)).toMatch(new RegExp(`^\\d+ of ${total}$`));
+    expect(await page.evaluate(`[...CSS.highlights.get("now")].map(String).join()`)).toBe("notes.jsonl");
+    expect(
+      await page.evaluate(`[...CSS.highlights.get("now")][0].startContainer.parentElement.checkVisibility()`),
+    ).toBe(true);
+    await page.press("Escape");
+    await page.until(`${COUNT} === ""`);
+    const seen: string[] = [];
+    for (let n = 0; n < 5; n++) {
+      await page.press("f");
+      seen.push(await page.evaluate(`document.querySelector(".chip[aria-pressed=true]").textContent`));
+    }
+    expect(seen).toEqual(["No tools", "User", "Labelled", "All", "Conversation"]);
+    expect(page.happened).toEqual([]);
+  });
+
+  test("two ends are compared as compare_branches does", async () => {
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const ends = { a: BESIDE_END, b: LEAF };
+    const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
+    await open(`#${BESIDE_END}~${LEAF}`);
+    const cells = `[...document.querySelectorAll("dialog tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
+    const rows = new Map<string, string[]>(
+      (await page.evaluate(cells)).map(([name, ...values]: string[]) => [name, values]),
+    );
+    expect(rows.get("Entries")).toEqual([String(a.entryCount), String(b.entryCount)]);
+    expect(rows.get("Questions")).toEqual([String(a.userMessages), String(b.userMessages)]);
+    expect(rows.get("Answers")).toEqual([String(a.assistantMessages), String(b.assistantMessages)]);
+    for (const [index, side] of [a, b].entries()) {
+      for (const { name, count } of side.tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
+      for (const path of side.files.modifiedFiles) expect(rows.get(path)?.[index]).toBe("changed");
+      for (const path of side.files.readFiles) expect(rows.get(path)?.[index]).toBe("read");
+      expect(rows.get("Calls")?.[index]).toMatch(new RegExp(`^${side.toolCalls}\\b`));
+    }
+  });
+
+  test("the JSONL in the page is that of the session, byte for byte, and can be left out", async () => {
+    await open();
+    const bytes = `(async () => {
+      let blob;
+      URL.createObjectURL = (given) => { blob = given; return "blob:x"; };
+      HTMLAnchorElement.prototype.click = () => {};
+      [...document.querySelectorAll(".facts button")].at(-1).click();
+      while (!blob) await new Promise((resolve) => setTimeout(resolve));
+      return blob.text();
+    })()`;
+    expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
+    const server = serveHere(["--no-session", "--events", "none"], { place });
+    const without = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", jsonl: false });
+    expect(without.content).not.toContain("application/gzip");
+    const redacted = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", redact: true });
+    expect(redacted.content).not.toContain("/home/dev");
+  });
+
+  test("blocks that are asleep are read without script, wake with it, and nothing of them runs", async () => {
+    const said = PAYLOADS.slice(0, 160).join("\n\n");
+    // The first question is all that is drawn at once.
+    const file = fileOf(place, longConversation(80, said, "word ".repeat(400_000)), "long.jsonl");
+    const url = await exported(file, "long.html", { jsonl: false });
+    lookAt(readFileSync(fileURLToPath(url), "utf8"));
+    await page.load(url, 360, false);
+    expect(await page.evaluate(`document.querySelectorAll(".asleep article").length`)).toBeGreaterThan(20);
+    await page.load(url, 360, true);
+    expect(await page.evaluate(`document.querySelectorAll(".asleep > noscript").length`)).toBeGreaterThan(0);
+    await page.press("/");
+    for (const key of "last words") await page.press(key);
+    await page.until(`${COUNT} === "1 in 1 entry"`);
+    await page.press("Enter");
+    expect(await page.evaluate(`[...CSS.highlights.get("now")].map(String).join()`)).toBe("last words");
+    expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+    expect(page.happened).toEqual([]);
+  });
+
+  test("what is added later takes part in tree, search and paths", async () => {
+    await open();
+    const article = (id: string, after: string, words: string): string =>
+      `<article id="${id}" class="user"><header><h3>You</h3></header><p>${words}</p></article>` +
+      `<script type="application/json" class="rows">${JSON.stringify([[id, -1, after, "u", words, 0]])}</script>`;
+    const put = (html: string, how: string): Promise<Json> =>
+      page.evaluate(`(() => {
+        const made = new DOMParser().parseFromString(page.createHTML(${JSON.stringify(html)}), "text/html");
+        const parts = [...made.head.childNodes, ...made.body.childNodes].map((one) => document.importNode(one, true));
+        ${how}
+        piSession.refresh();
+      })()`);
+    await page.evaluate(`globalThis.page = trustedTypes.createPolicy("page", { createHTML: (html) => html })`);
+    const append = `document.getElementById("conversation.path").append(...parts);`;
+    await put(article("beefbeef", LEAF, "Zebra crossing"), append);
+    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(LEAF), "beefbeef"].sort());
+    expect(await page.evaluate(`document.querySelector(".tag").closest(".line").textContent`)).toContain("Zebra");
+    // One beside the path does not show until it is asked for.
+    await put(article("fade0123", ON_PATH, "Zebra finch"), append);
+    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(LEAF), "beefbeef"].sort());
+    await page.press("/");
+    for (const key of "zebra") await page.press(key);
+    await page.until(`${COUNT} === "2 in 2 entries"`);
+    await put(article("beefbeef", LEAF, "Okapi"), `document.getElementById("beefbeef").replaceWith(...parts);`);
+    await page.until(`${COUNT} === "1 in 1 entry"`);
+    expect(await page.evaluate(`document.querySelectorAll("#beefbeef").length`)).toBe(1);
+    await page.press("Enter");
+    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(ON_PATH), "fade0123"].sort());
+  });
+
+  test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", async () => {
+    const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+    const run = `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })
+      .then(({ violations }) => violations.map(({ id, nodes }) => id + " " + nodes.map(({ html }) => html).slice(0, 3)))`;
+    const found: string[] = [];
+    for (const [scheme, width, hash, key] of [
+      ["light", 1280, "", "/"],
+      ["dark", 360, `#${BESIDE}`, "t"],
+      ["dark", 1280, `#${BESIDE_END}~${LEAF}`, ""],
+    ] as const) {
+      await page.media(scheme);
+      await open(hash, width);
+      if (key !== "") await page.press(key);
+      await page.evaluate(`document.querySelectorAll("main details").forEach((one) => { one.open = true; })`);
+      // What is not in view is not laid out, and would count as lying on each other.
+      await page.evaluate(
+        `document.styleSheets[0].insertRule("article,.note,.left{content-visibility:visible!important}")`,
+      );
+      await page.evaluate(axe);
+      found.push(...(await page.evaluate(run)).map((one: string) => `${scheme} ${width} ${one}`));
+    }
+    await page.media("light");
+    expect(found).toEqual([]);
+  });
+
+  test("paper has the shown path alone", async () => {
+    await open(`#${BESIDE}`);
+    await page.media("light", "print");
+    const seen = `[...document.body.children].filter((one) => one.checkVisibility()).map(({ id, className }) => id || className)`;
+    expect(await page.evaluate(seen)).toEqual(["page.main"]);
+    expect(await page.evaluate(`document.querySelector(".pathbar").checkVisibility()`)).toBe(false);
+    await page.media("light");
+  });
+});

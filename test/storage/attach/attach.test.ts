@@ -1,0 +1,652 @@
+/** Holders of sessions are announced, found and reached, and nobody is led to a socket that is not the holder's. */
+
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { type Entrance, isToken } from "../../../src/core/ports/attach.ts";
+import { confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
+import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
+import { apart } from "../../support/elsewhere.ts";
+import { temporaryFolder } from "../../support/server.ts";
+
+const HEARD = "heard this";
+const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
+const isRoot = process.getuid?.() === 0;
+if (!isRoot) console.info("only root can give files to other users: their folders are not tried");
+
+/** A session with a holder that is announced beside it. */
+function held(store: "jsonl" | "v2" = "jsonl") {
+  const folder = temporaryFolder();
+  const session = sessionIn(folder, store);
+  const entrance = opened(attachmentsWith(), session) as Entrance;
+  const within = join(folder, ".pi-session-server");
+  const [json, socket] = [".json", ".sock"].map((ending) =>
+    join(within, readdirSync(within).find((name) => name.endsWith(ending)) as string),
+  );
+  return { folder, session, entrance, within, json, socket, find: () => attachmentsWith().find(session) };
+}
+
+describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) => {
+  test("is found from the session alone, reached, and leaves nothing", async () => {
+    const { folder, session, entrance, within, json, socket, find } = held(store);
+    expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
+    const found = find();
+    expect(found?.announcement).toEqual(entrance.announcement);
+    expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
+    expect(await saidTo(found)).toBe(HEARD);
+    const link = join(temporaryFolder(), "link");
+    symlinkSync(session, link);
+    expect(await saidTo(attachmentsWith().find(link))).toBe(HEARD);
+    entrance.close();
+    entrance.close();
+    expect(find()).toBeNull();
+    expect(await saidTo(found)).toBe("ENOENT");
+    expect(beside(folder)).toBeNull();
+  });
+
+  test("is found in processes that share nothing but the folder", async ({ skip }) => {
+    const kind = "network and pids";
+    if (apart(kind) === null) skip("no namespaces here");
+    const { session } = held(store);
+    expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
+    const theirs = sessionIn(temporaryFolder(), store);
+    const { told } = await other("hold", theirs, { apart: kind });
+    const found = attachmentsWith().find(theirs);
+    expect(found?.announcement).toEqual(told);
+    expect(await saidTo(found)).toBe(HEARD);
+  });
+
+  test("that was killed refuses at once, and only the next one clears up after it", async () => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder, store);
+    const { child, told } = await other("hold", session);
+    const found = attachmentsWith().find(session);
+    // One that is stopped lets in, and answers when it goes on.
+    child.kill("SIGSTOP");
+    const said = saidTo(found);
+    const stream = (await found?.connect()) as Duplex;
+    stream.destroy();
+    child.kill("SIGCONT");
+    expect(await said).toBe(HEARD);
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    const left = beside(folder);
+    expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
+      "ECONNREFUSED",
+      "ECONNREFUSED",
+    ]);
+    expect([left?.length, beside(folder)]).toEqual([2, left]);
+    const entrance = opened(attachmentsWith(), session) as Entrance;
+    expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
+    expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
+    expect(beside(folder)?.length).toBe(2);
+    expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+    entrance.close();
+    expect(beside(folder)).toBeNull();
+  });
+
+  test("may repair or move the session, and is found where it is then", async () => {
+    const { folder, session, entrance, find } = held(store);
+    const stream = (await find()?.connect()) as Duplex;
+    const there = temporaryFolder();
+    const moved = sessionIn(there, store, "moved");
+    entrance.moved(moved);
+    expect([find(), beside(folder)]).toEqual([null, null]);
+    const found = attachmentsWith().find(moved);
+    expect(found?.announcement).toEqual(entrance.announcement);
+    expect(await saidTo(found)).toBe(HEARD);
+    stream.write("still");
+    expect(String((await once(stream, "data"))[0])).toBe("heard still");
+    stream.destroy();
+    entrance.moved(join(there, "missing"));
+    expect([attachmentsWith().find(moved), beside(there)]).toEqual([null, null]);
+    entrance.moved(session);
+    expect(await saidTo(find())).toBe(HEARD);
+    entrance.close();
+    entrance.moved(session);
+    expect(beside(folder)).toBeNull();
+  });
+});
+
+test("a token is taken only whole", () => {
+  const { announcement } = held().entrance;
+  const { token } = announcement;
+  expect(token).toMatch(/^[\w-]{43}$/);
+  const wrong = [
+    `${token}x`,
+    token.slice(1),
+    `A${token}`.slice(0, -1),
+    `${token.slice(0, -1)}*`,
+    "",
+    1,
+    null,
+    undefined,
+    [token],
+  ];
+  expect([token, ...wrong].map((given) => isToken(given, announcement))).toEqual([true, ...wrong.map(() => false)]);
+  expect(held().entrance.announcement.token).not.toBe(token);
+});
+
+test("epochs grow from holder to holder, whatever the clock says", () => {
+  const session = sessionIn(temporaryFolder());
+  const temporary = temporaryFolder();
+  let now = 5000;
+  const process = (): ReturnType<typeof attachmentsWith> => attachmentsWith({ temporary, now: () => now });
+  const follower = process();
+  const epochs: number[] = [];
+  const next = (holder: ReturnType<typeof attachmentsWith>): Entrance => {
+    const entrance = opened(holder, session) as Entrance;
+    epochs.push(entrance.announcement.epoch);
+    return entrance;
+  };
+  const first = next(process());
+  now = 4000;
+  // The one before did not leave in order, as far as this one can see.
+  const second = next(process());
+  first.close();
+  expect(follower.find(session)?.announcement).toEqual(second.announcement);
+  second.close();
+  expect(follower.find(session)).toBeNull();
+  next(follower).close();
+  next(follower).close();
+  now = 9000;
+  next(process());
+  expect(epochs).toEqual([5000, 5001, 5002, 5003, 9000]);
+});
+
+test.each([0o000, 0o022, 0o777])("what is made is private under umask %o", async (mask) => {
+  const before = process.umask(mask);
+  onTestFinished(() => void process.umask(before));
+  const { within, json, socket, find } = held();
+  process.umask(before);
+  expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
+  expect(await saidTo(find())).toBe(HEARD);
+});
+
+test("looking makes nothing, and a path without a session finds nobody", () => {
+  const folder = temporaryFolder();
+  const temporary = temporaryFolder();
+  const session = sessionIn(folder);
+  const attachments = attachmentsWith({ temporary, variables: { XDG_RUNTIME_DIR: temporary } });
+  expect([attachments.find(session), attachments.find(join(folder, "missing"))]).toEqual([null, null]);
+  expect(attachments.open(join(folder, "missing"), () => {})).toBeNull();
+  expect([readdirSync(folder), readdirSync(temporary)]).toEqual([["session.jsonl"], []]);
+});
+
+test("a holder with nothing else to do ends, and more than 64 at a time are not let in", async () => {
+  const { child } = await other("pass", sessionIn(temporaryFolder()));
+  if (child.exitCode === null) await once(child, "exit");
+  expect(child.exitCode).toBe(0);
+  const folder = temporaryFolder();
+  const session = sessionIn(folder);
+  const inside: Duplex[] = [];
+  const entrance = attachmentsWith().open(session, (stream) => inside.push(stream.resume()));
+  onTestFinished(() => entrance?.close());
+  const found = attachmentsWith().find(session);
+  const streams = (await Promise.all(Array.from({ length: 65 }, () => found?.connect()))) as Duplex[];
+  await Promise.race(streams.map((stream) => once(stream.resume(), "close")));
+  expect(streams.filter((stream) => stream.closed).length).toBe(1);
+  expect(inside.length).toBe(64);
+  const open = streams.filter((stream) => !stream.closed);
+  open[0].destroy();
+  await once(inside.find((stream) => !stream.readableEnded) as Duplex, "end").catch(() => {});
+  for (const stream of [...streams, ...inside]) stream.destroy();
+});
+
+test("an answer still reaches who has nothing more to say, and a reset ends no process", async () => {
+  const folder = temporaryFolder();
+  const session = sessionIn(folder);
+  const entrance = attachmentsWith().open(session, (stream) => {
+    stream.on("end", () => setImmediate(() => stream.end("all of it"))).resume();
+  });
+  onTestFinished(() => entrance?.close());
+  const found = attachmentsWith().find(session);
+  const stream = (await found?.connect()) as Duplex;
+  stream.end("question");
+  expect(String((await once(stream, "data"))[0])).toBe("all of it");
+  const gone = (await found?.connect()) as Duplex;
+  gone.write("x");
+  gone.destroy();
+});
+
+describe("where a socket can be", () => {
+  /** Where the holder of a session is announced when there can be nothing beside the session. */
+  function placed(variables: (runtime: string, base: string) => Record<string, string>, disk?: Partial<Disk>) {
+    const base = temporaryFolder();
+    const [runtime, temporary, folder] = ["run", "tmp", "sessions"].map((name) => join(base, name));
+    for (const path of [runtime, temporary, folder]) mkdirSync(path);
+    const session = sessionIn(folder);
+    writeFileSync(join(folder, ".pi-session-server"), "in the way");
+    const options = { temporary, variables: variables(runtime, base), ownDisk: { ...realDisk, ...disk } as Disk };
+    const entrance = opened(attachmentsWith(options), session);
+    const files = (path: string): string[] =>
+      existsSync(path) ? readdirSync(path).flatMap((name) => readdirSync(join(path, name))) : [];
+    return { entrance, options, session, runtime, temporary, inRuntime: files(runtime), inTemporary: files(temporary) };
+  }
+  const names = [expect.stringMatching(/^[0-9a-f]{24}-\d+\.sock$/), expect.stringMatching(/^[0-9a-f]{24}\.json$/)];
+
+  test("the folder of the user's session is next", async () => {
+    const { entrance, options, session, runtime, inRuntime, inTemporary } = placed((XDG_RUNTIME_DIR) => ({
+      XDG_RUNTIME_DIR,
+    }));
+    expect([inRuntime, inTemporary]).toEqual([names, []]);
+    expect(modeOf(join(runtime, "pi-session-server"))).toBe("700");
+    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+    expect(attachmentsWith({ ...options, variables: {} }).find(session)).toBeNull();
+    entrance?.close();
+    expect(readdirSync(runtime)).toEqual([]);
+  });
+
+  test.each([
+    ["is not set", () => ({})],
+    ["is empty", () => ({ XDG_RUNTIME_DIR: "" })],
+    ["is relative", () => ({ XDG_RUNTIME_DIR: "run" })],
+    ["is missing", (_: string, base: string) => ({ XDG_RUNTIME_DIR: join(base, "missing") })],
+    ["is a file", (_: string, base: string) => ({ XDG_RUNTIME_DIR: join(base, "sessions/session.jsonl") })],
+    ["cannot be written", () => ({ XDG_RUNTIME_DIR: "/proc" })],
+  ])("the folder for temporary files is used where the other %s", async (_, variables) => {
+    const { options, session, temporary, inRuntime, inTemporary } = placed(variables);
+    expect([inRuntime, inTemporary]).toEqual([[], names]);
+    expect(modeOf(join(temporary, `pi-session-server-${process.getuid?.()}`))).toBe("700");
+    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+  });
+
+  test("nobody is let in where there is none, and the session can still be used", () => {
+    const { entrance, runtime, temporary } = placed((XDG_RUNTIME_DIR) => ({ XDG_RUNTIME_DIR }), {
+      inFolder: undefined,
+    });
+    expect(entrance).toBeNull();
+    expect([readdirSync(runtime), readdirSync(temporary)]).toEqual([[], []]);
+  });
+
+  test.each(["beside the session", "elsewhere"])("the newest announcement counts, also %s", async (where) => {
+    const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
+    const session = sessionIn(folder);
+    const refuse = (): never => {
+      throw Object.assign(new Error("read-only"), { code: "EROFS" });
+    };
+    const readOnly = { ...realDisk, inFolder: refuse } as Disk;
+    const [newer, older] = where === "elsewhere" ? ["disk", "ownDisk"] : ["ownDisk", "disk"];
+    // The next holder cannot write where the one before is announced, nor remove anything there.
+    const before = opened(attachmentsWith({ temporary, [older]: readOnly, now: () => 1000 }), session);
+    const next = opened(attachmentsWith({ temporary, [newer]: readOnly, now: () => 2000 }), session);
+    expect([before?.announcement.epoch, next?.announcement.epoch]).toEqual([1000, 2000]);
+    expect([beside(folder)?.length, readdirSync(temporary).length]).toEqual([2, 1]);
+    const found = attachmentsWith({ temporary }).find(session);
+    expect(found?.announcement).toEqual(next?.announcement);
+    expect(await saidTo(found)).toBe(HEARD);
+  });
+
+  test("a folder that others remove while it is empty is made again", async () => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder);
+    for (const most of [1, 3]) {
+      let removed = 0;
+      const inFolder: Disk["inFolder"] = (path, use) =>
+        (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(path, (at, held) => {
+          if (path.endsWith(".pi-session-server") && removed++ < most) rmSync(path, { recursive: true });
+          return use(at, held);
+        });
+      const temporary = temporaryFolder();
+      const entrance = opened(attachmentsWith({ disk: { ...realDisk, inFolder } as Disk, temporary }), session);
+      expect([beside(folder)?.length, readdirSync(temporary)]).toEqual([2, []]);
+      expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+      entrance?.close();
+    }
+  });
+
+  test.each([80, 107, 108, 250])("paths of about %i bytes make no difference", async (length) => {
+    const base = temporaryFolder();
+    // What is appended to the session's folder has 50 bytes.
+    const folder = join(base, "é".repeat(Math.max(1, (length - base.length - 50) >> 1)).slice(0, 120));
+    mkdirSync(folder);
+    const [one, two] = [sessionIn(folder), sessionIn(folder, "jsonl", "another")];
+    const [first, second] = [one, two].map((session) => opened(attachmentsWith(), session));
+    expect(
+      [first, second].map((entrance) => attachmentsWith().find(entrance === first ? one : two)?.announcement),
+    ).toEqual([first?.announcement, second?.announcement]);
+    expect(beside(folder)?.length).toBe(4);
+    expect(await saidTo(attachmentsWith().find(two))).toBe(HEARD);
+  });
+
+  test("a path that is too long is not listened on where the system cannot shorten it", async () => {
+    const inFolder: Disk["inFolder"] = (folder, use) => use(folder, realDisk);
+    const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
+    const base = temporaryFolder();
+    const folder = join(base, "d".repeat(90));
+    mkdirSync(folder);
+    const temporary = temporaryFolder();
+    const session = sessionIn(folder);
+    const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
+    expect(entrance === null).toBe(temporary.length > 40);
+    // Nor is a part of it.
+    expect([readdirSync(base), readdirSync(folder)]).toEqual([["d".repeat(90)], ["session.jsonl"]]);
+    const short = sessionIn(base);
+    opened(attachmentsWith({ disk, ownDisk: disk }), short);
+    expect(await saidTo(attachmentsWith().find(short))).toBe(HEARD);
+  });
+});
+
+describe("nobody is led astray", () => {
+  /** A socket of somebody else. */
+  async function trap(path: string): Promise<void> {
+    const server = createServer((stream) => stream.end("trapped")).listen(path);
+    onTestFinished(() => void server.close());
+    await once(server, "listening");
+    chmodSync(path, 0o600);
+  }
+
+  test("by a link in the place of the folder, the announcement or the socket", async () => {
+    for (const part of ["within", "json", "socket"] as const) {
+      const it = held();
+      const aside = join(temporaryFolder(), "aside");
+      renameSync(it[part], aside);
+      symlinkSync(aside, it[part]);
+      expect([part, it.find()]).toEqual([part, null]);
+      // The next holder writes nothing through it either.
+      const before = part === "socket" ? [] : part === "json" ? readFileSync(aside, "utf8") : readdirSync(aside);
+      const next = opened(attachmentsWith(), it.session);
+      expect(next).not.toBeNull();
+      const after = part === "socket" ? [] : part === "json" ? readFileSync(aside, "utf8") : readdirSync(aside);
+      expect([part, after]).toEqual([part, before]);
+    }
+  });
+
+  test("by what others can write or read", async () => {
+    for (const part of ["within", "json", "socket"] as const) {
+      const it = held();
+      const mode = lstatSync(it[part]).mode;
+      for (const bits of [0o001, 0o010, 0o004, 0o020, 0o022, 0o077]) {
+        chmodSync(it[part], mode | bits);
+        expect([part, bits, it.find()]).toEqual([part, bits, null]);
+      }
+      chmodSync(it[part], mode);
+      expect(await saidTo(it.find())).toBe(HEARD);
+    }
+  });
+
+  test.runIf(isRoot)("by what belongs to another user", async () => {
+    for (const part of ["within", "json", "socket"] as const) {
+      const it = held();
+      const found = it.find();
+      chownSync(it[part], 12345, 0);
+      expect([part, it.find()]).toEqual([part, null]);
+      if (part !== "json") expect([part, await saidTo(found)]).toEqual([part, "EPERM"]);
+      if (part !== "within") continue;
+      const temporary = temporaryFolder();
+      const next = opened(attachmentsWith({ temporary }), it.session);
+      expect(await saidTo(attachmentsWith({ temporary }).find(it.session))).toBe(HEARD);
+      next?.close();
+    }
+  });
+
+  test.runIf(isRoot)("nor is the holder found or reached by another user", async () => {
+    const { folder, session, socket } = held();
+    chmodSync(folder, 0o755);
+    expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
+    // Even with everything but the folder open to all.
+    chmodSync(socket, 0o777);
+    const connect = `require("node:net").connect(${JSON.stringify(socket)}).on("error", (e) => console.log(e.code))`;
+    const { stdout } = spawnSync(process.execPath, ["-e", connect], { uid: 12345, encoding: "utf8" });
+    expect(stdout).toBe("EACCES\n");
+  });
+
+  test.runIf(isRoot)("by a folder for temporary files that somebody made before", () => {
+    const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
+    const session = sessionIn(folder);
+    writeFileSync(join(folder, ".pi-session-server"), "");
+    const taken = join(temporary, "pi-session-server-0");
+    mkdirSync(taken, { mode: 0o700 });
+    chownSync(taken, 12345, 12345);
+    expect(attachmentsWith({ temporary }).open(session, () => {})).toBeNull();
+    expect([readdirSync(taken), lstatSync(taken).uid]).toEqual([[], 12345]);
+  });
+
+  test("by an announcement that is no announcement", async () => {
+    const { json, find } = held();
+    const good = JSON.parse(readFileSync(json, "utf8"));
+    const wrong: unknown[] = [
+      ...[
+        "",
+        "{",
+        "[]",
+        "null",
+        '"x"',
+        `${JSON.stringify(good)}x`,
+        JSON.stringify({ ...good, more: "x".repeat(5000) }),
+      ],
+      ...Object.keys(good).map((member) => JSON.stringify({ ...good, [member]: undefined })),
+      ...Object.keys(good).map((member) => JSON.stringify({ ...good, [member]: {} })),
+      ...[-1, 1.5, 2 ** 53, good.epoch + 1].map((epoch) => JSON.stringify({ ...good, epoch })),
+      JSON.stringify({ ...good, token: "short" }),
+      JSON.stringify({ ...good, host: "another kernel" }),
+      JSON.stringify({ ...good, epoch: "../../x" }),
+    ];
+    for (const text of wrong) {
+      writeFileSync(json, text as string);
+      expect([text, find()]).toEqual([text, null]);
+    }
+    writeFileSync(json, JSON.stringify({ ...good, protocol: 2, more: true }));
+    expect(find()?.announcement.protocol).toBe(2);
+    rmSync(json);
+    mkdirSync(json);
+    expect(find()).toBeNull();
+  });
+
+  test("by what took the socket's place after the announcement was read", async () => {
+    const { socket, find, entrance } = held();
+    const found = find();
+    entrance.close();
+    mkdirSync(join(socket, ".."), { mode: 0o700 });
+    await trap(`${socket}.other`);
+    symlinkSync(`${socket}.other`, socket);
+    expect(await saidTo(found)).toBe("EPERM");
+  });
+
+  test("by a name that is taken where the socket would be", async () => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder);
+    const within = join(folder, ".pi-session-server");
+    mkdirSync(join(within, `${lstatSync(session).ino}-7000.sock`, "deep"), { recursive: true, mode: 0o700 });
+    const temporary = temporaryFolder();
+    opened(attachmentsWith({ temporary, now: () => 7000 }), session);
+    expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+    expect(readdirSync(within).length).toBe(1);
+  });
+});
+
+test("a holder that is late takes nothing away from the next", async () => {
+  const { session, entrance, find } = held();
+  const next = opened(attachmentsWith({ now: () => Date.now() + 5 }), session);
+  entrance.close();
+  expect(find()?.announcement).toEqual(next?.announcement);
+  expect(await saidTo(find())).toBe(HEARD);
+});
+
+describe("where paths are confined", () => {
+  function confined(folder: string): Disk {
+    const disk = confinedDisk(realDisk, { given: [folder], own: [] });
+    onTestFinished(() => disk.release());
+    return disk;
+  }
+
+  test.each(["jsonl", "v2"] as const)("the holder of a %s session is found as ever", async (store) => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder, store);
+    const entrance = opened(attachmentsWith({ disk: confined(folder) }), session);
+    for (const disk of [realDisk, containedDisk(realDisk), confined(folder)])
+      expect(await saidTo(attachmentsWith({ disk }).find(session))).toBe(HEARD);
+    entrance?.close();
+    expect(beside(folder)).toBeNull();
+    const elsewhere = sessionIn(temporaryFolder(), store);
+    const temporary = temporaryFolder();
+    expect(attachmentsWith({ disk: confined(folder), temporary }).open(elsewhere, () => {})).toBeNull();
+    expect(readdirSync(temporary)).toEqual([]);
+  });
+
+  test("no link leads out", async () => {
+    const [folder, outside] = [temporaryFolder(), temporaryFolder()];
+    const session = sessionIn(folder);
+    chmodSync(outside, 0o700);
+    symlinkSync(outside, join(folder, ".pi-session-server"));
+    const temporary = temporaryFolder();
+    const options = { disk: confined(folder), temporary };
+    opened(attachmentsWith(options), session);
+    expect(readdirSync(outside)).toEqual([]);
+    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+  });
+});
+
+describe("a disk that fails", () => {
+  /** The real disk, of which one operation fails; within the folders that it holds, too. */
+  function striking(at: number, code: string): { disk: Disk; count: () => number; met: () => string } {
+    let count = 0;
+    let met = "";
+    const strike = (operation: string): void => {
+      if (++count !== at) return;
+      met = operation;
+      throw Object.assign(new Error(`${code}: ${operation}`), { code });
+    };
+    const wrapped = (it: object): Record<string, unknown> =>
+      Object.fromEntries(
+        Object.entries(it).map(([name, act]) => [
+          name,
+          typeof act !== "function" || ["close", "path", "pathOf"].includes(name)
+            ? act
+            : (...args: unknown[]) => {
+                strike(name);
+                return act(...args);
+              },
+        ]),
+      );
+    const disk = wrapped(realDisk) as unknown as Disk & { folders: unknown };
+    const folders = realDisk.folders && wrapped(realDisk.folders);
+    const inFolder: Disk["inFolder"] = (folder, use) => {
+      strike("inFolder");
+      return (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(folder, (path) => use(path, all));
+    };
+    const all = { ...disk, folders, inFolder } as Disk;
+    return { disk: all, count: () => count, met: () => met };
+  }
+
+  /** Leaves what a holder leaves that dies. */
+  function dieHolding(session: string): void {
+    const within = join(session, "../.pi-session-server");
+    const { ino } = lstatSync(session);
+    mkdirSync(within, { mode: 0o700 });
+    const fd = openSync(within, "r");
+    const server = createServer().listen(`/proc/self/fd/${fd}/${ino}-7.sock`);
+    closeSync(fd);
+    // Its path leads nowhere any more, so that the socket stays.
+    server.close();
+    chmodSync(join(within, `${ino}-7.sock`), 0o600);
+    const host = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    const dead = { token: "t".repeat(43), epoch: 7, protocol: 1, version: "1", client: "dead", pid: 1, host };
+    writeFileSync(join(within, `${ino}.json`), JSON.stringify(dead), { mode: 0o600 });
+    writeFileSync(join(within, `${ino}.new`), "half of");
+  }
+
+  /** Returns what a descriptor leads to; nothing for the one that the list was read by. */
+  function leadsTo(fd: string): string[] {
+    try {
+      return [readlinkSync(`/proc/self/fd/${fd}`)];
+    } catch {
+      return [];
+    }
+  }
+
+  test.each(["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
+    // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
+    const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
+    const met = new Set<string>();
+    for (let at = 1; ; at++) {
+      const folder = temporaryFolder();
+      const session = sessionIn(folder);
+      const temporary = temporaryFolder();
+      dieHolding(session);
+      const { disk, count, met: where } = striking(at, code);
+      const before = new Set(descriptors());
+      const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
+      const during = count();
+      const found = attachmentsWith({ temporary }).find(session);
+      if (entrance) {
+        expect([at, found?.announcement]).toEqual([at, entrance.announcement]);
+        expect([at, await saidTo(found)]).toEqual([at, HEARD]);
+      } else expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(found));
+      entrance?.close();
+      const after = attachmentsWith({ temporary }).find(session);
+      expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
+      met.add(where());
+      // Whatever was left, the next holder works and takes it away.
+      const next = opened(attachmentsWith({ temporary }), session);
+      expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+      next?.close();
+      expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
+      const added = (): string[] => descriptors().filter((one) => !before.has(one));
+      // Both ends of a connection close in turns of their own.
+      for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
+      expect([at, added()]).toEqual([at, []]);
+      if (at > during && at > count()) break;
+    }
+    expect([...met]).toEqual(
+      expect.arrayContaining(["inFolder", "create", "write", "rename", "setMode", "names", "remove"]),
+    );
+  });
+
+  test("while looking finds the holder or nobody", () => {
+    const { session } = held();
+    for (let at = 1; ; at++) {
+      const { disk, count } = striking(at, "EIO");
+      const attachments = attachmentsWith({ disk, ownDisk: disk });
+      attachments.find(session);
+      if (at > count()) break;
+      expect(attachments.find(session)).not.toBeNull();
+    }
+  });
+
+  test("that is full makes the holder wait elsewhere", async () => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder);
+    const full = {
+      ...realDisk,
+      inFolder: (path: string, use: (path: string, disk: Disk) => unknown) =>
+        (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(path, (at) =>
+          use(at, {
+            ...realDisk,
+            write: () => {
+              throw Object.assign(new Error("full"), { code: "ENOSPC" });
+            },
+          }),
+        ),
+    } as Disk;
+    const temporary = temporaryFolder();
+    opened(attachmentsWith({ disk: full, temporary }), session);
+    expect(beside(folder)).toBeNull();
+    expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+    expect(
+      attachmentsWith({ disk: full, ownDisk: full, temporary: temporaryFolder() }).open(session, () => {}),
+    ).toBeNull();
+    expect(beside(folder)).toBeNull();
+  });
+});

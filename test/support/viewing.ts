@@ -1,0 +1,198 @@
+/** A viewer that runs in this process, and readers of it that are no browsers. */
+
+import { type ClientRequest, get as httpGet } from "node:http";
+import { onTestFinished, vi } from "vitest";
+import { user } from "./drafts.ts";
+import type { Random } from "./random.ts";
+import { type Json, type Place, spawnServer, temporaryPlace } from "./server.ts";
+import { runHere } from "./verbs.ts";
+import { A_LOOK, type Answered, request, untilSo } from "./web.ts";
+
+export interface SeenEvent {
+  readonly id: string | undefined;
+  readonly name: string;
+  readonly data: Json;
+}
+
+/** Reads the texts of events as they come. */
+export class EventReader {
+  readonly events: SeenEvent[] = [];
+  status: number | undefined;
+  isOver = false;
+  private text = "";
+  private readonly sent: ClientRequest;
+
+  constructor(url: string, headers: Record<string, string>) {
+    this.sent = httpGet(url, { headers, agent: false }, (response) => {
+      this.status = response.statusCode;
+      response.setEncoding("utf8");
+      response.on("data", (piece: string) => this.take(piece));
+      response.on("close", () => {
+        this.isOver = true;
+      });
+    });
+    this.sent.on("error", () => {
+      this.isOver = true;
+    });
+  }
+
+  get lastId(): string | undefined {
+    return this.events.findLast(({ id }) => id !== undefined)?.id;
+  }
+
+  has(name: string): boolean {
+    return this.events.some((event) => event.name === name);
+  }
+
+  /** Breaks the connection. */
+  kill(): void {
+    this.sent.destroy();
+  }
+
+  private take(piece: string): void {
+    const blocks = (this.text + piece).split("\n\n");
+    this.text = blocks.pop() as string;
+    for (const block of blocks) {
+      const fields = new Map(
+        block.split("\n").map((line) => [line.split(": ", 1)[0], line.slice(line.indexOf(": ") + 2)]),
+      );
+      const name = fields.get("event");
+      if (name !== undefined)
+        this.events.push({ name, id: fields.get("id"), data: JSON.parse(fields.get("data") as string) });
+    }
+  }
+}
+
+export interface Viewing {
+  /** The address with the token. */
+  readonly url: string;
+  /** The folder of all addresses. */
+  readonly root: string;
+  readonly cookie: string;
+  readonly status: Promise<number>;
+  /** What was said to the person. */
+  said(): string;
+  get(place: string): Promise<Answered>;
+  /** Returns the page of a session, and where its events begin. */
+  page(file: string): Promise<{ readonly text: string; readonly from: string; readonly answered: Answered }>;
+  follow(file: string, from: string, lastEventId?: string): EventReader;
+  interrupt(): void;
+}
+
+/** Runs `view` in this process. */
+export async function view(place: Place, args: readonly string[] = []): Promise<Viewing> {
+  let out = "";
+  let said = "";
+  let interrupt = (): void => {};
+  const status = runHere(place, ["view", ...args], {
+    printed(text) {
+      out += text;
+      return true;
+    },
+    terminal: {
+      write(text) {
+        said += text;
+      },
+      onInterrupt(act) {
+        interrupt = act;
+        return () => {};
+      },
+    },
+  }).then((run) => {
+    said += run.stderr;
+    return run.status;
+  });
+  onTestFinished(async () => {
+    interrupt();
+    await status;
+  });
+  while (!out.includes("\n")) await new Promise((resolve) => setImmediate(resolve));
+  const url = out.trim();
+  const root = url.replace(/[^/]*$/, "");
+  const entered = await request(url);
+  const cookie = String(entered.headers["set-cookie"]).split(";")[0];
+  const get = (place: string): Promise<Answered> => request(root + place, { cookie });
+  return {
+    url,
+    root,
+    cookie,
+    status,
+    said: () => said,
+    get,
+    async page(file) {
+      const answered = await get(`session?path=${encodeURIComponent(file)}`);
+      return { text: answered.text, from: /data-from="([^"]*)"/.exec(answered.text)?.[1] ?? "", answered };
+    },
+    follow(file, from, lastEventId) {
+      const headers = { cookie, ...(lastEventId === undefined ? {} : { "last-event-id": lastEventId }) };
+      const reader = new EventReader(`${root}events?path=${encodeURIComponent(file)}&from=${from}`, headers);
+      onTestFinished(() => reader.kill());
+      return reader;
+    },
+    interrupt: () => interrupt(),
+  };
+}
+
+/** The messages of a session that a reader was shown in the end, and those that are in the session. */
+export interface WatchedKills {
+  readonly shown: readonly string[];
+  readonly expected: readonly string[];
+  readonly acknowledged: number;
+}
+
+/** Watches a session while its writer and the reader's connection are killed, again and again, at any time. */
+export async function watchedThroughKills(
+  random: Random,
+  store: string,
+  rounds: number,
+  each: number,
+): Promise<WatchedKills> {
+  const place = temporaryPlace();
+  const start = () => spawnServer(["--store", store, "--events", "none", "--durability", "os"], "lines", place);
+  let writer = start();
+  await writer.result("append", { entries: [user("begin")] });
+  const { sessionFile: file } = await writer.result("get_state");
+  const viewing = await view(place);
+  const { from } = await viewing.page(file);
+  let reader = viewing.follow(file, from);
+  let last: string | undefined;
+  // As the script keeps them: each in the place of its forerunner, or behind the last.
+  const page = new Map<string, string>();
+  const takeIn = (): void => {
+    last = reader.lastId ?? last;
+    for (const { name, data } of reader.events.splice(0)) if (name === "entry") page.set(data.anchor, data.html);
+  };
+  const comeBack = (): void => {
+    takeIn();
+    reader.kill();
+    reader = viewing.follow(file, from, last);
+  };
+  let acknowledged = 0;
+  for (let round = 0; round < rounds; round++) {
+    for (let i = 0; i < each; i++) {
+      await writer.result("append", { entries: [user(`number ${acknowledged++}.`)] });
+      if (random.int(10) === 0) comeBack();
+      if (random.int(2) === 0) await vi.advanceTimersByTimeAsync(A_LOOK);
+    }
+    // One that is killed may have written what it has not acknowledged.
+    writer.send({ jsonrpc: "2.0", id: "late", method: "append", params: { entries: [user(`late ${round}.`)] } });
+    if (random.int(2) === 0) await new Promise((resolve) => setImmediate(resolve));
+    writer.process.kill("SIGKILL");
+    await writer.exit;
+    comeBack();
+    writer = start();
+    await writer.result("switch_session", { sessionPath: file });
+  }
+  const { entries } = await writer.result("get_entries");
+  const expected = entries.slice(1).map(({ message }: Json) => message.content);
+  const shown = (): string[] => [...page.values()].map((html) => /(?:number|late) \d+\./.exec(html)?.[0] ?? html);
+  await untilSo(() => {
+    takeIn();
+    return page.size >= expected.length;
+  }, "all entries on the page");
+  reader.kill();
+  viewing.interrupt();
+  await viewing.status;
+  await writer.finish();
+  return { shown: shown(), expected, acknowledged };
+}

@@ -1,0 +1,467 @@
+/** What `view` shows: its pages, what hostile sessions do to them, and what comes to a session while its page is open. */
+
+import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { defaultTreeAdapter, parse } from "parse5";
+import { beforeEach, describe, expect, test } from "vitest";
+import { fileOf, sessionFile } from "../support/cases.ts";
+import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
+import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
+import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
+import { imprint } from "../support/proof.ts";
+import { Random } from "../support/random.ts";
+import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
+import { type EventReader, type Viewing, view, watchedThroughKills } from "../support/viewing.ts";
+import { untilSo } from "../support/web.ts";
+
+/** Characters that act instead of being read. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;
+const ELEMENTS = new Set(
+  (
+    "html head meta title link body a nav main h1 h2 p form label input select option button ul li span mark time div table " +
+    "thead tbody tr th td dl dt dd figure figcaption svg g rect"
+  ).split(" "),
+);
+/** Addresses that stay below the folder of all addresses, and within a page. */
+const OWN_ADDRESS = /^(?:\.\/|costs|session|family)?(?:\?[\w.~%*&=+-]*)?(?:#[\w.%-]*)?$/;
+
+interface Seen {
+  text: string;
+  readonly links: string[];
+  readonly elements: string[];
+}
+
+/** Reads a page as a browser builds it; fails for whatever could run, load or lead elsewhere. */
+function lookAt(html: string): Seen {
+  expect(CONTROLS.exec(html)).toBe(null);
+  const errors: string[] = [];
+  const seen: Seen = { text: "", links: [], elements: [] };
+  const waiting: Json[] = [parse(html, { onParseError: ({ code }) => errors.push(code) })];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    if (defaultTreeAdapter.isTextNode(node)) seen.text += node.value;
+    if (defaultTreeAdapter.isCommentNode(node)) throw new Error("a comment");
+    if (defaultTreeAdapter.isElementNode(node)) {
+      seen.elements.push(node.tagName);
+      expect([...ELEMENTS]).toContain(node.tagName);
+      for (const { name, value } of node.attrs) {
+        expect(name).not.toMatch(/^on|^style$|^src/);
+        if (name === "href" && value.includes("?")) seen.links.push(value);
+        if ((name === "href" && !/\.css$|^#view\.main$/.test(value)) || name === "action")
+          expect(value).toMatch(OWN_ADDRESS);
+      }
+    }
+    if ("childNodes" in node) waiting.push(...[...node.childNodes].reverse());
+  }
+  expect(errors).toEqual([]);
+  return seen;
+}
+
+function viewed(place: Place, ...args: string[]): Promise<Viewing> {
+  return view(place, ["--session-dir", place.cwd, ...args]);
+}
+
+async function pageAt(viewing: Viewing, address: string): Promise<Seen> {
+  const { status, text } = await viewing.get(address);
+  expect([address, status]).toEqual([address, 200]);
+  return lookAt(text);
+}
+
+function spoken(cost: number, timestamp: string, model = "sonnet"): object {
+  const usage = { input: 1000, output: 200, cacheRead: 0, cacheWrite: 0, totalTokens: 1200, cost: { total: cost } };
+  const content = [{ type: "text", text: "done" }];
+  return {
+    message: { role: "assistant", content, provider: "anthropic", model, usage, timestamp: Date.parse(timestamp) },
+  };
+}
+
+describe("pages", () => {
+  test("the list is cut into pages, and every session is on one of them", async () => {
+    const place = temporaryPlace();
+    for (let n = 0; n < 60; n++)
+      sessionFile(
+        place,
+        [userText("a0000000", null, `question ${n}`)],
+        `s${n}.jsonl`,
+        headerText({ id: `session-${n}` }),
+      );
+    const before = readdirSync(place.cwd);
+    const viewing = await viewed(place);
+    const found: string[] = [];
+    let pages = 0;
+    for (let next: string | undefined = ""; next !== undefined; pages++) {
+      const { links } = await pageAt(viewing, next);
+      found.push(...links.flatMap((link) => /^session\?.*id=([^&#]*)/.exec(link)?.[1] ?? []));
+      next = links.find((link) => link.includes("cursor="))?.replace(/^\.\//, "");
+    }
+    expect(pages).toBe(2);
+    expect(new Set(found).size).toBe(60);
+    expect(found).toHaveLength(60);
+    expect((await viewing.get("?cursor=nonsense")).status).toBe(410);
+    expect((await pageAt(viewing, "?sort=name&archived=1")).text).toContain("0 sessions");
+    expect(readdirSync(place.cwd)).toEqual(before);
+  });
+
+  test("search finds names, words and calls, and leads to the entry; forks stand below what they come from", async () => {
+    const place = temporaryPlace();
+    const call = { type: "toolCall", id: "c", name: "bash", arguments: { command: "npm run frobnicate" } };
+    const parent = sessionFile(
+      place,
+      [
+        userText(id(0), null, "about *stars* & <moons>"),
+        entryText("message", id(1), id(0), { message: { role: "assistant", content: [call], model: "m" } }),
+        entryText("session_info", id(2), id(1), { name: "Heavens" }),
+      ],
+      "parent.jsonl",
+      headerText({ id: "parent-1", cwd: "/work/sky" }),
+    );
+    const child = headerText({ id: "child-1", cwd: "/work/sky", parentSession: parent });
+    sessionFile(place, [...chain(1), userText(id(1), id(0), "the fork")], "child.jsonl", child);
+    sessionFile(place, chain(1), "other.jsonl", headerText({ id: "other-1", cwd: "/elsewhere" }));
+    const viewing = await viewed(place);
+    const all = await pageAt(viewing, "");
+    expect(all.text).toMatch(/Heavens.*say a0000000.*fork of Heavens/s);
+    expect(all.elements.filter((name) => name === "ul")).toHaveLength(2);
+    expect((await pageAt(viewing, "?cwd=/work/sky")).text).not.toContain("/elsewhere");
+    expect((await pageAt(viewing, "?named=1")).text).toContain("1 session");
+    const said = await pageAt(viewing, `?q=${encodeURIComponent("<moons>")}`);
+    expect(said.text).toContain("about *stars* & <moons>");
+    expect(said.links.some((link) => link.endsWith(`#${id(0)}`))).toBe(true);
+    expect((await pageAt(viewing, "?q=frobnicate")).links.some((link) => link.endsWith(`#${id(1)}`))).toBe(true);
+    expect((await pageAt(viewing, "?q=nowhere+said")).text).toContain("Found nowhere.");
+    const family = await pageAt(viewing, "family?id=child-1");
+    expect(family.text).toMatch(/2 sessions.*Heavens.*say a0000000.*this one/s);
+    expect((await viewing.get("family?id=unknown")).status).toBe(404);
+  });
+
+  test("costs by day, model and project, with a chart", async () => {
+    const place = temporaryPlace();
+    const days = ["2026-01-20", "2026-01-22", "2026-01-24"];
+    const lines = days.map((day, n) =>
+      entryText("message", id(n), n === 0 ? null : id(n - 1), {
+        timestamp: `${day}T12:00:00Z`,
+        ...spoken(n + 0.25, `${day}T12:00:00Z`, `model <${n}>`),
+      }),
+    );
+    sessionFile(place, lines, "s.jsonl", headerText({ cwd: "/work/<b>" }));
+    const viewing = await viewed(place);
+    const seen = await pageAt(viewing, "costs?days=all");
+    expect(seen.text).toContain("$3.75");
+    for (const text of ["anthropic/model <2>", "/work/<b>", ...days, "$2.25"]) expect(seen.text).toContain(text);
+    // A column for each day of two weeks, also for those without cost.
+    expect(seen.elements.filter((name) => name === "rect")).toHaveLength(28);
+    expect((await pageAt(viewing, "costs?days=7&cwd=/nowhere")).text).toContain("Nothing was spent");
+  });
+
+  test("hostile names, words, directories, ids and addresses do nothing", async () => {
+    const place = temporaryPlace();
+    for (const [n, payload] of PAYLOADS.entries()) {
+      if (n % 8 !== 0) continue;
+      const header = headerText({ id: `evil-${n}`, cwd: payload, parentSession: payload });
+      const named = entryText("session_info", id(1), id(0), { name: payload });
+      const session = [userText(id(0), null, `evil ${payload}`), ...(n % 16 === 0 ? [named] : [])];
+      sessionFile(place, session, `s${n}.jsonl`, header);
+    }
+    fileOf(place, sessionSaying(PAYLOADS.slice(0, 20).join("\n\n")), "saying.jsonl");
+    sessionFile(place, chain(1), "odd.jsonl", headerText({ id: '../"><script>alert(1)</script>&token=x\n' }));
+    const viewing = await viewed(place);
+    const { links } = await pageAt(viewing, "");
+    await pageAt(viewing, "?q=evil");
+    await pageAt(viewing, "?q=alert&output=1");
+    await pageAt(viewing, "costs?days=all");
+    for (const payload of PAYLOADS.slice(0, 5)) {
+      const text = encodeURIComponent(payload.replace(/[\ud800-\udfff]/gu, "?"));
+      await pageAt(viewing, `?q=${text}&cwd=${text}&sort=${text}`);
+      for (const wrong of [`?cursor=${text}`, `family?id=${text}`, `session?path=${text}&id=${text}`, `${text}`]) {
+        const answered = await viewing.get(wrong);
+        expect([wrong, answered.status >= 400 && answered.status < 500]).toEqual([wrong, true]);
+        lookAt(answered.text);
+      }
+    }
+    for (const link of links.filter((one) => one.startsWith("session?")).slice(0, 5))
+      expect((await viewing.get(link)).status).toBe(200);
+    expect(viewing.said()).not.toMatch(/went wrong|TypeError/);
+  });
+
+  test("only sessions are shown, whatever path is asked for", async () => {
+    const place = temporaryPlace();
+    fileOf(place, "secret", "secret.txt");
+    const viewing = await viewed(place);
+    const wrong = [
+      place.cwd,
+      `${place.cwd}/secret.txt`,
+      "/etc/passwd",
+      "../../etc/passwd",
+      "/dev/zero",
+      "\0",
+      "~",
+      "/proc/self/environ",
+    ];
+    for (const path of wrong) {
+      for (const page of ["session", "events"]) {
+        const { status, text } = await viewing.get(`${page}?path=${encodeURIComponent(path)}&from=W251bGwsbnVsbF0`);
+        expect([path, status >= 400]).toEqual([path, true]);
+        expect(text).not.toMatch(/secret$|root:|PATH=/m);
+      }
+    }
+  });
+
+  test("a session's page has the export's policy, ours, and nothing inline of ours", async () => {
+    const place = temporaryPlace();
+    const lines = [...chain(2), "}{", userText(id(3), id(2))];
+    const file = fileOf(place, `${fileText(headerText(), ...lines)}{"type":"mess`, "damaged.jsonl");
+    const before = imprint(file);
+    const viewing = await viewed(place);
+    const { answered, text } = await viewing.page(file);
+    const policy = String(answered.headers["content-security-policy"]);
+    expect(policy).toMatch(/^default-src 'none'; /);
+    expect(policy).toMatch(/script-src [^;]*'self'(?:;|$)/);
+    expect(policy).toMatch(/style-src 'sha256-[^;]* 'self'(?:;|$)/);
+    expect(policy).toContain("connect-src 'self'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).not.toMatch(/unsafe|\*|https?:/);
+    expect(text).not.toContain("http-equiv");
+    expect(text).toContain("3 damaged places");
+    expect(text).toContain('<script src="live.js" defer></script>');
+    expect((await viewing.get("live.js")).headers["content-type"]).toMatch(/^text\/javascript/);
+    expect(imprint(file)).toEqual(before);
+  });
+
+  test("the verb opens the session that is named, and refuses wrong wishes", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(2), "s.jsonl", headerText({ id: "abcdef01-named" }));
+    const viewing = await viewed(place, "abcdef01", "--idle", "1h");
+    const { pathname, searchParams } = new URL(viewing.url);
+    expect(pathname).toMatch(/\/session$/);
+    expect(searchParams.get("path")).toBe(file);
+    expect((await viewing.get(`session?${new URLSearchParams({ path: file })}`)).text).toContain(`say ${id(1)}`);
+    const { port } = new URL(viewing.url);
+    expect((await runHere(place, ["view", "--port", port])).status).toBe(2);
+    for (const wrong of [
+      ["--port", "70000"],
+      ["--port", "x"],
+      ["--idle", "soon"],
+      ["--idle", "0m"],
+      ["--idle", "900d"],
+    ])
+      expect([wrong, (await runHere(place, ["view", ...wrong])).status]).toEqual([wrong, 2]);
+    expect((await runHere(place, ["view", "unknown-session", "--session-dir", place.cwd])).status).toBe(1);
+    viewing.interrupt();
+    expect(await viewing.status).toBe(0);
+    const after = connect(Number(port), "127.0.0.1");
+    expect(
+      await new Promise((resolve) => after.on("connect", () => resolve("open")).on("error", () => resolve("closed"))),
+    ).toBe("closed");
+  });
+});
+
+// --- what comes --------------------------------------------------------------------------------------------------------
+
+const line = (text: string): string => `${text}\n`;
+
+function entriesOf(reader: EventReader): Json[] {
+  return reader.events.filter(({ name }) => name === "entry").map(({ data }) => data);
+}
+
+describe("as events", () => {
+  beforeEach(() => stopTimers());
+
+  test.each([["jsonl"], ["v2"]])("what another server writes in %s comes as the page draws it", async (store) => {
+    const server = serveHere(["--store", store, "--events", "none"]);
+    await server.result("append", { entries: [user("begin"), toolCall("call 1")] });
+    const { sessionFile: file } = await server.result("get_state");
+    const viewing = await view(server.place);
+    const { text, from } = await viewing.page(file);
+    expect(text).toContain("begin");
+    const reader = viewing.follow(file, from);
+    const shown = (text: string) => untilSo(() => JSON.stringify(reader.events).includes(text), text);
+    const { entryIds } = await server.result("append", { entries: [toolResult("call 1", "the <b>output")] });
+    await shown("the &lt;b");
+    // The result comes within its call, which takes the place of the one without.
+    const [result] = entriesOf(reader);
+    expect(text).toContain(`id="${result.anchor}"`);
+    expect(result.html).toContain(`class="result" id="${entryIds[0]}"`);
+    await server.result("append", { entries: [assistant("So **that** is it."), user("go on")] });
+    await shown("go on");
+    const [, answer, question] = entriesOf(reader);
+    expect(answer.html).toContain("<strong>that</strong>");
+    // The model is named where it changes, and an answer that goes on has no heading of its own.
+    expect(answer.html).toContain('class="assistant on"');
+    expect(answer.html).not.toContain('class="model"');
+    expect(question.html).toContain('class="user"');
+    expect(reader.events.at(-1)?.name).toBe("caught");
+  });
+
+  test("a connection that breaks misses nothing and gets nothing twice", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(2));
+    const before = imprint(file);
+    const viewing = await view(place);
+    const { from } = await viewing.page(file);
+    expect(imprint(file)).toEqual(before);
+    let reader = viewing.follow(file, from);
+    await untilSo(() => reader.has("begun"));
+    const seen: string[] = [];
+    let last: string | undefined;
+    for (let round = 0; round < 4; round++) {
+      const first = 2 + round * 60;
+      appendFileSync(file, chain(60, first).map(line).join(""));
+      // Broken while entries come, and before any.
+      await untilSo(() => round === 2 || entriesOf(reader).length > 5);
+      seen.push(...entriesOf(reader).map(({ anchor }) => anchor));
+      last = reader.lastId ?? last;
+      reader.kill();
+      reader = viewing.follow(file, from, last);
+    }
+    await untilSo(() => seen.length + entriesOf(reader).length >= 240);
+    seen.push(...entriesOf(reader).map(({ anchor }) => anchor));
+    expect(seen).toEqual(Array.from({ length: 240 }, (_, i) => id(i + 2)));
+  });
+
+  test("what came between page and connection comes, and where another branch goes on the page is to be loaded again", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(4));
+    const viewing = await view(place);
+    const { from } = await viewing.page(file);
+    appendFileSync(file, line(assistantText("bbbb0001", id(3))));
+    const reader = viewing.follow(file, from);
+    await untilSo(() => entriesOf(reader).length === 1);
+    appendFileSync(file, line(userText("bbbb0004", id(0), "elsewhere")));
+    await untilSo(() => reader.isOver);
+    expect(reader.events.at(-1)).toMatchObject({ name: "moved", data: { why: "branch" } });
+    expect((await viewing.page(file)).text).toContain("elsewhere");
+  });
+
+  test("a file that is replaced is followed further, and one without the reader's entries is told", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(4));
+    const viewing = await view(place);
+    const { from } = await viewing.page(file);
+    const reader = viewing.follow(file, from);
+    await untilSo(() => reader.has("begun"));
+    writeFileSync(`${file}.new`, fileText(headerText(), ...chain(4), userText("cccc0001", id(3), "added")));
+    renameSync(`${file}.new`, file);
+    await untilSo(() => entriesOf(reader).length === 1);
+    writeFileSync(`${file}.new`, fileText(headerText(), ...chain(2), userText("cccc0002", id(1), "rewritten")));
+    renameSync(`${file}.new`, file);
+    await untilSo(() => reader.isOver);
+    expect(reader.events.at(-1)).toMatchObject({ name: "moved", data: { why: "rewritten" } });
+    expect((await viewing.page(file)).text).toContain("rewritten");
+  });
+
+  test("a session that is deleted, or archived, while it is watched", async () => {
+    const server = serveHere(["--events", "none"]);
+    await server.result("append", { entries: [user("begin"), assistant("b")] });
+    const { sessionFile: file, sessionId } = await server.result("get_state");
+    await server.result("close_session");
+    const viewing = await view(server.place);
+    const { from } = await viewing.page(file);
+    const reader = viewing.follow(file, from);
+    await untilSo(() => reader.has("begun"));
+    await server.result("archive_session", { sessionPath: file });
+    await untilSo(() => reader.isOver);
+    expect(reader.events.at(-1)?.name).toBe("gone");
+    // The page leads to where it is now.
+    const moved = await viewing.get(`session?path=${encodeURIComponent(file)}&id=${sessionId}`);
+    expect(moved.status).toBe(303);
+    const now = await viewing.get(String(moved.headers.location));
+    expect(now.text).toContain("begin");
+    const archived = new URLSearchParams(String(moved.headers.location).replace(/^[^?]*\?/, "")).get("path") as string;
+    rmSync(archived);
+    const gone = await viewing.get(String(moved.headers.location));
+    expect(gone.status).toBe(404);
+    expect(gone.text).toContain("<h1>This cannot be shown</h1>");
+  });
+
+  test("entries with odd ids and hostile words, and places that are none", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(1));
+    const viewing = await view(place);
+    const { from } = await viewing.page(file);
+    const reader = viewing.follow(file, from);
+    const odd = 'a\n\nevent: gone\u2028"><script>alert(1)</script>';
+    const message = {
+      role: "user",
+      content: '</article><script>alert(1)</script><img src=x onerror="alert(1)">\r\n\r\nid: 1',
+    };
+    appendFileSync(file, line(entryText("message", odd, id(0), { message })));
+    await untilSo(() => reader.events.at(-1)?.name === "caught");
+    appendFileSync(file, line(userText("bbbb0002", odd, "after the odd one")));
+    await untilSo(() => JSON.stringify(reader.events).includes("after the odd one"));
+    const [first] = entriesOf(reader);
+    expect(first.anchor).toMatch(/^id\.[\w.-]+$/);
+    expect(first.html).not.toMatch(/<script>|<img/);
+    const again = viewing.follow(file, from, reader.events.find(({ name }) => name === "entry")?.id);
+    await untilSo(() => entriesOf(again).length === 1);
+    expect(entriesOf(again)[0].anchor).toBe("bbbb0002");
+    for (const wrong of ["", "x", "W10", Buffer.from('["nowhere",null]').toString("base64url")]) {
+      const refused = viewing.follow(file, wrong);
+      await untilSo(() => refused.isOver);
+      expect(refused.status === 400 || refused.has("moved")).toBe(true);
+    }
+  });
+
+  test.each([["jsonl"], ["v2"]])("kills of the writer and of the reader lose nothing, in %s", async (store) => {
+    const { shown, expected, acknowledged } = await watchedThroughKills(new Random(7), store, 1, 8);
+    expect(acknowledged).toBe(8);
+    expect(expected.length).toBeGreaterThanOrEqual(acknowledged);
+    expect(shown).toEqual(expected);
+  });
+});
+
+const PROGRAM = chromiumHere();
+/** Milliseconds in which something must appear on a machine with other work to do. */
+const SOON = 10_000;
+
+describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
+  test("a person enters, finds a session, and sees what is written to it", async () => {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(30), "s.jsonl", headerText({ id: "watched", cwd: "/work/<b>x" }));
+    const viewing = await view(place, ["--session-dir", place.cwd]);
+    const page = await BrowserPage.open(PROGRAM as string);
+    try {
+      const until = async (expression: string): Promise<void> => {
+        const look = `new Promise((resolve) => setTimeout(() => resolve(Boolean(${expression})), 20))`;
+        const asked = { expression: look, awaitPromise: true, returnByValue: true };
+        const end = performance.now() + SOON;
+        let isSo = false;
+        // A page that is loaded again forgets what it was asked.
+        while (!isSo && performance.now() < end)
+          isSo = (await page.send("Runtime.evaluate", asked)).result?.value === true;
+        expect(isSo, expression).toBe(true);
+      };
+      await page.load(viewing.url, 360, true);
+      expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+      const address = await page.evaluate("document.querySelector('.rows a').href");
+      await page.load(address, 360, true);
+      await until("document.getElementById('view.status').dataset.state === 'on'");
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+      // At the end of the page, what comes is brought into view.
+      await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
+      const lines: string[] = [];
+      for (let n = 30; n < 60; n++) {
+        const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
+        lines.push(n % 3 === 0 ? assistantText(id(n), id(n - 1), text) : userText(id(n), id(n - 1), text));
+      }
+      appendFileSync(file, lines.map((line) => `${line}\n`).join(""));
+      await until(`document.getElementById("${id(59)}") !== null`);
+      const ids = await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)");
+      expect(ids).toEqual(Array.from({ length: 60 }, (_, n) => id(n)));
+      const numbers = await page.evaluate(
+        "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)",
+      );
+      expect(numbers).toEqual(numbers.map((_: number, n: number) => n + 1));
+      await until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
+      // Another branch goes on: the page is loaded again by itself, and then has that.
+      appendFileSync(file, `${userText("bbbb0001", id(3), "the other way")}\n`);
+      await until("document.getElementById('bbbb0001') !== null");
+      await until("document.getElementById('view.status').dataset.state === 'on'");
+      expect(page.happened.filter((one) => !one.startsWith(`request ${new URL(viewing.url).origin}/`))).toEqual([]);
+    } finally {
+      await page.close();
+    }
+  });
+});

@@ -1,0 +1,197 @@
+/** The web server of `view`, attacked over its port. */
+
+import { connect, type Socket } from "node:net";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { textAnswer, type ViewRequest } from "../../src/view/answer.ts";
+import { Guard } from "../../src/view/guard.ts";
+import { serveWeb, type Web } from "../../src/view/web.ts";
+import { request, untilSo } from "../support/web.ts";
+
+interface ServedHere {
+  readonly web: Web;
+  readonly port: number;
+  readonly cookie: string;
+  readonly asked: ViewRequest[];
+  /** Pieces that were taken of an endless answer. */
+  readonly taken: () => number;
+}
+
+async function served(stallTime?: number): Promise<ServedHere> {
+  const asked: ViewRequest[] = [];
+  let taken = 0;
+  async function* endless(): AsyncGenerator<string> {
+    for (;;) {
+      taken++;
+      yield "x".repeat(1 << 16);
+    }
+  }
+  const web = await serveWeb({
+    port: 0,
+    guardFor: (port) => new Guard(port, () => 0),
+    stallTime,
+    async answer(request) {
+      asked.push(request);
+      return request.path === "endless" ? { ...textAnswer("", 200), body: endless() } : textAnswer("hello", 200);
+    },
+  });
+  onTestFinished(() => web.close());
+  const { port, searchParams } = new URL(web.guard.address());
+  return { web, port: Number(port), cookie: `view=${searchParams.get("token")}`, asked, taken: () => taken };
+}
+
+function raw(port: number, text: string): { socket: Socket; said: () => string; isOver: () => boolean } {
+  const socket = connect(port, "127.0.0.1");
+  let said = "";
+  let isOver = false;
+  socket.setEncoding("latin1");
+  socket.on("data", (piece: string) => {
+    said += piece;
+  });
+  socket.on("error", () => {});
+  socket.on("close", () => {
+    isOver = true;
+  });
+  onTestFinished(() => void socket.destroy());
+  socket.write(text);
+  return { socket, said: () => said, isOver: () => isOver };
+}
+
+/** Lets no timer of this process run out until the test is over. */
+function stopClock(): void {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] });
+  onTestFinished(() => void vi.useRealTimers());
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+test("every answer has a policy, is kept nowhere and read by no other site", async () => {
+  const { web, port, cookie, asked } = await served();
+  const places: [string, number, Record<string, string>][] = [
+    [web.guard.root, 200, { cookie }],
+    [web.guard.root, 403, {}],
+    ["/", 404, {}],
+    [`${web.guard.root}?${new URL(web.guard.address()).searchParams}`, 303, {}],
+    [web.guard.root, 421, { host: "evil.example" }],
+  ];
+  for (const [place, status, headers] of places) {
+    const answered = await request(`http://127.0.0.1:${port}${place}`, headers);
+    expect([place, answered.status]).toEqual([place, status]);
+    expect(answered.headers).toMatchObject({
+      "cache-control": "no-store",
+      "referrer-policy": "no-referrer",
+      "x-content-type-options": "nosniff",
+      "x-frame-options": "DENY",
+      "cross-origin-resource-policy": "same-origin",
+    });
+    expect(answered.headers["content-security-policy"]).toMatch(/default-src 'none'.*frame-ancestors 'none'/);
+    expect(Object.keys(answered.headers).filter((name) => name.startsWith("access-control"))).toEqual([]);
+  }
+  expect(asked).toHaveLength(1);
+});
+
+test("it listens on this machine alone", async () => {
+  const { web } = await served();
+  expect(new URL(web.guard.address()).hostname).toBe("127.0.0.1");
+  const { port } = await served();
+  const other = connect(port, "127.0.0.2");
+  const outcome = await new Promise((resolve) =>
+    other.on("connect", () => resolve("open")).on("error", () => resolve("refused")),
+  );
+  other.destroy();
+  expect(outcome).toBe("refused");
+});
+
+test("what is no request, or a large one, ends the connection and nothing else", async () => {
+  const { web, port, cookie } = await served();
+  const head = `GET ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`;
+  const wrong = [
+    "\0\0\0\r\n\r\n",
+    "GET / HTTP/9.9\r\n\r\n",
+    `${head}X: ${"x".repeat(20_000)}\r\n\r\n`,
+    `${head}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc`,
+    `CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`,
+    `POST ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nContent-Length: 5\r\n\r\nhello`,
+  ];
+  for (const text of wrong) {
+    const { said, isOver } = raw(port, text);
+    for (let i = 0; i < 2000 && !isOver(); i++) await turn();
+    expect([text.slice(0, 40), isOver()]).toEqual([text.slice(0, 40), true]);
+    expect(said()).not.toContain("hello");
+  }
+  // A request for another protocol is one like any other.
+  const upgrade = raw(port, `${head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
+  for (let i = 0; i < 2000 && !upgrade.said().includes("hello"); i++) await turn();
+  expect(upgrade.said()).toMatch(/^HTTP\/1.1 200/);
+  // Two hosts in one request.
+  const two = raw(port, `${head}Host: evil.example\r\n\r\n`);
+  for (let i = 0; i < 2000 && two.said() === ""; i++) await turn();
+  expect(two.said()).toMatch(/^HTTP\/1.1 4/);
+});
+
+test("of 200 connections those beyond the limit end, and the others are answered", async () => {
+  const { web, port, cookie } = await served();
+  const head = `GET ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`;
+  const all = Array.from({ length: 200 }, () => raw(port, head));
+  for (let i = 0; i < 5000 && all.filter(({ isOver }) => isOver()).length < 72; i++) await turn();
+  expect(all.filter(({ isOver }) => isOver())).toHaveLength(72);
+  const open = all.filter(({ isOver }) => !isOver());
+  for (const { socket } of open) socket.write("\r\n");
+  for (let i = 0; i < 5000 && open.some(({ said }) => said() === ""); i++) await turn();
+  expect(open.every(({ said }) => said().startsWith("HTTP/1.1 200"))).toBe(true);
+  for (const { socket } of open) socket.destroy();
+  for (let i = 0; i < 2000 && open.some(({ isOver }) => !isOver()); i++) await turn();
+  expect((await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie })).status).toBe(200);
+});
+
+test("a reader that does not read is given no more, and left after a while", async () => {
+  stopClock();
+  const { web, port, cookie, taken } = await served(5000);
+  const head = `GET ${web.guard.root}endless HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n\r\n`;
+  const { socket, isOver } = raw(port, head);
+  socket.pause();
+  let before = -1;
+  while (taken() === 0 || taken() !== before) {
+    before = taken();
+    for (let i = 0; i < 20; i++) await turn();
+  }
+  // What the kernel holds for both ends, and one piece.
+  expect(before).toBeLessThan(400);
+  await vi.advanceTimersByTimeAsync(5000);
+  socket.resume();
+  await untilSo(isOver);
+  expect(taken()).toBeLessThanOrEqual(before + 1);
+});
+
+test("those who may not ask do not keep it from being idle", async () => {
+  stopClock();
+  const { web, port } = await served(1e9);
+  let isIdle = false;
+  web.whenIdle(60_000, () => {
+    isIdle = true;
+  });
+  await vi.advanceTimersByTimeAsync(40_000);
+  expect((await request(`http://127.0.0.1:${port}${web.guard.root}`)).status).toBe(403);
+  await vi.advanceTimersByTimeAsync(40_000);
+  expect(isIdle).toBe(true);
+});
+
+test("it is idle when nobody asks and nobody reads", async () => {
+  stopClock();
+  const { web, port, cookie } = await served(1e9);
+  let isIdle = false;
+  web.whenIdle(60_000, () => {
+    isIdle = true;
+  });
+  await vi.advanceTimersByTimeAsync(40_000);
+  await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie });
+  await vi.advanceTimersByTimeAsync(40_000);
+  expect(isIdle).toBe(false);
+  const head = `GET ${web.guard.root}endless HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n\r\n`;
+  const { socket, said } = raw(port, head);
+  await untilSo(() => said().length > 0);
+  socket.pause();
+  await vi.advanceTimersByTimeAsync(600_000);
+  expect(isIdle).toBe(false);
+  socket.destroy();
+  await untilSo(() => isIdle);
+});
