@@ -83,7 +83,9 @@ function program(): string {
     stdin: {
       contents: `import { makeAttachments } from "./attach/attach.ts";
         import { realDisk } from "./fs/disk.ts";
-        const [role, session, temporary] = process.argv.slice(2);
+        const [role, session, temporary, uid] = process.argv.slice(2);
+        // Becomes the other user only now: Node's own program may lie where that user cannot read it.
+        if (uid) { process.setgroups([]); process.setuid(Number(uid)); }
         const attachments = makeAttachments({ disk: realDisk, ownDisk: realDisk, variables: process.env, temporary,
           client: "another", version: "1.2.3", now: () => Date.now() });
         const tell = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
@@ -114,6 +116,7 @@ function program(): string {
 export interface OtherProcess {
   readonly apart?: Apart;
   readonly temporary?: string;
+  /** The user to become, for a test that runs as root. */
   readonly uid?: number;
 }
 
@@ -128,7 +131,8 @@ export async function other(
   const file = join(folder, "other.cjs");
   writeFileSync(file, program());
   const [command, ...args] = [...(kind ? (apart(kind) ?? []) : []), process.execPath, file, role, session, temporary];
-  const child = spawn(command, args, { uid, stdio: ["pipe", "pipe", "inherit"], env: { PATH: process.env.PATH } });
+  if (uid !== undefined) args.push(String(uid));
+  const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"], env: { PATH: process.env.PATH } });
   onTestFinished(() => void child.kill("SIGKILL"));
   const [line] = await once(child.stdout, "data");
   return { child, told: JSON.parse(String(line)) };

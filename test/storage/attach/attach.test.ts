@@ -407,8 +407,9 @@ describe("nobody is led astray", () => {
     expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
     // Even with everything but the folder open to all.
     chmodSync(socket, 0o777);
-    const connect = `require("node:net").connect(${JSON.stringify(socket)}).on("error", (e) => console.log(e.code))`;
-    const { stdout } = spawnSync(process.execPath, ["-e", connect], { uid: 12345, encoding: "utf8" });
+    const connect = `process.setgroups([]); process.setuid(12345);
+      require("node:net").connect(${JSON.stringify(socket)}).on("error", (e) => console.log(e.code))`;
+    const { stdout } = spawnSync(process.execPath, ["-e", connect], { encoding: "utf8" });
     expect(stdout).toBe("EACCES\n");
   });
 
