@@ -26,6 +26,26 @@ const print = (what, value) => console.log(what.padEnd(52), value);
 const microseconds = (values) => `${(figure(values).median * 1000).toFixed(0)} us`;
 const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
 
+/** The least that passing on can take: a process that sends back each line, and one that passes lines on to such a one. */
+const ECHO = `const { createServer } = require("node:net");
+  createServer((peer) => peer.pipe(peer)).listen(process.argv[1]);
+  process.stdin.pipe(process.stdout);`;
+const FORWARD = `const peer = require("node:net").connect(process.argv[1]);
+  process.stdin.pipe(peer).pipe(process.stdout);`;
+
+/** Prints what a line takes there and back without any of our code, which is to be compared with a passed append. */
+async function bare() {
+  const socket = join(home, "echo.sock");
+  const echo = new Child(process.execPath, ["-e", ECHO, socket], env);
+  await echo.ask([append()]);
+  print("bare echo, round trip, p50", microseconds(await roundTrips(echo, append, 800)));
+  const forwarder = new Child(process.execPath, ["-e", FORWARD, socket], env);
+  await forwarder.ask([append()]);
+  print("bare forwarder to it, round trip, p50", microseconds(await roundTrips(forwarder, append, 800)));
+  await stop(forwarder);
+  echo.process.kill();
+}
+
 /** Starts a server that holds a session, and one that has joined it. */
 async function pair(file) {
   const holder = start(file);
@@ -48,6 +68,7 @@ async function roundTrips(child, make, count) {
 
 try {
   print("node, load", `${process.version}, ${loadavg()[0].toFixed(1)}`);
+  await bare();
   const small = join(home, "small.jsonl");
   writeSession(small, 1000);
   {

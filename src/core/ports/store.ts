@@ -121,6 +121,8 @@ export interface Log {
    * writer before, so that other processes may have written meanwhile. Throws session_locked, naming the holder.
    */
   acquireLock(): boolean;
+  /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
+  prepareLock?(): void;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
 

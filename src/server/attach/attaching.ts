@@ -8,6 +8,9 @@ const ANNOUNCED_WITHIN = 300;
 /** Milliseconds after which a session whose holder cannot be joined is tried again. */
 const TRY_AGAIN = 5000;
 
+/** Milliseconds after joining a session at which its lock is prepared for: what was asked then is on its way. */
+const PREPARES_AFTER = 50;
+
 export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
@@ -49,6 +52,8 @@ export class Attaching {
       }
       if (outcome === "joined") {
         this.attachments.set(session, attachment);
+        // The holder may die at any time, and its place is taken at once.
+        setTimeout(() => session.log.prepareLock?.(), PREPARES_AFTER).unref();
         return attachment;
       }
       if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= until) break;

@@ -476,7 +476,7 @@ function paramsText(call: Call, key: string | undefined): Uint8Array[] {
   const { bytes, range, toParams } = call.messageText();
   const found = valueAt(bytes, range, [...toParams], knownValueEnd);
   // The message may be part of an input buffer that is used again.
-  const text = found ? Uint8Array.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
+  const text = found ? new Uint8Array(bytes.subarray(found.start, found.end)) : bytesOf("{}");
   if (key === undefined) return [text];
   const isEmpty = (members(text) ?? []).length === 0;
   return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];

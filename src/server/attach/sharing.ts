@@ -39,14 +39,15 @@ export class Sharing {
   private isClosed = false;
 
   constructor({ attachments, client, durability }: SharingOptions, host: SharingHost) {
-    const { env } = host.workspace;
+    const keys = host.workspace.env.sessionId();
+    let keyed = 0;
     this.host = host;
     this.hosting = new Hosting({ attachments, durability, host });
     this.attaching = new Attaching({
       client,
       durability,
       hooks: host.hooks,
-      newKey: () => env.sessionId(),
+      newKey: () => `${keys}-${++keyed}`,
       find: ({ file }) => (file === null ? null : attachments.find(file)),
       passOn: (session, events) => host.passOn(session, events),
       missed: (session, count) => host.missed(session, count),
@@ -75,7 +76,9 @@ export class Sharing {
     this.hosting.sweep();
     this.attaching.sweep(sessions);
     if (!this.host.canTell) return;
-    for (const session of sessions) if (session.log.lockedBy !== null) void this.attaching.join(session);
+    // Asking who has a lock reads the list of all sockets.
+    for (const session of sessions)
+      if (!this.attaching.of(session) && session.log.lockedBy !== null) void this.attaching.join(session);
   }
 
   /** Returns the attachment by which a call on a session is passed on; undefined when it is run here. */

@@ -79,9 +79,10 @@ class ByteQueue {
   }
 
   peek(count: number): Buffer {
-    const parts: Buffer[] = [];
     let missing = Math.min(count, this.length);
     let from = this.consumed;
+    if (this.chunks[0]?.length - from >= missing) return this.chunks[0].subarray(from, from + missing);
+    const parts: Buffer[] = [];
     for (const chunk of this.chunks) {
       if (missing === 0) break;
       const part = chunk.subarray(from, from + missing);
@@ -159,6 +160,9 @@ function isBlank(bytes: Buffer): boolean {
 const HEADER_LIMIT = 8192;
 /** Bytes at which a Content-Length counts as malformed: skipping that much would be a hang. */
 const PLAUSIBLE_LENGTH = 2 ** 32;
+const USUAL_HEADER = /^content-length: (\d{1,9})\r\n\r\n/i;
+/** Bytes of the longest usual header. */
+const USUAL_LENGTH = 29;
 const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 
 class HeaderDecoder implements Decoder {
@@ -217,6 +221,13 @@ class HeaderDecoder implements Decoder {
   }
 
   private readHeader(): Cut | undefined | "again" {
+    // Nearly every message begins so; the rest of this is 20 times as much work.
+    const usual = USUAL_HEADER.exec(this.queue.peek(USUAL_LENGTH).toString("latin1"));
+    if (usual) {
+      this.queue.shift(usual[0].length);
+      this.expect(Number(usual[1]));
+      return "again";
+    }
     const text = this.queue.peek(HEADER_LIMIT).toString("latin1");
     const start = /^[\r\n]*/.exec(text)?.[0].length ?? 0;
     const blank = /\r?\n\r?\n/.exec(text.slice(start));
@@ -235,9 +246,13 @@ class HeaderDecoder implements Decoder {
     const length = /^\d+$/.test(value) ? Number(value) : Number.NaN;
     if (!(length < PLAUSIBLE_LENGTH)) return this.bad(`Content-Length: ${value.slice(0, 40)}`);
     this.queue.shift(start + blank.index + blank[0].length);
+    this.expect(length);
+    return "again";
+  }
+
+  private expect(length: number): void {
     if (length > this.limit) this.dropping = { kept: Buffer.alloc(0), left: length, size: length };
     else this.awaited = length;
-    return "again";
   }
 
   private bad(reason: string): Cut {

@@ -77,6 +77,11 @@ export class CarriedLocks {
     }
   }
 
+  /** Finds the means, which loads SQLite. */
+  prepare(): void {
+    this.all();
+  }
+
   private all(): { sqlite: SqliteLock | null; flock: Flock } {
     if (!this.found) {
       const open = this.find();

@@ -33,6 +33,8 @@ export interface Locks {
    * and storage_failed when the system refuses one for now.
    */
   acquire(file: FileKey, place?: LockLocation): Lock | Holder;
+  /** Loads what taking a lock needs, so that the first one is not later for it (SQLite takes 10 ms). Never throws. */
+  prepare?(): void;
   /** Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. */
   holder(file: FileKey, place?: LockLocation): Holder | null;
 }

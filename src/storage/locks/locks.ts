@@ -37,6 +37,7 @@ export function sharedLocks(locks: Locks): Locks {
         { kind: lock.kind, previousHolderDied },
       );
     },
+    prepare: () => locks.prepare?.(),
     holder: (file, place) => (held.has(keyOf(file)) ? null : locks.holder(file, place)),
   };
 }

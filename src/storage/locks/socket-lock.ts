@@ -77,6 +77,7 @@ export function socketLocks(options: LockOptions): Locks {
         { retryable: true },
       );
     },
+    prepare: () => carried.prepare(),
     holder(file, place) {
       let bound = isBound(disk, file);
       if (bound === undefined) {

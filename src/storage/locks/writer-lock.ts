@@ -49,6 +49,11 @@ export class WriterLock {
     return this.holder && file ? this.findHolder(file) : this.holder;
   }
 
+  /** Loads what `acquire` needs. */
+  prepare(): void {
+    this.locks.prepare?.();
+  }
+
   /** Takes the lock of the log's file. Throws session_locked. */
   acquire(file: FileKey): void {
     this.adopt(this.claim(file));

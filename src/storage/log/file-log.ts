@@ -266,6 +266,10 @@ export class FileLog implements Log {
     return true;
   }
 
+  prepareLock(): void {
+    this.backend.state.lock.prepare();
+  }
+
   unlock(): void {
     const { backend } = this;
     if (backend.state.lock.isHeld) backend.unlocking();
