@@ -17,7 +17,7 @@ import { twoServers, withForeignWriter } from "../support/writers.ts";
 test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", async (store) => {
   const sums = { kills: 0, locked: 0 };
   await forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 24, store);
+    const { kills, locked } = await twoServers(random, 16, store);
     sums.kills += kills;
     sums.locked += locked;
   });
@@ -29,7 +29,7 @@ test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is 
 test("a program that knows no lock loses nothing and hides nothing", async () => {
   const sums = { kills: 0, foreign: 0 };
   await forSeedsAsync(1, async (random) => {
-    const { kills, foreign } = await withForeignWriter(random, 30);
+    const { kills, foreign } = await withForeignWriter(random, 20);
     sums.kills += kills;
     sums.foreign += foreign;
   });
