@@ -29,7 +29,7 @@ test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is 
 test("a program that knows no lock loses nothing and hides nothing", async () => {
   const sums = { kills: 0, foreign: 0 };
   await forSeedsAsync(1, async (random) => {
-    const { kills, foreign } = await withForeignWriter(random, 20);
+    const { kills, foreign } = await withForeignWriter(random, 30);
     sums.kills += kills;
     sums.foreign += foreign;
   });
