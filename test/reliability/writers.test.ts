@@ -17,7 +17,7 @@ import { twoServers, withForeignWriter } from "../support/writers.ts";
 test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", async (store) => {
   const sums = { kills: 0, locked: 0 };
   await forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 16, store);
+    const { kills, locked } = await twoServers(random, 24, store);
     sums.kills += kills;
     sums.locked += locked;
   });
