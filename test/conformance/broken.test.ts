@@ -1,8 +1,10 @@
 /** Servers with one fault each: every one fails at the rule that it breaks, and at no others than look at the same. */
 
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildSync } from "esbuild";
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { allThemes } from "../../src/conformance/rules.ts";
 import {
   combinationOf,
@@ -17,7 +19,6 @@ import {
 } from "../support/conformance.ts";
 import { FAULTS, type Fault, type FaultName, PROCESS_FAULTS } from "../support/faults.ts";
 import { isEvery } from "../support/random.ts";
-import { temporaryFolder } from "../support/server.ts";
 
 /** Milliseconds after which a reply is missed here. */
 const TIMEOUT = 2000;
@@ -53,10 +54,17 @@ describe("a server that", () => {
 });
 
 describe("a process that", () => {
-  test.each(Object.entries<Fault>(PROCESS_FAULTS))("%s", async (name, fault) => {
-    const outfile = join(temporaryFolder(), "faulty-server.mjs");
+  const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
+  const outfile = join(folder, "faulty-server.mjs");
+
+  beforeAll(() => {
     const entryPoints = [join(import.meta.dirname, "../support/faulty-server.ts")];
     buildSync({ entryPoints, outfile, bundle: true, platform: "node", format: "esm" });
+  });
+
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  test.each(Object.entries<Fault>(PROCESS_FAULTS))("%s", async (name, fault) => {
     const result = await runKit({
       command: [process.execPath, outfile, name, ...OWN],
       combinations: [combinationOf("lines", "jsonrpc")],

@@ -10,6 +10,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { contentsOf, put, read } from "../support/lifecycle.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { lookAt } from "../support/pages.ts";
+import { processorTimeOf } from "../support/processor.ts";
 import {
   type HereServer,
   type Json,
@@ -828,9 +829,8 @@ describe("redact", () => {
     const hostile = ["eyJ-", "-----BEGIN PRIVATE KEY-----", "token:", "sk-", "://a:", "Bearer ", "eyJaaaaaaaa."];
     const text = hostile.map((part) => part.repeat(8000)).join(" ");
     const server = open(place, fileOf(place, fileText(headerText(), userText(id(0), null, text))));
-    const from = performance.now();
-    await server.result("export_session", { format: "markdown", redact: true, allowUnjudged: true });
-    expect(performance.now() - from).toBeLessThan(2000);
+    const params = { format: "markdown", redact: true, allowUnjudged: true };
+    expect(await processorTimeOf(() => server.result("export_session", params))).toBeLessThan(2000);
   });
 });
 

@@ -3,6 +3,7 @@
 import MarkdownIt from "markdown-it";
 import { expect, test } from "vitest";
 import { proseMarkdown } from "../../src/page/markdown/prose.ts";
+import { processorTimeOf } from "../support/processor.ts";
 import { isEvery, Random } from "../support/random.ts";
 
 const github = new MarkdownIt({ html: true, linkify: true });
@@ -117,9 +118,12 @@ test.each([
   "<b ",
   "www.a ",
   "#a @b %%",
-])("%j over and over takes no time that grows with its square", (piece) => {
+])("%j over and over takes no time that grows with its square", async (piece) => {
   const text = piece.repeat(180_000 / piece.length);
-  const began = performance.now();
-  expect(proseMarkdown(text).length).toBeGreaterThan(text.length / 4);
-  expect(performance.now() - began).toBeLessThan(5000);
+  let written = "";
+  const took = await processorTimeOf(() => {
+    written = proseMarkdown(text);
+  });
+  expect(written.length).toBeGreaterThan(text.length / 4);
+  expect(took).toBeLessThan(5000);
 });

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { expectNothingWrong, type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
 import { forSeedsAsync } from "../support/random.ts";
 
-const SHORT = { servers: 3, wanted: 15, states: "same", namespaces: false, attach: "off" } as const;
+const SHORT = { servers: 3, wanted: 10, states: "same", namespaces: false, attach: "off" } as const;
 
 async function check(options: Meeting): Promise<void> {
   await forSeedsAsync(1, async (random) => {

@@ -7,7 +7,7 @@ import { shareAtRandom } from "../support/sharing.ts";
 describe.each(["jsonl", "v2"] as const)("hosts that share a session of %s", (store) => {
   test("are one tree: nothing acknowledged is lost or doubled, also where servers are killed", () =>
     forSeedsAsync(1, async (random) => {
-      const { acknowledged, kills } = await shareAtRandom(random, { store, servers: 3, bursts: 15, kills: 0.3 });
+      const { acknowledged, kills } = await shareAtRandom(random, { store, servers: 3, bursts: 10, kills: 0.3 });
       expect(acknowledged).toBeGreaterThan(20);
       expect(kills).toBeGreaterThan(0);
     }));

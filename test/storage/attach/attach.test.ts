@@ -35,11 +35,15 @@ const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString
 const isRoot = process.getuid?.() === 0;
 if (!isRoot) console.info("only root can give files to other users: their folders are not tried");
 
-/** A session with a holder that is announced beside it. */
-function held(store: "jsonl" | "v2" = "jsonl") {
+/** A session with a holder that is announced beside it, under a umask of the process if one is given. */
+function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask()) {
   const folder = temporaryFolder();
   const session = sessionIn(folder, store);
-  const entrance = opened(attachmentsWith(), session) as Entrance;
+  const attachments = attachmentsWith();
+  const before = process.umask(mask);
+  onTestFinished(() => void process.umask(before));
+  const entrance = opened(attachments, session) as Entrance;
+  process.umask(before);
   const within = join(folder, ".pi-session-server");
   const [json, socket] = [".json", ".sock"].map((ending) =>
     join(within, readdirSync(within).find((name) => name.endsWith(ending)) as string),
@@ -176,10 +180,7 @@ test("epochs grow from holder to holder, whatever the clock says", () => {
 });
 
 test.each([0o000, 0o022, 0o777])("what is made is private under umask %o", async (mask) => {
-  const before = process.umask(mask);
-  onTestFinished(() => void process.umask(before));
-  const { within, json, socket, find } = held();
-  process.umask(before);
+  const { within, json, socket, find } = held("jsonl", mask);
   expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
   expect(await saidTo(find())).toBe(HEARD);
 });
