@@ -53,6 +53,12 @@ export class SessionEntries {
     return position < 0 ? null : this.log.nodes.id(position);
   }
 
+  /** Returns the position of an entry that the host can see, or -1. */
+  find(entryId: string): number {
+    const position = this.log.nodes.position(entryId);
+    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+  }
+
   get areDurable(): boolean {
     const { durableCount, nodes, isCheckpointDue } = this.log;
     return durableCount >= nodes.count && !isCheckpointDue;

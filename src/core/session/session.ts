@@ -15,16 +15,16 @@ import { type Dangling, type DanglingCall, danglingCalls } from "../context/pair
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
-import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
-import { LEAF_MARKER } from "../format/head.ts";
+import type { Draft, Entry, NewLine } from "../format/entry.ts";
 import type { SharedHolder } from "../ports/attach.ts";
-import { type Env, timestamp } from "../ports/env.ts";
+import type { Env } from "../ports/env.ts";
 import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
+import { EntryMaker } from "./entry-maker.ts";
 import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
@@ -57,6 +57,7 @@ export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
+  private readonly maker: EntryMaker;
   /** Changes by other programs, and damage, that are not reported yet. */
   readonly foreign: ForeignChanges;
   /** The record of what people may want to take back; without it, nothing is recorded. */
@@ -70,6 +71,7 @@ export class Session implements Bodies {
     this.entries = new SessionEntries(log, () => this.leaf.current);
     this.leaf = new LeafTracker(this.entries, leaves, keepsLeaf);
     this.foreign = new ForeignChanges(this.entries, this.leaf);
+    this.maker = new EntryMaker(this.entries, env);
   }
 
   get log(): Log {
@@ -125,8 +127,7 @@ export class Session implements Bodies {
 
   /** Returns the position of an entry that the host can see, or -1. */
   find(entryId: string): number {
-    const position = this.log.nodes.position(entryId);
-    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+    return this.entries.find(entryId);
   }
 
   /** Returns the position of the entry with that id. Throws entry_not_found. */
@@ -228,38 +229,16 @@ export class Session implements Bodies {
     // Before we had the lock, another server may have written.
     if (this.log.acquireLock()) this.foreign.checkForChanges();
     const oldLeafId = this.leafId;
-    const written: NewLine[] = [];
-    const ids: string[] = [];
-    const others = drafts.length > 1 ? new Set<string>() : undefined;
-    let parentId = oldLeafId;
-    let branchChanged = false;
-    if (this.leaf.needsMarkerBefore(drafts[0].type, drafts[0].parentId))
-      written.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
-    const batched = drafts.length > 1 || key !== undefined;
-    for (let index = 0; index < drafts.length; index++) {
-      const draft = drafts[index];
-      const id = this.idFor(draft, others);
-      if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        parentId = draft.parentId;
-        if (parentId !== null && this.find(parentId) < 0 && !others?.has(parentId)) {
-          const sentence = `The parent ${parentId} is not an entry of this session. Leave parentId out to continue the leaf.`;
-          throw new Failure("entry_not_found", sentence, { entryId: parentId, path: `entries.${index}.parentId` });
-        }
-        branchChanged = true;
-      }
-      const batch: Batch | undefined = batched
-        ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
-        : undefined;
-      written.push(this.lineOf(draft, id, parentId, batch));
-      ids.push(id);
-      others?.add(id);
-      parentId = id;
-    }
-    this.write(written, ids, defer);
-    this.leaf.moveTo(this.log.nodes.position(parentId as string));
+    const { id: session } = this;
+    const isBatch = drafts.length > 1 || key !== undefined;
+    const batch = isBatch ? { session, ...(key === undefined ? {} : { key }) } : undefined;
+    const [{ type, parentId = oldLeafId }] = drafts;
+    const marker = this.leaf.needsMarkerBefore(type, drafts[0].parentId) ? this.maker.marker(parentId) : undefined;
+    const { written, ids, branchChanged } = this.maker.linesOf(drafts, oldLeafId, batch);
+    this.write(marker ? [marker, ...written] : written, ids, defer);
+    this.leaf.moveTo(this.log.nodes.position(ids[ids.length - 1]));
     if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
-    const own = written.length === ids.length ? written : written.slice(1);
-    return { ids, lines: own.map(({ line }) => line), oldLeafId, branchChanged };
+    return { ids, lines: written.map(({ line }) => line), oldLeafId, branchChanged };
   }
 
   /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
@@ -452,43 +431,13 @@ export class Session implements Bodies {
     return this.name === null ? this.id.slice(0, 8) : quoted(this.name);
   }
 
-  // --- small parts of writing ----------------------------------------------------------------------------------
-
-  private idFor({ id }: Draft, others: ReadonlySet<string> | undefined): string {
-    if (id === undefined) return this.newEntryId(others);
-    const isWellFormed = ENTRY_ID.test(id);
-    if (isWellFormed && !this.isTaken(id) && !others?.has(id)) return id;
-    const sentence = isWellFormed
-      ? `The id ${id} is taken. Leave it out to get a new one.`
-      : "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.";
-    throw new Failure("invalid_entry", sentence, { entryId: id });
-  }
-
-  private isTaken(id: string): boolean {
-    return this.log.nodes.position(id) >= 0 || this.log.nodes.isAwaited(id);
+  private writeMarker(): void {
+    this.write([this.maker.marker(this.leafId)]);
   }
 
   /** Returns an id that no entry of this session has. */
   newEntryId(others?: ReadonlySet<string>): string {
-    for (let tries = 0; tries < 100; tries++) {
-      const id = this.env.entryId();
-      if (!this.isTaken(id) && !others?.has(id)) return id;
-    }
-    return this.env.sessionId();
-  }
-
-  private writeMarker(): void {
-    this.write([this.marker(this.leafId)]);
-  }
-
-  private marker(parentId: string | null): NewLine {
-    const data = parentId === null ? { leafId: null } : undefined;
-    return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);
-  }
-
-  /** Returns an entry as it is written; all that a session writes are made here. */
-  private lineOf(draft: Draft, id: string, parentId: string | null, batch?: Batch): NewLine {
-    return newLine(draft, id, parentId, draft.timestamp ?? timestamp(this.env), batch);
+    return this.maker.newId(others);
   }
 
   /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */
