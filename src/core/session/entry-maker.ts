@@ -6,7 +6,7 @@ import { LEAF_MARKER } from "../format/head.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { SessionEntries } from "./entries.ts";
 
-/** What the entries of one append have in common. */
+/** The part of a batch that all entries of an append share. */
 export type BatchOf = Omit<Batch, "index" | "count">;
 
 export class EntryMaker {

@@ -18,25 +18,25 @@ import type { Damage } from "../format/damage.ts";
 import type { Draft, Entry, NewLine } from "../format/entry.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
-import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
+import type { NewOperation, OperationLog } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
-import { EntryMaker } from "./entry-maker.ts";
+import { type BatchOf, EntryMaker } from "./entry-maker.ts";
+import { SessionHeads } from "./heads.ts";
 import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
+import { type Incomplete, type Repair, repaired } from "./repair.ts";
 
 export type { Model } from "../context/context.ts";
 export type { Foreign } from "./refresh.ts";
+export type { Incomplete } from "./repair.ts";
 
 /** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
-
-/** The step of a repair; its backup and entries are known later. */
-type RepairStep = StepOf<"swap">;
 
 export interface Appended {
   readonly ids: string[];
@@ -46,17 +46,19 @@ export interface Appended {
   readonly branchChanged: boolean;
 }
 
-/** An entry that a repair completes. */
-export interface Incomplete {
-  readonly position: number;
-  readonly damage: Damage;
-  complete(line: Uint8Array): Uint8Array;
+/** How lines are written: held until the session is stored, and through which head. */
+interface WayOfWriting {
+  readonly defer?: boolean;
+  readonly head?: string | null;
+  readonly retired?: boolean;
 }
 
 export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
+  /** Leaves of their own beside the shared one, and where whoever calls now stands. */
+  readonly heads: SessionHeads;
   private readonly maker: EntryMaker;
   /** Changes by other programs, and damage, that are not reported yet. */
   readonly foreign: ForeignChanges;
@@ -68,9 +70,10 @@ export class Session implements Bodies {
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
     this.env = env;
-    this.entries = new SessionEntries(log, () => this.leaf.current);
+    this.entries = new SessionEntries(log, () => this.heads.leaf);
     this.leaf = new LeafTracker(this.entries, leaves, keepsLeaf);
-    this.foreign = new ForeignChanges(this.entries, this.leaf);
+    this.heads = new SessionHeads(this.entries, this.leaf);
+    this.foreign = new ForeignChanges(this.entries, this.leaf, this.heads);
     this.maker = new EntryMaker(this.entries, env);
   }
 
@@ -111,8 +114,14 @@ export class Session implements Bodies {
     return this.log.header.parentSession ?? this.log.header.branchedFrom ?? null;
   }
 
+  /** The leaf of whoever calls now. */
   get leafId(): string | null {
     return this.idOrNull(this.tree.leaf);
+  }
+
+  /** The leaf of all who have none of their own. */
+  get sharedLeafId(): string | null {
+    return this.idOrNull(this.leaf.current);
   }
 
   /** The log's damage, and ambiguities that were found at opening. */
@@ -230,19 +239,29 @@ export class Session implements Bodies {
     if (this.log.acquireLock()) this.foreign.checkForChanges();
     const oldLeafId = this.leafId;
     const { id: session } = this;
-    const isBatch = drafts.length > 1 || key !== undefined;
-    const batch = isBatch ? { session, ...(key === undefined ? {} : { key }) } : undefined;
+    const head = this.heads.name;
+    const isBatch = drafts.length > 1 || key !== undefined || head !== null;
+    const batch = isBatch ? batchOf(session, key, head) : undefined;
     const [{ type, parentId = oldLeafId }] = drafts;
-    const marker = this.leaf.needsMarkerBefore(type, drafts[0].parentId) ? this.maker.marker(parentId) : undefined;
+    const isUnclear = head === null && this.leaf.needsMarkerBefore(type, drafts[0].parentId);
+    const marker = isUnclear ? this.maker.marker(parentId) : undefined;
     const { written, ids, branchChanged } = this.maker.linesOf(drafts, oldLeafId, batch);
-    this.write(marker ? [marker, ...written] : written, ids, defer);
-    this.leaf.moveTo(this.log.nodes.position(ids[ids.length - 1]));
+    if (head !== null) this.markShared();
+    this.write(marker ? [marker, ...written] : written, ids, { defer, head });
+    if (head === null) this.leaf.moveTo(this.log.nodes.position(ids[ids.length - 1]));
     if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
     return { ids, lines: written.map(({ line }) => line), oldLeafId, branchChanged };
   }
 
-  /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(written: readonly NewLine[], ids: readonly string[] = [], defer = false): void {
+  /**
+   * Adds lines to the log and to the tree, with the entries of other programs that came before them; all of them through
+   * a head, which they may retire, or through none.
+   */
+  private write(
+    written: readonly NewLine[],
+    ids: readonly string[] = [],
+    { defer = false, head = null, retired = false }: WayOfWriting = {},
+  ): void {
     const { nodes } = this.log;
     const lines = written.map(({ line }) => line);
     const first = nodes.count;
@@ -261,6 +280,23 @@ export class Session implements Bodies {
       if (own && !own.has(nodes.id(position))) this.foreign.note(position);
       this.entries.add(position, alone ? lines[position - first] : undefined);
     }
+    if (alone) this.leaf.wrote(first, nodes.count, head !== null);
+    this.heads.wrote(first, nodes.count, head, { alone, retired });
+  }
+
+  /** Writes a marker of the shared leaf before what a head writes, if the entries do not give it. */
+  private markShared(): void {
+    if (this.leaf.needsMarkerBeforeHead) this.write([this.maker.marker(this.sharedLeafId)]);
+  }
+
+  /** Writes a marker that moves a head, or retires it. */
+  private markHead(head: string, position: number, { key, retired }: { key?: string; retired?: true } = {}): string {
+    if (this.log.acquireLock()) this.foreign.checkForChanges();
+    this.markShared();
+    const marker = this.maker.marker(this.idOrNull(position), { ...batchOf(this.id, key, head), retired });
+    const id = marker.head?.id as string;
+    this.write([marker], [id], { defer: !this.log.persisted, head, retired });
+    return id;
   }
 
   /** Returns the result of an earlier append with this key, also of one before a restart. */
@@ -272,9 +308,29 @@ export class Session implements Bodies {
     return this.entries.once("keys", 0, () => this.entries.keyedAppends());
   }
 
-  /** Moves the leaf; durable after `commit`. Nothing is written to the session file. */
+  /**
+   * Moves the leaf of whoever calls; durable after `commit`. For the shared leaf nothing is written to the session file,
+   * a head is moved by a marker. Throws the log's failures.
+   */
   moveLeaf(position: number): void {
-    this.leaf.moveTo(position);
+    const { name } = this.heads;
+    if (name === null) this.leaf.moveTo(position);
+    else if (this.log.readOnly || this.log.lockedBy) this.heads.place(name, position);
+    else if (position !== this.heads.leaf) this.markHead(name, position);
+  }
+
+  /** Ends a head, which must be known. What was written through it stays. Throws read_only and the log's failures. */
+  retireHead(name: string, key?: string): void {
+    if (this.log.readOnly) throw this.log.readOnly;
+    if (this.heads.require(name).last === ROOT) return;
+    const id = this.markHead(name, this.heads.leafOf(name), { key, retired: true });
+    if (key !== undefined) this.keyed.set(key, { ids: [id], leafId: this.leafId });
+  }
+
+  /** Follows the process that writes here: our own leaf is there, and the shared one there. */
+  follow(leaf: number, { shared = leaf, last = ROOT }: { shared?: number; last?: number } = {}): void {
+    this.leaf.moveTo(shared);
+    if (this.heads.own !== null) this.heads.place(this.heads.own, leaf, last);
   }
 
   /** Whether changes outlast this process. */
@@ -295,10 +351,12 @@ export class Session implements Bodies {
   /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
     const last = this.noted.at(-1);
+    const settle = this.heads.settling();
     try {
       // Written before, so that a crash leaves no change without its record; a record without its change is recognised.
       this.operations?.flush();
       await this.leaf.commit();
+      settle();
       // Other commits may have ended meanwhile, and took theirs.
       if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
     } catch (error) {
@@ -358,6 +416,7 @@ export class Session implements Bodies {
   private undo(): void {
     this.log.rollBack();
     this.leaf.undone();
+    this.heads.undone();
     try {
       this.entries.renew();
     } catch {
@@ -391,39 +450,9 @@ export class Session implements Bodies {
     return this.foreign.fresh();
   }
 
-  /**
-   * Removes damage from the stored session, and adds what entries lack. Every body is read first, so that damage that
-   * was not found yet counts too. Throws session_locked, read_only, storage_failed.
-   */
-  repair(
-    dryRun: boolean,
-    lackingIn: (session: Session) => readonly Incomplete[] = () => [],
-  ): { repaired: readonly Damage[]; backupPath: string | null; operationId?: string; step?: RepairStep } {
-    for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
-    if (this.log.mayHideEntries) this.foreign.rebase();
-    const lacking = this.log.persisted ? lackingIn(this) : [];
-    const repaired = [...this.log.repairable, ...lacking.map(({ damage }) => damage)];
-    if (dryRun) return { repaired, backupPath: null };
-    const begun = repaired.length === 0 ? undefined : this.beginRepair();
-    let backupPath: string | null = null;
-    try {
-      backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
-    } finally {
-      if (backupPath === null && begun) this.operations?.failed([begun.operationId]);
-    }
-    if (backupPath === null) return { repaired, backupPath };
-    this.foreign.rebase(undefined, true);
-    return { repaired, backupPath, ...begun };
-  }
-
-  private beginRepair(): { operationId: string; step: RepairStep } | undefined {
-    const { operations, file } = this;
-    const { stamp } = this.log;
-    if (!operations || !stamp || file === null) return undefined;
-    const step = { do: "swap" as const, path: file, inode: stamp.inode };
-    const text = `Repaired ${this.title}.`;
-    const operation = { kind: "repair" as const, text, step, sessionId: this.id, sessionPath: file, name: this.name };
-    return { operationId: operations.beginNow(operation).id, step };
+  /** Does what {@link repaired} says. */
+  repair(dryRun: boolean, lackingIn: (session: Session) => readonly Incomplete[] = () => []): Repair {
+    return repaired(this, dryRun, lackingIn);
   }
 
   /** The name, as a quotation, or the beginning of the id. */
@@ -432,7 +461,7 @@ export class Session implements Bodies {
   }
 
   private writeMarker(): void {
-    this.write([this.maker.marker(this.leafId)]);
+    this.write([this.maker.marker(this.sharedLeafId)]);
   }
 
   /** Returns an id that no entry of this session has. */
@@ -445,4 +474,8 @@ export class Session implements Bodies {
     const id = this.entry(compaction).firstKeptEntryId;
     return typeof id === "string" ? id : undefined;
   }
+}
+
+function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
+  return { session, ...(key === undefined ? {} : { key }), ...(head === null ? {} : { head }) };
 }
