@@ -152,6 +152,17 @@ export class SessionHeads {
     this.put(head, { leaf, last: last ?? head.now?.last ?? ROOT });
   }
 
+  /** Puts our own host's head where the process says that writes here, which tells of all that it writes. */
+  follow(leaf: number, last: number): void {
+    this.skipTo(this.entries.log.nodes.count);
+    if (this.own !== null) this.place(this.own, leaf, last);
+  }
+
+  /** Returns the last entry of a head; null for none. */
+  lastIdOf(name: string): string | null {
+    return this.entries.idOrNull(this.find(name)?.now?.last ?? ROOT);
+  }
+
   /** Takes in entries that were just written, through a head or none; `alone`: nobody wrote between them. */
   wrote(first: number, past: number, name: string | null, { alone = true, retired = false } = {}): void {
     if (!alone) this.lookOn();

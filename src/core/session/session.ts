@@ -119,6 +119,11 @@ export class Session implements Bodies {
     return this.idOrNull(this.tree.leaf);
   }
 
+  /** The leaf of our own host. */
+  get ownLeafId(): string | null {
+    return this.idOrNull(this.heads.leafOf(this.heads.own));
+  }
+
   /** The leaf of all who have none of their own. */
   get sharedLeafId(): string | null {
     return this.idOrNull(this.leaf.current);
@@ -149,6 +154,11 @@ export class Session implements Bodies {
 
   line(position: number): Uint8Array {
     return this.log.read(position);
+  }
+
+  /** Returns the name of the head through which an entry was written; null for the shared leaf. */
+  headOf(position: number): string | null {
+    return this.entries.headOf(position)?.name ?? null;
   }
 
   entry(position: number): Entry {
@@ -330,7 +340,7 @@ export class Session implements Bodies {
   /** Follows the process that writes here: our own leaf is there, and the shared one there. */
   follow(leaf: number, { shared = leaf, last = ROOT }: { shared?: number; last?: number } = {}): void {
     this.leaf.moveTo(shared);
-    if (this.heads.own !== null) this.heads.place(this.heads.own, leaf, last);
+    this.heads.follow(leaf, last);
   }
 
   /** Whether changes outlast this process. */

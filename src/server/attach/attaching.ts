@@ -63,9 +63,11 @@ export class Attaching {
     for (const attachment of this.attachments.values()) attachment.tellHooks();
   }
 
-  /** Leaves the sessions that are not open any more. */
+  /** Leaves the sessions that are not open any more, and tells the holders of the others where our host stands. */
   sweep(open: readonly Session[]): void {
-    for (const [session, attachment] of this.attachments) if (!open.includes(session)) attachment.close();
+    for (const [session, attachment] of this.attachments)
+      if (!open.includes(session)) attachment.close();
+      else attachment.tellHead();
   }
 
   close(): void {
