@@ -2,7 +2,7 @@ import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import { requireSense, stand, standing } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { exampleId } from "./shared/shapes.ts";
@@ -17,7 +17,7 @@ export default command({
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
     ...standing,
   },
-  result: z.object({ ...replacement, leafId: z.string().nullable() }),
+  result: z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
@@ -35,7 +35,7 @@ export default command({
     }
     stand(workspace, next, { leaf, head }, { isNew });
     await context.replace(next, { reason: "resume" });
-    return { ...replacedBy(next), leafId: next.leafId };
+    return { ...replacedBy(next), leafId: next.leafId, head: next.heads.own ?? undefined };
   },
 });
 
