@@ -52,7 +52,7 @@ const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
 /** Params that are of the request and not of the new session. */
 type RequestParams = Readonly<Record<string, unknown>>;
 
-/** What the results say of the commands that change what is open. */
+/** The parts of results from which it is known what is open. */
 interface NotedResult {
   readonly sessionId?: string;
   readonly sessionFile?: string | null;

@@ -432,7 +432,8 @@ export class Attachment {
     const keys = [...asked.values()].flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
-    const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
+    const past = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
+    const end = past > 0 ? past : nodes.count;
     // By their ids, because those that were not acknowledged may be gone and others in their places.
     for (let position = end; isFirst && position < before; position++) this.noteTold(nodes.id(position));
     // A file in which the last known entry is not was replaced; the refresh has read it anew.

@@ -75,7 +75,7 @@ export class Sharing {
     this.hosting.sweep();
     this.attaching.sweep(sessions);
     if (!this.host.canTell) return;
-    for (const session of sessions) if (session.log.lockedBy !== null) void this.attaching.join(session);
+    for (const session of sessions) if (session.log.lockedBy !== null) void this.attaching.join(session, false);
   }
 
   /** Returns the attachment by which a call on a session is passed on; undefined when it is run here. */
