@@ -487,5 +487,5 @@ export class Session implements Bodies {
 }
 
 function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
-  return { session, ...(key === undefined ? {} : { key }), ...(head === null ? {} : { head }) };
+  return { session, key, head: head ?? undefined };
 }
