@@ -29,8 +29,10 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
     ]),
     "",
     "An entry that was appended together with others, or with an idempotency key, also has `_batch` with `session`,",
-    "`key` if there was one, `index` and `count`; it counts only in the file of that session. Types and members that",
-    "are not listed here are kept as they are.",
+    "`key` if there was one, `index` and `count`; it counts only in the file of that session. `head` in it names the head",
+    "through which the entry was written ([A leaf of one's own](#a-leaf-of-ones-own)); every such entry has a `_batch`,",
+    "and `retired` in the last one that head has had ended. Types and members that are not listed here are kept as they",
+    "are.",
   ].join("\n");
   const roles = [
     "### Messages",

@@ -78,7 +78,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "compact_append",
     "compact",
   ],
-  Branching: ["branch", "prepare_branch_summary", "compare_branches", "merge_branch"],
+  Branching: ["branch", "prepare_branch_summary", "compare_branches", "merge_branch", "list_heads", "delete_head"],
   Finding: ["list_sessions", "preview_session", "search_sessions", "get_session_family", "get_usage"],
   "Whole sessions": [
     "delete_session",

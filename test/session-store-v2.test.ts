@@ -397,9 +397,23 @@ async function converse(server: Wire, random: Random): Promise<void> {
       () => server.result("set_label", { entryId: id, label: random.pick(["", "ä label"]) }),
       () => server.result("set_session_name", { name: `name ${random.hex(2)}` }),
       () => server.result("create_checkpoint"),
+      () => throughHead(server, random, id),
       () => compact(server),
     ])();
   }
+}
+
+/** Writes through a head, or moves or ends it, and goes back to the shared leaf. */
+async function throughHead(server: Wire, random: Random, entryId: string): Promise<void> {
+  const { sessionId } = await server.result("get_state");
+  const head = random.pick(["a", "b.2"]);
+  await server.result("open_session", { sessionId, head });
+  await random.pick([
+    () => server.result("append", { entries: [user("by a head")] }),
+    () => server.result("branch", { entryId: random.pick([null, entryId]) }),
+    () => server.request("delete_head", { head }),
+  ])();
+  await server.result("open_session", { sessionId, leaf: "shared" });
 }
 
 /** Compacts from the leaf on, where something is there to compact. */
@@ -416,6 +430,10 @@ async function expectShown(read: Read, server: Wire): Promise<void> {
   const { nodes } = await server.result("get_tree");
   expect(entries).toEqual(read.lines.map((line) => JSON.parse(line)));
   expect({ leafId, sessionName }).toEqual({ leafId: read.leafId, sessionName: read.name });
+  const { heads } = await server.result("list_heads");
+  expect(
+    Object.fromEntries(heads.map(({ name, leafId: at }: { name: string; leafId: string | null }) => [name, at])),
+  ).toEqual(read.heads);
   const labelled = nodes.filter(({ label }: { label?: string }) => label !== undefined);
   expect(labelled.map(({ id, label }: { id: string; label: string }) => [id, label])).toEqual(
     Object.entries(read.labels),

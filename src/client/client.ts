@@ -176,12 +176,12 @@ export class Client {
 
   /** Introduces the client to a server. Returns the state of its session. */
   private async introduce(): Promise<State | null> {
-    const { clientInfo, events, maxReplyBytes } = this.options;
+    const { clientInfo, events, maxReplyBytes, leaf } = this.options;
+    const { head = this.firstState?.head } = this.options;
     const hooks = this.questions.names.map((name) => ({ name }));
     const capabilities = { hooks, ...(events ? { events: [...events] } : {}) };
-    const { state } = (await this.urgent("initialize", { clientInfo, maxReplyBytes, capabilities })) as {
-      state: State | null;
-    };
+    const wishes = { clientInfo, maxReplyBytes, leaf, head, capabilities };
+    const { state } = (await this.urgent("initialize", wishes)) as { state: State | null };
     this.sessions.noteState(state);
     return state;
   }
@@ -228,7 +228,7 @@ export class Client {
 
   /** Does a step. A session that was open beside the current one and cannot be opened again is no reason to give up. */
   private async goStep(name: keyof Commands, params: object): Promise<void> {
-    const isNeeded = name !== "open_session";
+    const isNeeded = name !== "open_session" || "sessionId" in params;
     try {
       await this.urgent(name, params);
     } catch (error) {

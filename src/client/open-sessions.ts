@@ -14,6 +14,8 @@ interface Current {
   file: string | null;
   /** Whether it is on disk; a session is not before its first conversation entry. */
   isPersisted: boolean;
+  /** The head at which the client stands; undefined at the shared leaf. */
+  head?: string;
   /** The params of the `new_session` that made it; undefined for the session of the start. */
   readonly made?: RequestParams;
   /** The file of the session that was the current one before it, next to which it may belong. */
@@ -50,6 +52,14 @@ const FIRST_ENTRIES: Readonly<Record<string, boolean>> = {
 /** Params that are of the request and not of the new session. */
 type RequestParams = Readonly<Record<string, unknown>>;
 
+/** The parts of results from which it is known what is open. */
+interface NotedResult {
+  readonly sessionId?: string;
+  readonly sessionFile?: string | null;
+  readonly sessionPath?: string;
+  readonly head?: string;
+}
+
 export class OpenSessions {
   private current: Current | null = null;
   private hasStarted = false;
@@ -76,7 +86,13 @@ export class OpenSessions {
       this.current.file = state.sessionFile;
       this.current.isPersisted = state.persisted;
     } else if (state !== null && !this.hasStarted)
-      this.current = { id: state.sessionId, file: state.sessionFile, isPersisted: state.persisted, entries: [] };
+      this.current = {
+        id: state.sessionId,
+        file: state.sessionFile,
+        isPersisted: state.persisted,
+        head: state.head,
+        entries: [],
+      };
     this.hasStarted = true;
   }
 
@@ -91,7 +107,7 @@ export class OpenSessions {
 
   /** Notes what a command did to the sessions. Returns whether another session became the current one. */
   note(name: string, params: RequestParams, result: unknown): boolean {
-    const done = (result ?? {}) as { sessionId?: string; sessionFile?: string | null; sessionPath?: string };
+    const done = (result ?? {}) as NotedResult;
     switch (name) {
       case "new_session":
       case "switch_session":
@@ -102,12 +118,21 @@ export class OpenSessions {
         // Until the server says otherwise: only a new session is not on disk.
         const isPersisted = made === undefined;
         const after = this.current?.isPersisted ? this.current.file : this.current?.after;
-        this.current = { id: done.sessionId, file: done.sessionFile ?? null, isPersisted, made, after, entries: [] };
+        const { sessionId: id, sessionFile: file = null, head } = done;
+        this.current = { id, file, isPersisted, head, made, after, entries: [] };
         return true;
       }
       case "open_session":
-        if (done.sessionId !== undefined && done.sessionId !== this.currentId)
-          this.others.set(done.sessionId, { sessionPath: done.sessionFile, readOnly: params["readOnly"] });
+        if (done.sessionId === undefined) return false;
+        if (done.sessionId === this.current?.id) this.current.head = done.head;
+        else {
+          const { readOnly } = params;
+          this.others.set(done.sessionId, {
+            sessionPath: done.sessionFile,
+            readOnly,
+            ...standingAt(done.head, params),
+          });
+        }
         return false;
       case "close_session": {
         const id = params["sessionId"] ?? this.currentId;
@@ -145,14 +170,24 @@ export class OpenSessions {
     const steps: RestoreRequest[] = [];
     if (current === null) {
       if (state !== null) steps.push({ name: "close_session", params: {} });
-    } else if (!current.isPersisted) {
-      if (isMade) steps.push({ name: "new_session", params: paramsOfMaking(current) });
+    } else if (isMade) steps.push({ name: "new_session", params: paramsOfMaking(current) });
+    // It stands at the head that all sessions are opened at, and at none in one that it made.
+    if (current !== null && current.head !== (isMade ? undefined : state?.head)) {
+      const place = current.head === undefined ? { leaf: "shared" } : { head: current.head };
+      steps.push({ name: "open_session", params: { sessionId: current.id, ...place } });
+    }
+    if (current?.isPersisted === false) {
       // When an append that was not answered made the file, the entries are in it.
       if (isMade || state?.persisted === false) steps.push(...appendsOf(current.entries));
     }
     for (const params of this.others.values()) steps.push({ name: "open_session", params });
     return steps;
   }
+}
+
+/** Returns params by which a session is opened at the leaf where it was. */
+function standingAt(head: string | undefined, { leaf }: RequestParams): { leaf?: unknown; head?: string } {
+  return head === undefined ? (leaf === undefined ? {} : { leaf }) : { head };
 }
 
 /** Returns params that make a session again: it has its id and its key; its name is among its entries. */

@@ -44,6 +44,10 @@ export interface ClientOptions {
   readonly hooks?: { readonly [N in keyof Hooks]?: HookHandler<N> };
   /** Bytes that a reply may have at most; pages end earlier then. */
   readonly maxReplyBytes?: number;
+  /** Whether to write on a leaf of one's own; by default on the shared one. */
+  readonly leaf?: "shared" | "own";
+  /** The name of that leaf; by default a new one, which a server that takes the place of another is given again. */
+  readonly head?: string;
 }
 
 /** Params and options of a request; params may be left out where none is required. */

@@ -19,6 +19,7 @@ export const FAILURES = {
     ...NOT_FOUND,
     meaning: "No such entry in this session. get_entries and get_tree show the ids that exist.",
   },
+  head_not_found: { ...NOT_FOUND, meaning: "No such head in this session. list_heads shows those that exist." },
   operation_not_found: {
     ...NOT_FOUND,
     meaning: "No such operation, or none that is left to take back. list_operations shows those that are recorded.",

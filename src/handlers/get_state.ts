@@ -14,6 +14,8 @@ export const stateResult = z.object({
   cwd: z.string(),
   parentSession: z.string().nullable(),
   leafId: z.string().nullable().describe("null before the first entry"),
+  head: z.string().optional().describe("the head at which this connection stands; missing at the shared leaf"),
+  sharedLeafId: z.string().nullable().optional().describe("where this connection has a leaf of its own"),
   model: z.object({ provider: z.string(), id: z.string(), contextWindow: z.number().optional() }).nullable(),
   thinkingLevel: z.string(),
   messageCount: z.number().int().describe("messages of the context"),
@@ -48,7 +50,7 @@ export const stateResult = z.object({
 export function stateOf(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
   const { log, tree } = session;
   const { lockKind } = log;
-  const { holder } = session;
+  const { holder, heads } = session;
   const lockedBy = holder ? null : log.lockedBy;
   const model = session.model();
   const contextWindow = model ? contextWindowOf(model.id) : undefined;
@@ -59,6 +61,7 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
     cwd: session.cwd,
     parentSession: session.parentSession,
     leafId: session.leafId,
+    ...(heads.name === null ? {} : { head: heads.name, sharedLeafId: session.sharedLeafId }),
     model: model && contextWindow !== undefined ? { ...model, contextWindow } : model,
     thinkingLevel: session.thinkingLevel(),
     messageCount: session.messageCount(),
@@ -99,6 +102,8 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
     log.header,
     tree,
     tree.leaf,
+    session.heads.name,
+    session.sharedLeafId,
     tree.entryCount,
     tree.branchCount,
     session.name,

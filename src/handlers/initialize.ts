@@ -1,13 +1,23 @@
 import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
+import type { Workspace } from "../core/session/workspace.ts";
 import { stateExample, stateOf, stateResult } from "./get_state.ts";
 import { command } from "./shared/command.ts";
 import { events } from "./shared/events.ts";
+import { requireSense, type Standing, stand, standing } from "./shared/heads.ts";
 import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
 const WRONG_VERSION = `this server speaks version ${PROTOCOL_VERSION}; leave it out or send the number ${PROTOCOL_VERSION}`;
+
+/** Has the host stand where it wishes, in the current session and in those that it opens later. */
+function settle(workspace: Workspace, wish: Standing & { clientInfo?: { name: string } }): void {
+  const { current } = workspace;
+  const { leaf, head, clientInfo } = wish;
+  if (current) stand(workspace, current, wish, { client: clientInfo?.name });
+  if (leaf !== undefined || head !== undefined) workspace.head = current ? current.heads.own : (head ?? null);
+}
 
 /** A member that hosts of language servers send out of habit. */
 const ignored = z.unknown().optional().describe("accepted and ignored");
@@ -16,7 +26,7 @@ export default command({
   name: "initialize",
   summary:
     "Introduces the host and asks what the server can do. Optional, and sent once. What it chooses (hooks, events, the " +
-    "size of replies) holds from then on, so it is best sent first.",
+    "size of replies, the leaf) holds from then on, so it is best sent first.",
   effect: "control",
   params: {
     protocolVersion: z.number({ error: WRONG_VERSION }).int(WRONG_VERSION).optional(),
@@ -33,6 +43,7 @@ export default command({
       .min(1024)
       .optional()
       .describe("pages are cut so that no reply is larger, but for this one's"),
+    ...standing,
     capabilities: z
       .looseObject({
         hooks: z
@@ -90,6 +101,7 @@ export default command({
   run(context, params) {
     if (params.protocolVersion !== undefined && params.protocolVersion !== PROTOCOL_VERSION)
       throw new BadParams([{ path: "protocolVersion", message: WRONG_VERSION }]);
+    requireSense(params);
     const { hooks, events: wanted } = params.capabilities ?? {};
     const known = hooks?.flatMap(({ name, onTimeout }): HookRegistration[] =>
       Object.hasOwn(knownHooks, name) ? [{ name: name as HookName, onTimeout }] : [],
@@ -105,6 +117,7 @@ export default command({
     context.introduce({ maxReplyBytes: params.maxReplyBytes, events: wanted, hooks: known });
     const { name, version, framings, dialects, limits, commands } = context.server;
     const { workspace } = context;
+    settle(workspace, params);
     return {
       protocolVersion: PROTOCOL_VERSION,
       serverInfo: { name, version },

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 import { opened, openedAs, openedExample } from "./shared/current-session.ts";
+import { requireSense, stand, standing } from "./shared/heads.ts";
 
 export default command({
   name: "open_session",
@@ -11,12 +12,15 @@ export default command({
     sessionPath: z.string().min(1).optional(),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
     readOnly: z.boolean().optional().describe("only read what other programs write to it"),
+    ...standing,
   },
   result: z.object(opened),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
-  run({ workspace }, { readOnly, ...where }) {
+  run({ workspace }, { readOnly, leaf, head, ...where }) {
+    requireSense({ leaf, head });
     const session = workspace.open(requireOne(where), readOnly);
+    stand(workspace, session, { leaf, head }, { isNew: !workspace.sessions.includes(session) });
     if (session !== workspace.current) workspace.keep(session);
     return openedAs(session);
   },

@@ -2,7 +2,8 @@ import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
+import { requireSense, stand, standing } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { exampleId } from "./shared/shapes.ts";
 
@@ -14,23 +15,27 @@ export default command({
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
     sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
+    ...standing,
   },
-  result: z.object({ ...replacement, leafId: z.string().nullable() }),
+  result: z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
     result: { cancelled: false, sessionId: exampleId, sessionFile: "/home/me/sessions/old.jsonl", leafId: "c3d4e5f6" },
   },
-  async run(context, params) {
+  async run(context, { leaf, head, ...where }) {
+    requireSense({ leaf, head });
     const { workspace } = context;
-    const next = workspace.open(requireOne(params));
+    const next = workspace.open(requireOne(where));
+    const isNew = !workspace.sessions.includes(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const asked = await ask(context, next, payload);
       if (asked.cancelled) return { ...vetoed(context, asked), leafId: workspace.current?.leafId ?? null };
     }
+    stand(workspace, next, { leaf, head }, { isNew });
     await context.replace(next, { reason: "resume" });
-    return { ...replacedBy(next), leafId: next.leafId };
+    return { ...replacedBy(next), leafId: next.leafId, head: next.heads.own ?? undefined };
   },
 });
 

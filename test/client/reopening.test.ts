@@ -33,6 +33,29 @@ describe.each(["jsonl", "v2"])("--store %s", (store) => {
     expect(restarts).toMatchObject([{ state: null }]);
   });
 
+  test("a client with a leaf of its own is there again after a restart, in every session", async () => {
+    const client = await spawned(store, { leaf: "own", clientInfo: { name: "agent" } });
+    const { sessionId: first, sessionFile, head } = await client.request("get_state");
+    expect(head).toMatch(/^agent-/);
+    await client.request("append", { entries: [user("own")] });
+    kill(client);
+    await client.request("append", { entries: [user("own again")] });
+    expect(await client.request("get_state")).toMatchObject({ head, sharedLeafId: null, messageCount: 2 });
+    const { sessionId: second } = await client.request("new_session");
+    await client.request("append", { entries: [user("shared")] });
+    await client.request("open_session", { sessionPath: sessionFile as string, head: "other" });
+    kill(client);
+    await client.request("append", { entries: [user("shared again")] });
+    await client.request("append", { entries: [user("other")], sessionId: first });
+    expect(await client.request("get_state", { sessionId: second })).not.toHaveProperty("head");
+    expect((await client.request("list_heads", { sessionId: second })).heads).toEqual([]);
+    expect(await client.request("get_state", { sessionId: first })).toMatchObject({ head: "other", messageCount: 1 });
+    expect((await client.request("list_heads", { sessionId: first })).heads.map(({ name }) => name)).toEqual([
+      "other",
+      head,
+    ]);
+  });
+
   test("a session that is gone is not replaced by another: writes to it fail", async () => {
     const client = await spawned(store);
     const restarts: Restart[] = [];

@@ -11,4 +11,11 @@ describe.each(["jsonl", "v2"] as const)("hosts that share a session of %s", (sto
       expect(acknowledged).toBeGreaterThan(20);
       expect(kills).toBeGreaterThan(0);
     }));
+
+  test("or several leaves on it: each host with one of its own is where its acknowledged commands led", () =>
+    forSeedsAsync(1, async (random) => {
+      const options = { store, servers: 3, bursts: 12, kills: 0.3, heads: 1 };
+      const { heads } = await shareAtRandom(random, options);
+      expect(heads).toBeGreaterThan(0);
+    }));
 });

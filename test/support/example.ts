@@ -16,9 +16,13 @@ export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 /** Of the one in Session Store V2. */
 export const ID_IN_CONTAINER = "01991f6e-1f1d-7c3e-b0a4-0242ac120007";
 
-const ENTRIES: Json[] = [
+const entriesOf = (session: string): Json[] => [
   user("Hello", { id: "a1b2c3d4", parentId: null }),
-  assistant("Hello. A map is faster.", { id: "a7c8e9f0", parentId: "a1b2c3d4" }),
+  assistant("Hello. A map is faster.", {
+    id: "a7c8e9f0",
+    parentId: "a1b2c3d4",
+    _batch: { session, head: "reviewer", index: 0, count: 1 },
+  }),
   assistant("Hi there.", { id: "b2c3d4e5", parentId: "a1b2c3d4" }),
   user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
   assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
@@ -72,7 +76,7 @@ export function examplePlace(): {
   mkdirSync(join(place.home, "other"));
   const write = (file: string, id: string): string => {
     mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, sessionText({ id, cwd: place.cwd }, ENTRIES));
+    writeFileSync(file, sessionText({ id, cwd: place.cwd }, entriesOf(id)));
     return file;
   };
   const idOf = (number: number): string => `${ID_OF_CURRENT.slice(0, -1)}${number}`;
@@ -88,7 +92,7 @@ export function examplePlace(): {
   const archive = archiveFolder({ root, state: place.state });
   write(join(archive, folderName(place.cwd), `archived_${idOf(6)}.jsonl`), idOf(6));
   const container = join(folder, `${idOf(7)}.v2`);
-  const [header, ...lines] = sessionText({ id: idOf(7), cwd: place.cwd }, ENTRIES)
+  const [header, ...lines] = sessionText({ id: idOf(7), cwd: place.cwd }, entriesOf(idOf(7)))
     .trimEnd()
     .split("\n")
     .map(bytesOf);

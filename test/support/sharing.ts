@@ -13,6 +13,8 @@ export interface SharingOptions {
   /** Chance that a server is killed in the midst of a burst. */
   readonly kills: number;
   readonly durability?: "sync" | "os";
+  /** Chance that a host has a leaf of its own. */
+  readonly heads?: number;
 }
 
 /** A host with its server: each request gets one reply, and events come with numbers that have no gap. */
@@ -26,10 +28,15 @@ class SharingHost {
   private readonly waiting = new Map<number, (message: Json | undefined) => void>();
   private ids = 0;
   isDead = false;
+  /** The name of its own leaf, which nobody else has. */
+  readonly head: string | undefined;
+  /** Where that leaf is by what was acknowledged; undefined where that cannot be known. */
+  leaf: string | null | undefined;
 
-  constructor(name: string, server: SpawnedServer) {
+  constructor(name: string, server: SpawnedServer, head?: string) {
     this.name = name;
     this.server = server;
+    this.head = head;
     void this.read();
   }
 
@@ -93,7 +100,7 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
   await course.begin();
   for (let burst = 0; burst < options.bursts; burst++) await course.burst();
   await course.end();
-  return { acknowledged: course.acknowledged.size, kills: course.kills, holders: course.holders };
+  return { acknowledged: course.acknowledged.size, kills: course.kills, holders: course.holders, heads: course.heads };
 }
 
 class Course {
@@ -105,9 +112,15 @@ class Course {
   private texts = 0;
   private names = 0;
   readonly acknowledged = new Map<string, string>();
+  /** Parents that entries must have, by the id of the entry. */
+  private readonly parents = new Map<string, string | null>();
   private readonly said = new Set<string>();
   kills = 0;
   holders = 0;
+  /** Entries whose parents were held against what was acknowledged. */
+  get heads(): number {
+    return this.parents.size;
+  }
 
   constructor(random: Random, options: SharingOptions, place: Place, file: string) {
     this.random = random;
@@ -127,7 +140,22 @@ class Course {
     const { random, options, place, file } = this;
     const framing: Framing = random.chance(0.5) ? "lines" : "headers";
     const args = ["--session", file, "--store", options.store, "--durability", options.durability ?? "os"];
-    return new SharingHost(`host ${++this.names}`, spawnServer(args, framing, place));
+    const name = `host ${++this.names}`;
+    const head = this.names > 1 && random.chance(options.heads ?? 0) ? `head-${this.names}` : undefined;
+    const host = new SharingHost(name, spawnServer(args, framing, place), head);
+    if (head !== undefined) void host.ask({ method: "initialize", params: { leaf: "own", head } });
+    return host;
+  }
+
+  /** Follows the leaf of a host that has one of its own through an answered write. */
+  private replay(host: SharingHost, { method, params }: { method: string; params: Json }, reply: Json): void {
+    if (host.head === undefined || method.startsWith("get_")) return;
+    if (reply.error?.data?.name === "outcome_unknown") host.leaf = undefined;
+    if (reply.error) return;
+    const { entryIds, entryId, leafId } = reply.result;
+    const id: string | undefined = entryIds?.[0] ?? entryId;
+    if (id !== undefined && host.leaf !== undefined) this.parents.set(id, host.leaf);
+    host.leaf = method === "branch" ? params.entryId : (leafId ?? id);
   }
 
   private next(): { method: string; params: Json } {
@@ -175,6 +203,7 @@ class Course {
       }
       const story = `${host.name}: ${JSON.stringify(request)} ${JSON.stringify(reply)}`;
       if (reply.error) expect(["outcome_unknown", "session_locked"], story).toContain(reply.error.data?.name);
+      this.replay(host, request, reply);
       if (!reply.error && request.method === "append")
         this.acknowledged.set(request.params.entries[0].message.content, reply.result.entryIds[0]);
     }
@@ -203,13 +232,19 @@ class Course {
   async end(): Promise<void> {
     const { hosts } = this;
     const last = await Promise.all(hosts.map((host) => host.ask(this.next())[0]));
-    for (const reply of last) expect(reply, JSON.stringify(reply)).toHaveProperty("result");
+    for (const [n, reply] of last.entries()) {
+      expect(reply, JSON.stringify(reply)).toHaveProperty("result");
+      this.replay(hosts[n], say(""), reply);
+    }
     const reader = new SharingHost(
       "the reader",
       spawnServer(["--session", this.file, "--read-only"], "lines", this.place),
     );
     const entries = (await reader.ask({ method: "get_entries", params: {} })[0])?.result.entries as Json[];
     const ids = entries.map(({ id }) => id);
+    for (const { id, parentId } of entries)
+      if (this.parents.has(id)) expect(parentId, `the parent of ${id}`).toBe(this.parents.get(id));
+    const listed = (await reader.ask({ method: "list_heads", params: {} })[0])?.result.heads as Json[];
     const texts = entries.filter(({ type }) => type === "message").map(({ message }) => message.content);
     for (const [text, id] of this.acknowledged) {
       expect(
@@ -227,13 +262,19 @@ class Course {
       const told = host.told();
       expect(told, host.name).toEqual(ids.slice(ids.indexOf(told[0])));
     }
-    const leaves = await Promise.all(
-      hosts.map(async (host) => (await host.ask({ method: "get_state", params: {} })[0])?.result.leafId),
+    const states = await Promise.all(
+      hosts.map(async (host) => (await host.ask({ method: "get_state", params: {} })[0])?.result),
     );
-    expect(new Set(leaves).size, leaves.join(" ")).toBe(1);
-    for (const host of hosts) {
+    const shared = states.map(({ leafId, sharedLeafId = leafId }) => sharedLeafId);
+    expect(new Set(shared).size, shared.join(" ")).toBe(1);
+    for (const [n, host] of hosts.entries()) {
+      const { head, leafId } = states[n];
       this.holders += host.events.filter(({ method }) => method === "session_owner_changed").length;
-      expect(host.events.filter(({ params }) => "leafId" in params).at(-1).params.leafId).toBe(leaves[0]);
+      expect(host.events.filter(({ params }) => "leafId" in params).at(-1).params.leafId, host.name).toBe(leafId);
+      expect(head).toBe(host.head);
+      if (head === undefined) continue;
+      expect(leafId, `${host.name} is elsewhere than what was acknowledged`).toBe(host.leaf);
+      expect(listed.find(({ name }) => name === head)?.leafId).toBe(leafId);
     }
     for (const host of hosts) expect((await host.server.finish()).status).toBe(0);
   }

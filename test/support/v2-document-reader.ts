@@ -20,6 +20,8 @@ export interface Read {
   /** Of all entries that are shown, in order, as the lines of a session file would have them. */
   readonly lines: readonly string[];
   readonly leafId: string | null;
+  /** Leaves of heads. */
+  readonly heads: Readonly<Record<string, string | null>>;
   readonly name: string | null;
   /** By the ids of their entries. */
   readonly labels: Readonly<Record<string, string>>;
@@ -443,6 +445,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   return {
     header: headerLine,
     lines: entries.filter((entry) => shown.has(entry)).map((entry) => entry.text || standInOf(entry)),
+    heads: headsOf(entries, header),
     leafId: leafOf(entries, byId, shown, header, recordedLeaf(container, stateFolder, entries)),
     name,
     labels,
@@ -484,6 +487,25 @@ function recordedLeaf(container: string, folder: string | undefined, entries: re
   return place?.leafId;
 }
 
+/** The name of the head that wrote an entry. */
+function headNameOf({ value: { _batch: batch } }: Entry, { id }: Json): string | undefined {
+  if (batch?.session !== id || typeof batch.head !== "string") return undefined;
+  return /^[a-z\d]([a-z\d._-]{0,62}[a-z\d])?$/i.test(batch.head) ? batch.head : undefined;
+}
+
+/** The leaves of heads, by name, as the page has them under "The leaf". */
+function headsOf(entries: readonly Entry[], header: Json): Record<string, string | null> {
+  const heads: Record<string, string | null> = {};
+  for (const entry of entries) {
+    const name = headNameOf(entry, header);
+    if (name === undefined) continue;
+    const { type, customType, _batch } = entry.value;
+    heads[name] = (type === "custom" && customType === MARKER ? entry.parent?.id : entry.id) ?? null;
+    if (_batch.retired === true) delete heads[name];
+  }
+  return heads;
+}
+
 /** Step 15. */
 function leafOf(
   entries: readonly Entry[],
@@ -500,9 +522,10 @@ function leafOf(
     if (entry) return placeOf(entry)?.id ?? null;
   }
   const isAside = ({ type }: Entry): boolean => type === "label" || type === "session_info";
-  const last = entries.at(-1);
+  const shared = entries.filter((entry) => headNameOf(entry, header) === undefined);
+  const last = shared.at(-1);
   if (!last) return null;
-  const decisive = entries.findLast((entry) => !isAside(entry));
+  const decisive = shared.findLast((entry) => !isAside(entry));
   if (!decisive || (decisive === last && shown.has(last))) return last.id;
   const target = placeOf(decisive);
   if (decisive === last) return target?.id ?? null;

@@ -1,7 +1,17 @@
 /** Entries and headers of the session format as values, and the text of the lines that we write. */
 
 import type * as z from "zod";
-import { bytesOf, concat, knownValueEnd, memberOf, members, oneLine, parse, type Range } from "../json/json.ts";
+import {
+  bytesOf,
+  concat,
+  knownValueEnd,
+  memberOf,
+  members,
+  memberValue,
+  oneLine,
+  parse,
+  type Range,
+} from "../json/json.ts";
 import { HEAD_BATCH, KNOWN_TYPES } from "../tree/nodes.ts";
 import { type BodyHead, bodyHead, type EntryHead } from "./head.ts";
 import type { header } from "./schemas.ts";
@@ -135,8 +145,29 @@ export function draftOf(type: string, rest: Readonly<Record<string, unknown>>): 
 export interface Batch {
   readonly session: string;
   readonly key?: string;
+  /** The name of the head through which it was written; missing for the shared leaf. */
+  readonly head?: string;
+  /** Whether that head ends with this entry. */
+  readonly retired?: true;
   readonly index: number;
   readonly count: number;
+}
+
+/** Names of heads: leaves of their own beside the shared one. */
+export const HEAD_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/;
+
+/** The head through which an entry was written, as the entry says. */
+export interface HeadMark {
+  readonly name: string;
+  readonly isRetired: boolean;
+}
+
+/** Returns what a line says of the head through which a session wrote it; undefined for what others wrote. */
+export function headMarkIn(line: Uint8Array, session: string): HeadMark | undefined {
+  const found = members(line, 0, line.length, knownValueEnd) ?? [];
+  const batch = memberValue(line, found, "_batch") as Partial<Batch> | null | undefined;
+  if (batch?.session !== session || typeof batch.head !== "string" || !HEAD_NAME.test(batch.head)) return undefined;
+  return { name: batch.head, isRetired: batch.retired === true };
 }
 
 /** Returns the line of an entry, without line feed: base members first, `type` before all (clients look for that). */

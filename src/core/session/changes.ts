@@ -35,7 +35,8 @@ export function beforeLabel(session: Session, target: string): Before {
 /** Records that an entry set the name, or cleared or set a label. */
 export function noteSetting(session: Session, before: Before, entryId: string): void {
   const { target, leafId, setBy, text: was } = before;
-  const leaf: IdChange = [leafId, session.leafId];
+  // The leaf of a head is left where it is when this is taken back, whoever does that.
+  const leaf: IdChange = [session.heads.name === null ? leafId : session.leafId, session.leafId];
   const set: IdChange = [setBy, entryId];
   const change = { do: "change" as const, path: session.file ?? "", leaf, follows: true };
   if (target === undefined) {
@@ -49,7 +50,10 @@ export function noteSetting(session: Session, before: Before, entryId: string): 
   }
 }
 
-/** Records that the leaf was moved, and `before` if the entry there was labelled then. */
+/**
+ * Records that the shared leaf was moved, and `before` if the entry there was labelled then. A move of a head is not
+ * recorded, because nobody else may take it back: its label alone is.
+ */
 export function noteMove(
   session: Session,
   kind: OperationKind & ("branch" | "repair"),
@@ -58,6 +62,10 @@ export function noteMove(
 ): void {
   const after = session.leafId;
   if (leafId === after) return;
+  if (session.heads.name !== null) {
+    if (label) noteSetting(session, label.before, label.entryId);
+    return;
+  }
   const labels = label?.before.target === undefined ? undefined : [labelOf(label.before.target, label)];
   const step: SessionChange = { do: "change", path: session.file ?? "", leaf: [leafId, after], labels };
   const text =
@@ -94,6 +102,8 @@ export function isUnknownTo(session: Session, { leaf, follows, name, labels = []
   const set = [...(name ? [name] : []), ...labels.map((label) => label.set)].map(([, after]) => after);
   if (set.length > 0) return set.every((id) => id !== null && nodes.position(id) < 0);
   const [before, after] = leaf;
+  // At a head nothing shows whether the shared leaf was moved.
+  if (session.heads.name !== null) return false;
   return !follows && session.leafId === before && before !== after;
 }
 
@@ -109,12 +119,17 @@ export function takeBackChange(
   const { leaf, follows, name, labels } = change;
   const current = session.leafId;
   const [before, after] = leaf;
+  const { name: head } = session.heads;
+  if (!follows && head !== null)
+    throw groundMoved(`It moved the shared leaf, and you are at the head ${head}. Undo it from the shared leaf.`, {
+      head,
+    });
   if (!follows && current !== after) throw groundMoved(`The leaf is ${placeOf(current)} now.`, { leafId: current });
   const drafts: Draft[] = [];
   if (name) drafts.push(nameDraft(session, name));
   for (const { target, set } of labels ?? []) drafts.push(labelDraft(session, target, set));
   // What only followed its own entry goes back with it; what went on from there stays.
-  const wanted = current === after ? before : current;
+  const wanted = current === after && head === null ? before : current;
   const place = wanted === null ? ROOT : session.find(wanted);
   if (wanted !== null && place < 0) throw groundMoved(`The entry ${wanted} is missing.`, { entryId: wanted });
   const ids = drafts.length === 0 ? [] : append(drafts);

@@ -1,7 +1,7 @@
 /** The entries of a session as they are known now: the log, the tree over it, and the facts that some entries give. */
 
 import { isVoid } from "../context/context.ts";
-import type { Batch, Entry } from "../format/entry.ts";
+import { type Batch, type Entry, type HeadMark, headMarkIn } from "../format/entry.ts";
 import { parse } from "../json/json.ts";
 import type { Log } from "../ports/store.ts";
 import { KNOWN_TYPES, type Nodes } from "../tree/nodes.ts";
@@ -9,6 +9,8 @@ import { Tree } from "../tree/tree.ts";
 
 /** Entries at the end that are searched for a repeated idempotency key (protocol, `append`). */
 const KEY_WINDOW = 10_000;
+/** Entries that are looked at together for the heads that wrote them, at most; at first it is one. */
+const MAX_LOOK = 4096;
 
 export interface KeyedAppend {
   readonly ids: string[];
@@ -51,6 +53,33 @@ export class SessionEntries {
 
   idOrNull(position: number): string | null {
     return position < 0 ? null : this.log.nodes.id(position);
+  }
+
+  /** Returns the position of an entry that the host can see, or -1. */
+  find(entryId: string): number {
+    const position = this.log.nodes.position(entryId);
+    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+  }
+
+  /** Returns what an entry says of the head that wrote it; undefined for the shared leaf. Reads entries of batches. */
+  headOf(position: number): HeadMark | undefined {
+    const { header, nodes } = this.log;
+    return nodes.isBatch(position) ? headMarkIn(this.log.read(position), header.id) : undefined;
+  }
+
+  /** Yields the entries before `past` and what they say of heads, the last one first. Reads them as it goes. */
+  *backwards(past: number): Generator<readonly [number, HeadMark | undefined]> {
+    const { header, nodes } = this.log;
+    for (let end = past, size = 1; end > 0; size = Math.min(2 * size, MAX_LOOK)) {
+      const first = Math.max(0, end - size);
+      const batched: number[] = [];
+      for (let p = first; p < end; p++) if (nodes.isBatch(p)) batched.push(p);
+      const marks = new Map<number, HeadMark | undefined>();
+      let next = 0;
+      for (const line of this.log.readMany(batched, true)) marks.set(batched[next++], headMarkIn(line, header.id));
+      for (let p = end - 1; p >= first; p--) yield [p, marks.get(p)];
+      end = first;
+    }
   }
 
   get areDurable(): boolean {

@@ -1,8 +1,8 @@
 /**
- * The leaf of a session: where it is, where a failed commit puts it back, and what the next opening would find.
+ * The shared leaf of a session: where it is, where a failed commit puts it back, and what the next opening would find.
  *
  * An opening finds the recorded leaf, else the one that the header names, else the one that the entries give
- * (session-format reference, section 5). Between any two calls:
+ * (session-format reference, section 5). Entries of heads give it no place. Between any two calls:
  *
  * - The leaf is ROOT or the position of an entry, and only the methods of this class move it.
  * - It waits to be recorded exactly while an opening would find another one. That is computed and never set, so that no
@@ -36,8 +36,8 @@ interface LeafOfEntries {
   leaf: number;
   /** The last entry that is neither a label nor a name, or ROOT. */
   decisive: number;
-  /** Whether the last entry is a label or a name on another branch. */
-  ambiguous: boolean;
+  /** The last entry, if it is a label or a name on another branch; else ROOT. */
+  ambiguous: number;
 }
 
 export class LeafTracker {
@@ -94,9 +94,8 @@ export class LeafTracker {
     this.recorded = recorded === undefined ? undefined : { count: log.nodes.count, leaf: recorded };
     const known = this.leafPositionOfId(keptId) ?? recorded ?? this.inHeader;
     const given = known === undefined ? this.ofEntries() : undefined;
-    this.damage = given?.ambiguous
-      ? [damageOfEntry(log.nodes.id(log.nodes.count - 1), "ambiguous_leaf", AMBIGUOUS)]
-      : [];
+    const ambiguous = given?.ambiguous ?? ROOT;
+    this.damage = ambiguous === ROOT ? [] : [damageOfEntry(log.nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS)];
     this.at = known ?? (given as LeafOfEntries).leaf;
     this.durable = this.at;
   }
@@ -111,7 +110,8 @@ export class LeafTracker {
     const { nodes } = this.entries.log;
     const isDurable = this.current === this.durable;
     for (const position of positions)
-      if (nodes.parent(position) === this.at && !nodes.isMarker(position)) this.at = position;
+      if (nodes.parent(position) === this.at && !nodes.isMarker(position) && !this.isOfHead(position))
+        this.at = position;
     if (isDurable || this.isDurable) this.durable = this.at;
   }
 
@@ -170,6 +170,16 @@ export class LeafTracker {
     return place !== this.ofEntries().leaf;
   }
 
+  /** Returns whether an entry of a head needs a marker of the shared leaf before it: the entries do not give that. */
+  get needsMarkerBeforeHead(): boolean {
+    return this.keeps && this.entries.log.persisted && this.current !== this.ofEntries().leaf;
+  }
+
+  /** Whether a head wrote an entry. What another process does here, that one tells. */
+  private isOfHead(position: number): boolean {
+    return this.holder === undefined && this.entries.headOf(position) !== undefined;
+  }
+
   /** The leaf that an opening would find without a record of ours. */
   private get inFile(): number {
     return this.inHeader ?? this.ofEntries().leaf;
@@ -193,17 +203,31 @@ export class LeafTracker {
     return Math.max(this.entries.log.nodes.parent(position), ROOT);
   }
 
+  /** Notes entries that were just written, so that they need not be read: all of them through a head, or none. */
+  wrote(first: number, past: number, isOfHead: boolean): void {
+    const { given } = this;
+    // What is not known yet is read when it is needed.
+    if (given?.tree !== this.entries.tree || given.count !== first) return;
+    for (; given.count < past; given.count++) if (!isOfHead) this.apply(given, given.count);
+  }
+
   /** Applies rule 3 to the entries that came since it was applied last, or to the last decisive one and those after it. */
   private ofEntries(): LeafOfEntries {
     const { tree } = this.entries;
     const { nodes } = tree;
     if (this.given?.tree !== tree) {
-      let first = nodes.count - 1;
-      while (first > 0 && isMetadata(nodes.type(first))) first--;
-      this.given = { tree, count: Math.max(first, 0), leaf: ROOT, decisive: ROOT, ambiguous: false };
+      const given: LeafOfEntries = { tree, count: nodes.count, leaf: ROOT, decisive: ROOT, ambiguous: ROOT };
+      const last: number[] = [];
+      for (const [position, head] of this.entries.backwards(nodes.count)) {
+        if (head === undefined) last.push(position);
+        if (head === undefined && !isMetadata(nodes.type(position))) break;
+      }
+      for (const position of last.reverse()) this.apply(given, position);
+      this.given = given;
     }
     const { given } = this;
-    for (; given.count < nodes.count; given.count++) this.apply(given, given.count);
+    for (; given.count < nodes.count; given.count++)
+      if (this.entries.headOf(given.count) === undefined) this.apply(given, given.count);
     return given;
   }
 
@@ -211,7 +235,7 @@ export class LeafTracker {
   private apply(given: LeafOfEntries, position: number): void {
     const { tree } = given;
     const { nodes } = tree;
-    given.ambiguous = false;
+    given.ambiguous = ROOT;
     if (!isMetadata(nodes.type(position))) {
       given.decisive = position;
       given.leaf = this.leafPositionOf(position);
@@ -220,8 +244,8 @@ export class LeafTracker {
       const target = this.leafPositionOf(given.decisive);
       let at = position;
       while (at >= 0 && at !== target && isMetadata(nodes.type(at))) at = nodes.parent(at);
-      given.ambiguous = at !== target && !tree.isAncestor(target, at);
-      given.leaf = given.ambiguous ? target : position;
+      if (at !== target && !tree.isAncestor(target, at)) given.ambiguous = position;
+      given.leaf = given.ambiguous === ROOT ? position : target;
     }
   }
 }

@@ -4,6 +4,7 @@ import { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Log } from "../ports/store.ts";
 import type { SessionEntries } from "./entries.ts";
+import type { SessionHeads } from "./heads.ts";
 import type { LeafTracker } from "./leaf.ts";
 
 /** Changes by other programs that were found since they were last requested. */
@@ -16,6 +17,7 @@ export interface Foreign {
 export class ForeignChanges {
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
+  private readonly heads: SessionHeads;
   /** Ids of entries that were not requested yet; positions change with the log. */
   private untoldIds = new Set<string>();
   private untoldLost = 0;
@@ -25,9 +27,10 @@ export class ForeignChanges {
   /** Whether the session released its lock; it takes it again with the next change. */
   resting = false;
 
-  constructor(entries: SessionEntries, leaf: LeafTracker) {
+  constructor(entries: SessionEntries, leaf: LeafTracker, heads: SessionHeads) {
     this.entries = entries;
     this.leaf = leaf;
+    this.heads = heads;
     this.reportedDamage = entries.log.damage.length;
   }
 
@@ -73,6 +76,7 @@ export class ForeignChanges {
     const positions = this.entries.addFrom(change.kind === "none" ? log.nodes.count : change.first);
     for (const position of positions) this.untoldIds.add(log.nodes.id(position));
     this.leaf.advance(positions);
+    this.heads.advance();
     return positions.length > 0;
   }
 
@@ -103,11 +107,13 @@ export class ForeignChanges {
     }
     const before = this.entries.log;
     const next = successor ?? before.reopen();
+    const kept = this.heads.kept();
     this.entries.replace(next);
     const come = positionsMissingIn(before, next);
     for (const position of come) this.untoldIds.add(next.nodes.id(position));
     this.leaf.open(leafId);
     this.leaf.advance(come);
+    this.heads.replaced(kept, come);
     const damaged = stillDamaged(before, next);
     for (const position of positionsMissingIn(next, before))
       if (!isRepair && !damaged.has(before.nodes.id(position))) this.untoldLost++;

@@ -15,28 +15,28 @@ import { type Dangling, type DanglingCall, danglingCalls } from "../context/pair
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
-import { type Batch, type Draft, draftOf, ENTRY_ID, type Entry, type NewLine, newLine } from "../format/entry.ts";
-import { LEAF_MARKER } from "../format/head.ts";
+import type { Draft, Entry, NewLine } from "../format/entry.ts";
 import type { SharedHolder } from "../ports/attach.ts";
-import { type Env, timestamp } from "../ports/env.ts";
-import type { NewOperation, OperationLog, StepOf } from "../ports/operations.ts";
+import type { Env } from "../ports/env.ts";
+import type { NewOperation, OperationLog } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
 import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
+import { type BatchOf, EntryMaker } from "./entry-maker.ts";
+import { SessionHeads } from "./heads.ts";
 import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
 import { type Foreign, ForeignChanges } from "./refresh.ts";
+import { type Incomplete, type Repair, repaired } from "./repair.ts";
 
 export type { Model } from "../context/context.ts";
 export type { Foreign } from "./refresh.ts";
+export type { Incomplete } from "./repair.ts";
 
 /** Entry types that set up a session: they wait in memory for the first entry of another type. */
 const SETUP_TYPES = new Set(["model_change", "thinking_level_change", "session_info"]);
-
-/** The step of a repair; its backup and entries are known later. */
-type RepairStep = StepOf<"swap">;
 
 export interface Appended {
   readonly ids: string[];
@@ -46,17 +46,20 @@ export interface Appended {
   readonly branchChanged: boolean;
 }
 
-/** An entry that a repair completes. */
-export interface Incomplete {
-  readonly position: number;
-  readonly damage: Damage;
-  complete(line: Uint8Array): Uint8Array;
+/** How lines are written: held until the session is stored, and through which head. */
+interface WayOfWriting {
+  readonly defer?: boolean;
+  readonly head?: string | null;
+  readonly retired?: boolean;
 }
 
 export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
   private readonly leaf: LeafTracker;
+  /** Leaves of their own beside the shared one, and where whoever calls now stands. */
+  readonly heads: SessionHeads;
+  private readonly maker: EntryMaker;
   /** Changes by other programs, and damage, that are not reported yet. */
   readonly foreign: ForeignChanges;
   /** The record of what people may want to take back; without it, nothing is recorded. */
@@ -67,9 +70,11 @@ export class Session implements Bodies {
   /** `keepsLeaf`: whether a position that the entries do not give outlives the session. */
   constructor(log: Log, env: Env, leaves?: LeafMemory, keepsLeaf = true) {
     this.env = env;
-    this.entries = new SessionEntries(log, () => this.leaf.current);
+    this.entries = new SessionEntries(log, () => this.heads.leaf);
     this.leaf = new LeafTracker(this.entries, leaves, keepsLeaf);
-    this.foreign = new ForeignChanges(this.entries, this.leaf);
+    this.heads = new SessionHeads(this.entries, this.leaf);
+    this.foreign = new ForeignChanges(this.entries, this.leaf, this.heads);
+    this.maker = new EntryMaker(this.entries, env);
   }
 
   get log(): Log {
@@ -109,8 +114,19 @@ export class Session implements Bodies {
     return this.log.header.parentSession ?? this.log.header.branchedFrom ?? null;
   }
 
+  /** The leaf of whoever calls now. */
   get leafId(): string | null {
     return this.idOrNull(this.tree.leaf);
+  }
+
+  /** The leaf of our own host. */
+  get ownLeafId(): string | null {
+    return this.idOrNull(this.heads.leafOf(this.heads.own));
+  }
+
+  /** The leaf of all who have none of their own. */
+  get sharedLeafId(): string | null {
+    return this.idOrNull(this.leaf.current);
   }
 
   /** The log's damage, and ambiguities that were found at opening. */
@@ -125,8 +141,7 @@ export class Session implements Bodies {
 
   /** Returns the position of an entry that the host can see, or -1. */
   find(entryId: string): number {
-    const position = this.log.nodes.position(entryId);
-    return position >= 0 && this.tree.isVisible(position) ? position : -1;
+    return this.entries.find(entryId);
   }
 
   /** Returns the position of the entry with that id. Throws entry_not_found. */
@@ -139,6 +154,11 @@ export class Session implements Bodies {
 
   line(position: number): Uint8Array {
     return this.log.read(position);
+  }
+
+  /** Returns the name of the head through which an entry was written; null for the shared leaf. */
+  headOf(position: number): string | null {
+    return this.entries.headOf(position)?.name ?? null;
   }
 
   entry(position: number): Entry {
@@ -228,42 +248,30 @@ export class Session implements Bodies {
     // Before we had the lock, another server may have written.
     if (this.log.acquireLock()) this.foreign.checkForChanges();
     const oldLeafId = this.leafId;
-    const written: NewLine[] = [];
-    const ids: string[] = [];
-    const others = drafts.length > 1 ? new Set<string>() : undefined;
-    let parentId = oldLeafId;
-    let branchChanged = false;
-    if (this.leaf.needsMarkerBefore(drafts[0].type, drafts[0].parentId))
-      written.push(this.marker(drafts[0].parentId === undefined ? oldLeafId : drafts[0].parentId));
-    const batched = drafts.length > 1 || key !== undefined;
-    for (let index = 0; index < drafts.length; index++) {
-      const draft = drafts[index];
-      const id = this.idFor(draft, others);
-      if (draft.parentId !== undefined && draft.parentId !== parentId) {
-        parentId = draft.parentId;
-        if (parentId !== null && this.find(parentId) < 0 && !others?.has(parentId)) {
-          const sentence = `The parent ${parentId} is not an entry of this session. Leave parentId out to continue the leaf.`;
-          throw new Failure("entry_not_found", sentence, { entryId: parentId, path: `entries.${index}.parentId` });
-        }
-        branchChanged = true;
-      }
-      const batch: Batch | undefined = batched
-        ? { session: this.id, ...(key === undefined ? {} : { key }), index, count: drafts.length }
-        : undefined;
-      written.push(this.lineOf(draft, id, parentId, batch));
-      ids.push(id);
-      others?.add(id);
-      parentId = id;
-    }
-    this.write(written, ids, defer);
-    this.leaf.moveTo(this.log.nodes.position(parentId as string));
+    const { id: session } = this;
+    const head = this.heads.name;
+    const isBatch = drafts.length > 1 || key !== undefined || head !== null;
+    const batch = isBatch ? batchOf(session, key, head) : undefined;
+    const [{ type, parentId = oldLeafId }] = drafts;
+    const isUnclear = head === null && this.leaf.needsMarkerBefore(type, drafts[0].parentId);
+    const marker = isUnclear ? this.maker.marker(parentId) : undefined;
+    const { written, ids, branchChanged } = this.maker.linesOf(drafts, oldLeafId, batch);
+    if (head !== null) this.markShared();
+    this.write(marker ? [marker, ...written] : written, ids, { defer, head });
+    if (head === null) this.leaf.moveTo(this.log.nodes.position(ids[ids.length - 1]));
     if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
-    const own = written.length === ids.length ? written : written.slice(1);
-    return { ids, lines: own.map(({ line }) => line), oldLeafId, branchChanged };
+    return { ids, lines: written.map(({ line }) => line), oldLeafId, branchChanged };
   }
 
-  /** Adds lines to the log and to the tree, with the entries of other programs that came before them. */
-  private write(written: readonly NewLine[], ids: readonly string[] = [], defer = false): void {
+  /**
+   * Adds lines to the log and to the tree, with the entries of other programs that came before them; all of them through
+   * a head, which they may retire, or through none.
+   */
+  private write(
+    written: readonly NewLine[],
+    ids: readonly string[] = [],
+    { defer = false, head = null, retired = false }: WayOfWriting = {},
+  ): void {
     const { nodes } = this.log;
     const lines = written.map(({ line }) => line);
     const first = nodes.count;
@@ -282,6 +290,23 @@ export class Session implements Bodies {
       if (own && !own.has(nodes.id(position))) this.foreign.note(position);
       this.entries.add(position, alone ? lines[position - first] : undefined);
     }
+    if (alone) this.leaf.wrote(first, nodes.count, head !== null);
+    this.heads.wrote(first, nodes.count, head, { alone, retired });
+  }
+
+  /** Writes a marker of the shared leaf before what a head writes, if the entries do not give it. */
+  private markShared(): void {
+    if (this.leaf.needsMarkerBeforeHead) this.write([this.maker.marker(this.sharedLeafId)]);
+  }
+
+  /** Writes a marker that moves a head, or retires it. */
+  private markHead(head: string, position: number, { key, retired }: { key?: string; retired?: true } = {}): string {
+    if (this.log.acquireLock()) this.foreign.checkForChanges();
+    this.markShared();
+    const marker = this.maker.marker(this.idOrNull(position), { ...batchOf(this.id, key, head), retired });
+    const id = marker.head?.id as string;
+    this.write([marker], [id], { defer: !this.log.persisted, head, retired });
+    return id;
   }
 
   /** Returns the result of an earlier append with this key, also of one before a restart. */
@@ -293,9 +318,29 @@ export class Session implements Bodies {
     return this.entries.once("keys", 0, () => this.entries.keyedAppends());
   }
 
-  /** Moves the leaf; durable after `commit`. Nothing is written to the session file. */
+  /**
+   * Moves the leaf of whoever calls; durable after `commit`. For the shared leaf nothing is written to the session file,
+   * a head is moved by a marker. Throws the log's failures.
+   */
   moveLeaf(position: number): void {
-    this.leaf.moveTo(position);
+    const { name } = this.heads;
+    if (name === null) this.leaf.moveTo(position);
+    else if (this.log.readOnly || this.log.lockedBy) this.heads.place(name, position);
+    else if (position !== this.heads.leaf) this.markHead(name, position);
+  }
+
+  /** Ends a head, which must be known. What was written through it stays. Throws read_only and the log's failures. */
+  retireHead(name: string, key?: string): void {
+    if (this.log.readOnly) throw this.log.readOnly;
+    if (this.heads.require(name).last === ROOT) return;
+    const id = this.markHead(name, this.heads.leafOf(name), { key, retired: true });
+    if (key !== undefined) this.keyed.set(key, { ids: [id], leafId: this.leafId });
+  }
+
+  /** Follows the process that writes here: our own leaf is there, and the shared one there. */
+  follow(leaf: number, { shared = leaf, last = ROOT }: { shared?: number; last?: number } = {}): void {
+    this.leaf.moveTo(shared);
+    this.heads.follow(leaf, last);
   }
 
   /** Whether changes outlast this process. */
@@ -316,10 +361,12 @@ export class Session implements Bodies {
   /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
   async commit(): Promise<void> {
     const last = this.noted.at(-1);
+    const settle = this.heads.settling();
     try {
       // Written before, so that a crash leaves no change without its record; a record without its change is recognised.
       this.operations?.flush();
       await this.leaf.commit();
+      settle();
       // Other commits may have ended meanwhile, and took theirs.
       if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
     } catch (error) {
@@ -379,6 +426,7 @@ export class Session implements Bodies {
   private undo(): void {
     this.log.rollBack();
     this.leaf.undone();
+    this.heads.undone();
     try {
       this.entries.renew();
     } catch {
@@ -412,39 +460,9 @@ export class Session implements Bodies {
     return this.foreign.fresh();
   }
 
-  /**
-   * Removes damage from the stored session, and adds what entries lack. Every body is read first, so that damage that
-   * was not found yet counts too. Throws session_locked, read_only, storage_failed.
-   */
-  repair(
-    dryRun: boolean,
-    lackingIn: (session: Session) => readonly Incomplete[] = () => [],
-  ): { repaired: readonly Damage[]; backupPath: string | null; operationId?: string; step?: RepairStep } {
-    for (let position = 0; position < this.log.nodes.count; position++) this.log.read(position);
-    if (this.log.mayHideEntries) this.foreign.rebase();
-    const lacking = this.log.persisted ? lackingIn(this) : [];
-    const repaired = [...this.log.repairable, ...lacking.map(({ damage }) => damage)];
-    if (dryRun) return { repaired, backupPath: null };
-    const begun = repaired.length === 0 ? undefined : this.beginRepair();
-    let backupPath: string | null = null;
-    try {
-      backupPath = this.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
-    } finally {
-      if (backupPath === null && begun) this.operations?.failed([begun.operationId]);
-    }
-    if (backupPath === null) return { repaired, backupPath };
-    this.foreign.rebase(undefined, true);
-    return { repaired, backupPath, ...begun };
-  }
-
-  private beginRepair(): { operationId: string; step: RepairStep } | undefined {
-    const { operations, file } = this;
-    const { stamp } = this.log;
-    if (!operations || !stamp || file === null) return undefined;
-    const step = { do: "swap" as const, path: file, inode: stamp.inode };
-    const text = `Repaired ${this.title}.`;
-    const operation = { kind: "repair" as const, text, step, sessionId: this.id, sessionPath: file, name: this.name };
-    return { operationId: operations.beginNow(operation).id, step };
+  /** Does what {@link repaired} says. */
+  repair(dryRun: boolean, lackingIn: (session: Session) => readonly Incomplete[] = () => []): Repair {
+    return repaired(this, dryRun, lackingIn);
   }
 
   /** The name, as a quotation, or the beginning of the id. */
@@ -452,43 +470,13 @@ export class Session implements Bodies {
     return this.name === null ? this.id.slice(0, 8) : quoted(this.name);
   }
 
-  // --- small parts of writing ----------------------------------------------------------------------------------
-
-  private idFor({ id }: Draft, others: ReadonlySet<string> | undefined): string {
-    if (id === undefined) return this.newEntryId(others);
-    const isWellFormed = ENTRY_ID.test(id);
-    if (isWellFormed && !this.isTaken(id) && !others?.has(id)) return id;
-    const sentence = isWellFormed
-      ? `The id ${id} is taken. Leave it out to get a new one.`
-      : "An entry id is 1 to 128 letters, digits, underscores and hyphens. Leave it out to get one.";
-    throw new Failure("invalid_entry", sentence, { entryId: id });
-  }
-
-  private isTaken(id: string): boolean {
-    return this.log.nodes.position(id) >= 0 || this.log.nodes.isAwaited(id);
+  private writeMarker(): void {
+    this.write([this.maker.marker(this.sharedLeafId)]);
   }
 
   /** Returns an id that no entry of this session has. */
   newEntryId(others?: ReadonlySet<string>): string {
-    for (let tries = 0; tries < 100; tries++) {
-      const id = this.env.entryId();
-      if (!this.isTaken(id) && !others?.has(id)) return id;
-    }
-    return this.env.sessionId();
-  }
-
-  private writeMarker(): void {
-    this.write([this.marker(this.leafId)]);
-  }
-
-  private marker(parentId: string | null): NewLine {
-    const data = parentId === null ? { leafId: null } : undefined;
-    return this.lineOf(draftOf("custom", { customType: LEAF_MARKER, data }), this.newEntryId(), parentId);
-  }
-
-  /** Returns an entry as it is written; all that a session writes are made here. */
-  private lineOf(draft: Draft, id: string, parentId: string | null, batch?: Batch): NewLine {
-    return newLine(draft, id, parentId, draft.timestamp ?? timestamp(this.env), batch);
+    return this.maker.newId(others);
   }
 
   /** Returns the kept entry that a compaction names, for a fork that must not leave it dangling. */
@@ -496,4 +484,8 @@ export class Session implements Bodies {
     const id = this.entry(compaction).firstKeptEntryId;
     return typeof id === "string" ? id : undefined;
   }
+}
+
+function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
+  return { session, key, head: head ?? undefined };
 }

@@ -27,10 +27,12 @@ export class Workspace {
   /** Working directory of sessions that name none. */
   readonly cwd: string;
   current: Session | null = null;
+  /** The head at which our host stands in sessions that it opens from now on; null: at their shared leaf. */
+  head: string | null = null;
   /** Sessions that were opened besides the current one, by id, the least recently used first. */
   private readonly openSessions = new Map<string, Session>();
-  /** Files of sessions that were closed to make room, and are opened again when they are named. */
-  private readonly suspended = new Map<string, string>();
+  /** Sessions that were closed to make room, and are opened again when they are named. */
+  private readonly suspended = new Map<string, { readonly file: string; readonly head: string | null }>();
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
   private absence = new Failure("no_session");
@@ -85,7 +87,7 @@ export class Workspace {
   idAt(file: string): string | undefined {
     const open = this.openAt(file);
     if (open) return open.id;
-    for (const [id, resting] of this.suspended) if (this.stores.isSame(file, resting)) return id;
+    for (const [id, resting] of this.suspended) if (this.stores.isSame(file, resting.file)) return id;
     return undefined;
   }
 
@@ -95,9 +97,10 @@ export class Workspace {
   }
 
   private wake(id: string): Session | undefined {
-    const file = this.suspended.get(id);
-    if (file === undefined) return undefined;
-    const session = this.open({ sessionPath: file });
+    const resting = this.suspended.get(id);
+    if (resting === undefined) return undefined;
+    const session = this.open({ sessionPath: resting.file });
+    session.heads.stand(resting.head);
     this.keep(session);
     return session;
   }
@@ -112,12 +115,16 @@ export class Workspace {
     session.close();
   }
 
-  /** Closes a session that is not in use, until it is named again. A session that lives in memory stays open. */
+  /**
+   * Closes a session that is not in use, until it is named again. One that lives in memory stays open, and one in which
+   * only memory has where our host stands.
+   */
   async suspend(session: Session): Promise<void> {
-    if (session === this.current || session.file === null || !session.log.persisted) return;
+    const { file, heads } = session;
+    if (session === this.current || file === null || !session.log.persisted || heads.isUnwritten) return;
     await session.leave();
     this.openSessions.delete(session.id);
-    this.suspended.set(session.id, session.file);
+    this.suspended.set(session.id, { file, head: heads.own });
     session.close();
   }
 

@@ -34,6 +34,7 @@ export const opened = {
   sessionId: z.string(),
   sessionFile: z.string().nullable(),
   leafId: z.string().nullable(),
+  head: z.string().optional().describe("the head at which this connection stands there"),
   readOnly: z.boolean(),
 };
 
@@ -44,6 +45,7 @@ export const openedExample = {
   readOnly: true,
 };
 
-export function openedAs({ id, file, leafId, log }: Session): z.input<z.ZodObject<typeof opened>> {
-  return { sessionId: id, sessionFile: file, leafId, readOnly: log.readOnly !== null };
+export function openedAs({ id, file, ownLeafId, heads, log }: Session): z.input<z.ZodObject<typeof opened>> {
+  const head = heads.own === null ? {} : { head: heads.own };
+  return { sessionId: id, sessionFile: file, leafId: ownLeafId, ...head, readOnly: log.readOnly !== null };
 }

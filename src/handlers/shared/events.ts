@@ -73,7 +73,12 @@ export const events = {
 export type EventName = keyof typeof events;
 
 /** Every event carries these. `seq` counts the events that were sent, without a gap. */
-export const eventBase = { sessionId: z.string(), leafId: z.string().nullable(), seq: z.number().int() };
+export const eventBase = {
+  sessionId: z.string(),
+  leafId: z.string().nullable().describe("the leaf of this connection"),
+  seq: z.number().int(),
+  head: z.string().optional().describe("the head through which a connection did it; missing for the shared leaf"),
+};
 
 export type EventPayload<N extends EventName> = z.input<z.ZodObject<(typeof events)[N]["payload"]>>;
 

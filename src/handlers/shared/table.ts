@@ -16,6 +16,7 @@ import compare_branches from "../compare_branches.ts";
 import create_checkpoint from "../create_checkpoint.ts";
 import cycle_model from "../cycle_model.ts";
 import cycle_thinking_level from "../cycle_thinking_level.ts";
+import delete_head from "../delete_head.ts";
 import delete_session from "../delete_session.ts";
 import edit_context from "../edit_context.ts";
 import empty_trash from "../empty_trash.ts";
@@ -43,6 +44,7 @@ import get_tree from "../get_tree.ts";
 import get_usage from "../get_usage.ts";
 import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
+import list_heads from "../list_heads.ts";
 import list_leftovers from "../list_leftovers.ts";
 import list_open_sessions from "../list_open_sessions.ts";
 import list_operations from "../list_operations.ts";
@@ -128,6 +130,7 @@ const commands = [
   rollback_migration,
   migration_status,
   create_checkpoint,
+  delete_head,
   delete_session,
   restore_session,
   archive_session,
@@ -139,6 +142,7 @@ const commands = [
   redo,
   list_trash,
   empty_trash,
+  list_heads,
   list_leftovers,
   prune_leftovers,
   get_health,

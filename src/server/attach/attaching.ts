@@ -15,7 +15,8 @@ export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
   private readonly joining = new Map<Session, Promise<Attachment | undefined>>();
-  private readonly refused = new WeakMap<Session, number>();
+  /** When a session could not be joined last, and whether a call had asked for it. */
+  private readonly refused = new WeakMap<Session, { readonly at: number; readonly isAsked: boolean }>();
   private isClosed = false;
 
   constructor(options: AttachmentOptions) {
@@ -27,25 +28,30 @@ export class Attaching {
     return session === null || this.attachments.size === 0 ? undefined : this.attachments.get(session);
   }
 
-  /** Joins the session, whose lock another process has. Resolves to undefined where that cannot be; never rejects. */
-  join(session: Session): Promise<Attachment | undefined> {
+  /**
+   * Joins the session, whose lock another process has. Resolves to undefined where that cannot be; never rejects. A call
+   * that needs it (`isAsked`) does not fail because a holder was not found when nobody asked: that may have been dying.
+   */
+  join(session: Session, isAsked = true): Promise<Attachment | undefined> {
     const known = this.attachments.get(session);
     if (known) return Promise.resolve(known);
-    if (performance.now() - (this.refused.get(session) ?? Number.NEGATIVE_INFINITY) < TRY_AGAIN)
-      return Promise.resolve(undefined);
     const running = this.joining.get(session);
-    if (running) return running;
-    const joined = this.connect(session).finally(() => this.joining.delete(session));
+    if (running) return isAsked ? running.then((attachment) => attachment ?? this.join(session)) : running;
+    const refused = this.refused.get(session);
+    if (refused && performance.now() - refused.at < TRY_AGAIN && (refused.isAsked || !isAsked))
+      return Promise.resolve(undefined);
+    const joined = this.connect(session, isAsked).finally(() => this.joining.delete(session));
     this.joining.set(session, joined);
     return joined;
   }
 
-  private async connect(session: Session): Promise<Attachment | undefined> {
+  private async connect(session: Session, isAsked: boolean): Promise<Attachment | undefined> {
     const { options } = this;
     const attachment = new Attachment(session, options, () => this.attachments.delete(session));
     const until = performance.now() + ANNOUNCED_WITHIN;
+    let outcome: Awaited<ReturnType<Attachment["connect"]>>;
     for (let wait = 1; ; wait = Math.min(2 * wait, 50)) {
-      const outcome = await attachment.connect();
+      outcome = await attachment.connect();
       if (outcome === "joined" && this.isClosed) {
         attachment.close();
         return undefined;
@@ -59,7 +65,8 @@ export class Attaching {
       if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= until) break;
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
-    if (session.log.lockedBy !== null) this.refused.set(session, performance.now());
+    if (session.log.lockedBy !== null)
+      this.refused.set(session, { at: performance.now(), isAsked: isAsked || outcome === "refused" });
     return undefined;
   }
 
@@ -68,9 +75,11 @@ export class Attaching {
     for (const attachment of this.attachments.values()) attachment.tellHooks();
   }
 
-  /** Leaves the sessions that are not open any more. */
+  /** Leaves the sessions that are not open any more, and tells the holders of the others where our host stands. */
   sweep(open: readonly Session[]): void {
-    for (const [session, attachment] of this.attachments) if (!open.includes(session)) attachment.close();
+    for (const [session, attachment] of this.attachments)
+      if (!open.includes(session)) attachment.close();
+      else attachment.tellHead();
   }
 
   close(): void {

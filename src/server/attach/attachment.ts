@@ -10,7 +10,6 @@ import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.t
 import { Raw } from "../../core/json/raw.ts";
 import { ATTACH_PROTOCOL, type FoundHolder, type SharedHolder } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
-import { ROOT } from "../../core/tree/nodes.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
@@ -19,6 +18,7 @@ import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
+import { missedBy, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -41,13 +41,6 @@ export interface AttachmentOptions {
   readonly missed: (session: Session, count: number) => void;
   /** Lets others join a session that this process holds now. Returns the epoch, if they can. */
   readonly tookOver: (session: Session) => number | undefined;
-}
-
-/** Where a session is, as its holder tells. */
-interface ToldPlace {
-  readonly leafId: string | null;
-  /** The last entry. */
-  readonly lastId: string | null;
 }
 
 /** Events whose entries are remembered. */
@@ -77,7 +70,9 @@ export class Attachment {
   private readonly ended: () => void;
   private pipe: Pipe | undefined;
   private holder: SharedHolder = { epoch: 0, client: "", pid: 0 };
-  private place: ToldPlace = { leafId: null, lastId: null };
+  private place: ToldPlace = NOWHERE;
+  /** The head at which the holder was told that our host stands. */
+  private toldHead: string | null = null;
   /** Whether the holder told of something that was not read here yet. */
   private isBehind = false;
   private readonly asked = new Map<number, UnansweredCall>();
@@ -131,6 +126,8 @@ export class Attachment {
           if (!attached) return settle("refused");
           this.holder = attached;
           this.note(message);
+          // A holder that knows of no heads would write at the shared leaf.
+          if (this.place.head !== this.toldHead) return settle("refused");
           try {
             this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
           } catch {
@@ -152,6 +149,7 @@ export class Attachment {
         client,
         durability,
         hooks: this.hookNames(),
+        stand: this.noteStand(),
       };
       pipe.send(JSON.stringify({ attach }));
     });
@@ -159,9 +157,19 @@ export class Attachment {
 
   /** Returns where the session is, as far as it was read here and our host was told. */
   private placeHere(): ToldPlace {
-    const { leafId, log } = this.session;
-    const { nodes } = log;
-    return { leafId, lastId: nodes.count === 0 ? null : nodes.id(nodes.count - 1) };
+    return placeOf(this.session);
+  }
+
+  /** Returns where our host stands, of which the holder is about to be told. */
+  private noteStand(): object | null {
+    const { heads, ownLeafId } = this.session;
+    this.toldHead = heads.own;
+    return heads.own === null ? null : { head: heads.own, leafId: ownLeafId };
+  }
+
+  /** Tells the holder where our host stands, if it does not know. */
+  tellHead(): void {
+    if (this.session.heads.own !== this.toldHead) this.pipe?.send(JSON.stringify({ stand: this.noteStand() }));
   }
 
   private hookNames(): string[] {
@@ -214,6 +222,7 @@ export class Attachment {
     const { pipe } = this;
     const asked = this.asked.get(number);
     if (!pipe || !asked) return;
+    this.tellHead();
     const head = `{"call":${number},"name":${JSON.stringify(asked.call.command.name)},"loose":true,"params":`;
     pipe.send(head, ...asked.params, "}");
     if (this.watch) return;
@@ -259,11 +268,16 @@ export class Attachment {
     else if (typeof lost === "number") this.options.missed(this.session, lost);
   }
 
-  private note({ value: { leafId, lastId, event, payload } }: PipeMessage): void {
-    if (leafId === undefined) return;
-    const last = lastId ?? lastOf(String(event), payload as PendingEvent["payload"]) ?? this.place.lastId;
-    this.place = { leafId: leafId as string | null, lastId: last as string | null };
+  private note({ value }: PipeMessage): void {
+    if (value.leafId === undefined) return;
+    const last = lastOf(String(value.event), value.payload as PendingEvent["payload"]) ?? this.place.lastId;
+    this.place = placeIn(value, last);
     this.isBehind = true;
+  }
+
+  /** Whether the holder has told of the leaf that our host has now. */
+  private get isOwnPlace(): boolean {
+    return this.place.head === this.session.heads.own;
   }
 
   private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
@@ -280,7 +294,8 @@ export class Attachment {
     const payload = Object.fromEntries(
       (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
-    const told = { name, sessionId: this.session.id, leafId: this.place.leafId, payload };
+    const leafId = this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
+    const told = { name, sessionId: this.session.id, leafId, payload };
     const cause = this.asked.get(message.value.of as number);
     if (cause) cause.events.push(told);
     else this.options.passOn(this.session, [told]);
@@ -328,9 +343,7 @@ export class Attachment {
       throw error;
     }
     this.isBehind = false;
-    const { leafId } = this.place;
-    const leaf = leafId === null ? ROOT : session.log.nodes.position(leafId);
-    if (leafId === null || leaf >= 0) session.moveLeaf(leaf);
+    if (this.isOwnPlace) settle(session, this.place);
   }
 
   // --- the holder's end ----------------------------------------------------------------------------------------
@@ -407,10 +420,11 @@ export class Attachment {
    * when it let us in.
    */
   private catchUp(
-    known: ToldPlace,
+    told: ToldPlace,
     { next, isFirst = false, isRead = false }: { next?: ToldPlace; isFirst?: boolean; isRead?: boolean } = {},
   ): void {
     const { session, asked, options } = this;
+    const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
     const before = session.log.nodes.count;
     if (!isRead) session.refresh();
     this.isBehind = false;
@@ -418,29 +432,18 @@ export class Attachment {
     const keys = [...asked.values()].flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
-    const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
+    const past = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
+    const end = past > 0 ? past : nodes.count;
     // By their ids, because those that were not acknowledged may be gone and others in their places.
     for (let position = end; isFirst && position < before; position++) this.noteTold(nodes.id(position));
-    const events: PendingEvent[] = [];
-    let leaf = known.leafId === null ? ROOT : nodes.position(known.leafId);
     // A file in which the last known entry is not was replaced; the refresh has read it anew.
-    for (let from = known.lastId === null || first > 0 ? first : end; from < end; ) {
-      let to = from;
-      while (to < end && own.has(to) === own.has(from)) to++;
-      const origin = own.has(from) ? "self" : isFirst ? "foreign" : "peer";
-      const positions: number[] = [];
-      for (let position = from; position < to; position++) {
-        if (nodes.isMarker(position) || !session.tree.isVisible(position)) continue;
-        positions.push(position);
-        this.noteTold(nodes.id(position));
-        if (nodes.parent(position) === leaf || own.has(position)) leaf = position;
-      }
-      if (positions.length > 0) events.push(appended(session, positions, { origin, leafId: session.idOrNull(leaf) }));
-      from = to;
-    }
-    const newLeafId = next ? next.leafId : session.idOrNull(leaf);
-    const oldLeafId = session.idOrNull(leaf);
-    session.moveLeaf(newLeafId === null ? ROOT : Math.max(nodes.position(newLeafId), ROOT));
+    const from = known.lastId === null || first > 0 ? first : end;
+    const missed = missedBy(session, { from, end, own, isFirst }, known);
+    for (const id of missed.entryIds) this.noteTold(id);
+    const { events, place } = missed;
+    const oldLeafId = place.leafId;
+    settle(session, next ?? place);
+    const newLeafId = next ? next.leafId : oldLeafId;
     if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
     if (events.length > 0) options.passOn(session, events);
   }
@@ -456,19 +459,6 @@ async function runHere({ call, key, here, settle }: UnansweredCall): Promise<voi
     outcome = { error };
   }
   settle(outcome);
-}
-
-/** Returns the event about entries that no holder has told of. */
-function appended(
-  session: Session,
-  positions: number[],
-  { origin, leafId }: { origin: "self" | "peer" | "foreign"; leafId: string | null },
-): PendingEvent {
-  const { log } = session;
-  const entries = Raw.array(() => log.readMany(positions, true));
-  const payload = { entryIds: positions.map((position) => log.nodes.id(position)), origin };
-  const whole = origin === "self" ? payload : { ...payload, entries };
-  return { name: "session_append", sessionId: session.id, leafId, payload: whole };
 }
 
 /** Returns the text of a call's params, in pieces; with a key, if they have none. */

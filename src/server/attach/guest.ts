@@ -1,6 +1,7 @@
 /** One process that joined a session that we hold: its calls run among ours, and it hears what happens. */
 
 import { Failure } from "../../core/failure.ts";
+import { HEAD_NAME } from "../../core/format/entry.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
 import { textPieces } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -8,7 +9,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { ClientSettings, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome, Peer } from "../connection/call.ts";
+import type { Call, Outcome, Peer, ToldLeaves } from "../connection/call.ts";
 import type { CallingPeer } from "../connection/caller.ts";
 import { checkedParams, describeError } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
@@ -45,10 +46,12 @@ export class Guest implements CallingPeer {
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
   /** Events that it was not told of, and where the session was after them. */
-  private missed: { count: number; lastId: string | undefined; leafId: string | null } | undefined;
+  private missed: { count: number; lastId: string | undefined; left: ToldLeaves } | undefined;
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
+  /** The head at which it stands; null for the shared leaf. */
+  private head: string | null = null;
 
   constructor(host: GuestHost, pipe: Pipe, session: Session, hooks: readonly string[]) {
     this.host = host;
@@ -71,12 +74,27 @@ export class Guest implements CallingPeer {
   // --- what comes in -------------------------------------------------------------------------------------------
 
   receive(message: PipeMessage): void {
-    const { call, answer, hooks, cancel, ping } = message.value;
+    const { call, answer, hooks, cancel, ping, stand } = message.value;
     if (ping === true) this.pipe.send('{"pong":true}');
     else if (typeof call === "number") this.receiveCall(call, message);
     else if (typeof answer === "number") this.receiveAnswer(answer, message.value);
     else if (Array.isArray(hooks)) this.hooksAsked = new Set(hooks.map(String));
     else if (typeof cancel === "number") this.host.cancel(String(cancel), this);
+    else if (stand !== undefined) {
+      this.stand(stand);
+      this.pipe.send(`{"stood":true,${this.placeText()}}`);
+    }
+  }
+
+  /** Puts it at the head that it names, or at the shared leaf. */
+  stand(wish: unknown): void {
+    const { head, leafId } = (wish ?? {}) as { head?: unknown; leafId?: unknown };
+    const { heads } = this.session;
+    const name = typeof head === "string" && HEAD_NAME.test(head) ? head : null;
+    if (name === this.head) return;
+    if (name !== null) heads.enter(name, leafId === null || typeof leafId === "string" ? leafId : undefined);
+    if (this.head !== null) heads.leave(this.head);
+    this.head = name;
   }
 
   private receiveCall(number: number, message: PipeMessage): void {
@@ -97,6 +115,7 @@ export class Guest implements CallingPeer {
       fault,
       target: this.session,
       peer: this,
+      head: this.head,
     };
     if (++this.waiting === MAX_WAITING) this.pipe.pause();
     this.host.submit(call);
@@ -110,15 +129,27 @@ export class Guest implements CallingPeer {
 
   // --- what goes out -------------------------------------------------------------------------------------------
 
-  reply({ idText }: Call, outcome: Outcome, leafId: string | null | undefined): void {
+  /** Returns where the session is for the guest, as members of a message: now, or after something happened. */
+  private placeText(left?: ToldLeaves): string {
+    const { head, session } = this;
+    const { heads } = session;
+    const leaves = left ? (left.leaves ?? new Map([[null, left.leafId]])) : undefined;
+    const sharedLeafId = leaves ? leaves.get(null) : session.sharedLeafId;
+    if (head === null) return `"leafId":${JSON.stringify(sharedLeafId)}`;
+    const leafId = leaves?.has(head) ? leaves.get(head) : session.idOrNull(heads.leafOf(head));
+    const place = { leafId, sharedLeafId, at: { head, lastId: heads.lastIdOf(head) } };
+    return JSON.stringify(place).slice(1, -1);
+  }
+
+  reply({ idText }: Call, outcome: Outcome, left: ToldLeaves | undefined): void {
     if (this.waiting-- === MAX_WAITING) this.pipe.resume();
     // A server that ends runs nothing more: whoever holds the session next is asked again.
     if ("error" in outcome && outcome.error instanceof Failure && outcome.error.name === "shutting_down") return;
-    this.sendReply(Number(idText), outcome, leafId);
+    this.sendReply(Number(idText), outcome, left);
   }
 
-  private sendReply(number: number, outcome: Outcome, leafId?: string | null): void {
-    const head = `{"reply":${number}${leafId === undefined ? "" : `,"leafId":${JSON.stringify(leafId)}`}`;
+  private sendReply(number: number, outcome: Outcome, left?: ToldLeaves): void {
+    const head = `{"reply":${number}${left === undefined ? "" : `,${this.placeText(left)}`}`;
     if (!("error" in outcome)) return this.pipe.send(`${head},"result":`, textOf(outcome.result), "}");
     this.pipe.send(`${head},"error":${JSON.stringify(describeError(outcome.error))}}`);
   }
@@ -127,13 +158,13 @@ export class Guest implements CallingPeer {
    * Tells of an event, which a call `by` the guest may have caused. A guest that does not read hears only how many it
    * missed, and where the session is.
    */
-  event({ name, leafId, payload }: PendingEvent, by?: Call): void {
+  event(event: PendingEvent, by?: Call): void {
+    const { name, payload } = event;
     const of = by?.idText === undefined ? "" : `,"of":${by.idText}`;
-    const leaf = `"leafId":${JSON.stringify(leafId)}`;
     if (this.missed || this.pipe.isFull) {
       if (!this.missed) this.pipe.whenRead(() => this.tellMissed());
       const last = lastOf(name, payload) ?? this.missed?.lastId;
-      this.missed = { count: (this.missed?.count ?? 0) + 1, lastId: last, leafId };
+      this.missed = { count: (this.missed?.count ?? 0) + 1, lastId: last, left: event };
       return;
     }
     let text: Uint8Array;
@@ -143,18 +174,19 @@ export class Guest implements CallingPeer {
       // Stored entries in it cannot be read now; the ids are told.
       text = bytesOf(JSON.stringify({ ...payload, entries: undefined }));
     }
-    this.pipe.send(`{"event":${JSON.stringify(name)}${of},${leaf},"payload":`, text, "}");
+    this.pipe.send(`{"event":${JSON.stringify(name)}${of},${this.placeText(event)},"payload":`, text, "}");
   }
 
   private tellMissed(): void {
-    const { count, ...place } = this.missed as NonNullable<Guest["missed"]>;
+    const { count, lastId, left } = this.missed as NonNullable<Guest["missed"]>;
     this.missed = undefined;
-    this.pipe.send(JSON.stringify({ lost: count, ...place }));
+    const last = lastId === undefined ? "" : `"lastId":${JSON.stringify(lastId)},`;
+    this.pipe.send(`{"lost":${count},${last}${this.placeText(left)}}`);
   }
 
   /** Lets the guest in; `lastId` is the last entry that it will not be told of. */
   welcome(holder: object, lastId: string | null): void {
-    this.pipe.send(JSON.stringify({ attached: holder, leafId: this.session.leafId, lastId }));
+    this.pipe.send(`{"attached":${JSON.stringify(holder)},${this.placeText()},"lastId":${JSON.stringify(lastId)}}`);
   }
 
   // --- hooks ---------------------------------------------------------------------------------------------------
@@ -190,6 +222,7 @@ export class Guest implements CallingPeer {
   /** Notes that nobody hears the guest's replies any more; what it asked for is done all the same. */
   gone(): void {
     this.isGone = true;
+    this.stand(null);
     for (const settle of [...this.asked.values()]) settle({ cancelled: true, reason: "host_gone" });
   }
 

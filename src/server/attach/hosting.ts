@@ -98,8 +98,9 @@ export class Hosting {
   }
 
   private admit(session: Session, { announcement }: Entrance, pipe: Pipe, { value }: PipeMessage): Guest {
-    const { hooks } = value.attach as { hooks?: unknown };
+    const { hooks, stand } = value.attach as { hooks?: unknown; stand?: unknown };
     const guest = new Guest(this.options.host, pipe, session, Array.isArray(hooks) ? hooks.map(String) : []);
+    guest.stand(stand);
     const guests = this.joined.get(session) ?? new Set();
     this.joined.set(session, guests.add(guest));
     const { epoch, client, pid } = announcement;

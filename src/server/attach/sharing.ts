@@ -78,7 +78,7 @@ export class Sharing {
     if (!this.host.canTell) return;
     // Asking who has a lock reads the list of all sockets.
     for (const session of sessions)
-      if (!this.attaching.of(session) && session.log.lockedBy !== null) void this.attaching.join(session);
+      if (!this.attaching.of(session) && session.log.lockedBy !== null) void this.attaching.join(session, false);
   }
 
   /** Returns the attachment by which a call on a session is passed on; undefined when it is run here. */

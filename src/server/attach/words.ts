@@ -2,14 +2,17 @@
  * The words between a holder and those who join it. Each message is a JSON object with one of these
  * members, which says what it is.
  *
- * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks}, first and once; `call` <number> with
- * `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `answer` <number> with `result` or
- * `error`; `ping` true, which is answered at once.
+ * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks, stand}, first and once; `call`
+ * <number> with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `stand` {head, leafId}, the
+ * head at which the calls after it are made, and where that is if it has no entries, or null for the shared leaf;
+ * `answer` <number> with `result` or `error`; `ping` true, which is answered at once.
  *
  * From the holder: `attached` {epoch, client, pid}, or `refused` <sentence>; `reply` <number> with `result` or `error`;
  * `event` <name> with `payload`, and with `of`, the number of the call that caused it, before the reply to that; `ask`
- * <number> with `hook` and `payload`, and `withdraw` <number>; `pong` true; `lost` <count of events>. Those that tell of
- * the session have `leafId`, where its leaf is. `attached` and `lost` have `lastId`: events tell of each entry after it.
+ * <number> with `hook` and `payload`, and `withdraw` <number>; `stood` true; `pong` true; `lost` <count of events>.
+ * Those that tell of the session have `leafId`, the leaf of whoever joined; where that is of a head, also `at` {head,
+ * lastId}, the head with its last entry, and `sharedLeafId`. `attached` and `lost` have `lastId`: events tell of each
+ * entry after it.
  */
 
 import type { Command } from "../../handlers/shared/command.ts";
@@ -22,6 +25,8 @@ import { repetitionOf } from "../../handlers/shared/repetition.ts";
  * only by the server that was asked, which may be confined.
  */
 export function isDoneByHolder(command: Command, params: unknown): boolean {
+  // Only the holder knows who stands where.
+  if (command.name === "list_heads") return true;
   if (command.effect !== "write" || repetitionOf(command) !== "entries") return false;
   const { otherPath, otherId } = (params ?? {}) as { otherPath?: unknown; otherId?: unknown };
   return otherPath === undefined && otherId === undefined;

@@ -6,10 +6,18 @@ import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
+/** Where leaves are after something happened. */
+export interface ToldLeaves {
+  /** That of our own host. */
+  readonly leafId: string | null;
+  /** Those of all who have the session, by their heads, and under null the shared one; missing where that is the only one. */
+  readonly leaves?: ReadonlyMap<string | null, string | null>;
+}
+
 /** A process that joined one of our sessions, whose calls run among those of our own host. */
 export interface Peer {
-  /** Answers a call; `leafId` is the leaf that it left, if it changed anything. */
-  reply(call: Call, outcome: Outcome, leafId: string | null | undefined): void;
+  /** Answers a call; `left` tells where the leaves are after it, if it changed anything. */
+  reply(call: Call, outcome: Outcome, left: ToldLeaves | undefined): void;
 }
 
 export interface Call {
@@ -34,6 +42,8 @@ export interface Call {
   readonly target?: Session | null;
   /** The process that asks for it, where that is not our own host: it has joined the session `target`. */
   readonly peer?: Peer;
+  /** The head at which that process stood when it asked; null for the shared leaf. */
+  readonly head?: string | null;
 }
 
 /** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */

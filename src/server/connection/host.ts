@@ -3,19 +3,19 @@
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
+import type { ToldLeaves } from "./call.ts";
 import type { Dialect } from "./dialect.ts";
 import type { OutgoingMessage } from "./output.ts";
 
 /** An event as of the moment it happened; it gets its number when it is sent. */
-export interface PendingEvent {
+export interface PendingEvent extends ToldLeaves {
   readonly name: EventName;
   readonly sessionId: string;
-  readonly leafId: string | null;
   readonly payload: Readonly<Record<string, unknown>>;
 }
 
 export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
-  return { name, sessionId: session.id, leafId: session.leafId, payload };
+  return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
 }
 
 export class Host {

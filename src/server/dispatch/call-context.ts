@@ -17,6 +17,11 @@ import type { Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 
+/** Runs a part of a call where those stand who asked for it. */
+export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T {
+  return peer && target ? target.heads.at(head, run) : run();
+}
+
 export class CallContext implements CommandContext {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
@@ -36,7 +41,16 @@ export class CallContext implements CommandContext {
     this.caller = caller;
     this.call = call;
     this.events = events;
-    this.ask = ask;
+    this.ask = call.peer ? (hook, payload) => this.askPeer(ask(hook, payload)) : ask;
+  }
+
+  /** Waits for the answer to a question. Meanwhile nobody stands where the peer does, and then it goes on there. */
+  private async askPeer(answer: Promise<HookAnswer>): Promise<HookAnswer> {
+    try {
+      return await answer;
+    } finally {
+      this.session.heads.resume(this.call.head);
+    }
   }
 
   get session(): Session {
@@ -62,7 +76,11 @@ export class CallContext implements CommandContext {
   }
 
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
-    this.events.push(eventOf(this.session, name, payload));
+    const { session } = this;
+    const head = session.heads.name;
+    // Entries of other programs are told of by whichever call finds them.
+    const isFound = name === "session_damage" || (payload as { origin?: string }).origin === "foreign";
+    this.events.push(eventOf(session, name, head === null || isFound ? payload : { ...payload, head }));
   }
 
   asks(hook: HookName): boolean {

@@ -15,23 +15,14 @@ import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
-import { CallContext } from "./call-context.ts";
+import { CallContext, inPlace } from "./call-context.ts";
+import { guardWrite } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
-
-/** Commands that decide themselves what they may do with a read-only session. */
-const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
-  "branch",
-  "migrate_session",
-  "redo",
-  "repair_session",
-  "rollback_migration",
-  "undo",
-]);
 
 /** Sessions that may be open at a time, including the current one; the others open again when they are named. */
 const MAX_OPEN = 64;
@@ -338,6 +329,7 @@ export class Dispatcher implements ReplyHost {
         (error): Outcome => ({ error }),
       )
       .then((outcome) => {
+        if (call.peer) call.target?.heads.resume();
         if (isRead) lane.reads--;
         else lane.running = undefined;
         if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
@@ -367,7 +359,7 @@ export class Dispatcher implements ReplyHost {
     if (call.peer && !this.workspace.sessions.includes(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
-    return this.perform(lane, call, events);
+    return inPlace(call, () => this.perform(lane, call, events));
   }
 
   /** Runs a call that may be run. */
@@ -376,7 +368,7 @@ export class Dispatcher implements ReplyHost {
     const context = this.contextFor(lane, call, events);
     const run = (): unknown => command.run(context, call.params as never);
     const { effect } = command;
-    if (effect === "read" || effect === "replace") this.attachmentOf(lane)?.follow();
+    if (effect === "read" || effect === "replace" || effect === "control") this.attachmentOf(lane)?.follow();
     if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
     if (effect === "close") return this.commits.whenDurable(lane, run);
     if (effect === "write") return this.write(lane, call, events, context);
@@ -403,7 +395,7 @@ export class Dispatcher implements ReplyHost {
     mayJoin = !call.peer,
   ): unknown {
     const { command } = call;
-    const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
+    const { idempotencyKey } = call.params as KeyedParams;
     const known = (): unknown =>
       idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
     const before = known();
@@ -422,7 +414,7 @@ export class Dispatcher implements ReplyHost {
       return attaching
         .join(session)
         .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false));
-    session.guard(expectedLeafId, WRITES_WHERE_ALLOWED.has(command.name));
+    guardWrite(session, call);
     return this.keyed.remember(call, command.run(context, call.params as never));
   }
 

@@ -144,8 +144,9 @@ export class Lane {
   }
 
   /** Returns the last entry of the lane's session that no queued event tells of; null for none. */
-  lastTold({ log: { nodes } }: Session): string | null {
-    let first = nodes.count;
+  lastTold({ log: { nodes, durableCount } }: Session): string | null {
+    // No event tells of a leaf marker. Before it is durable, others need not find it.
+    let first = Math.min(nodes.count, durableCount);
     for (const { events } of this.slots)
       for (const { name, payload } of events)
         if (name === "session_append")

@@ -67,7 +67,7 @@ export class Replies {
     if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
     for (const event of events) this.host.tell(event, call);
     // It keeps those of its own until the reply, which they follow directly.
-    if (peer) peer.reply(call, slot.outcome, events.at(-1)?.leafId);
+    if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
     if (events.length === 0) return undefined;
     return { outcome: slot.outcome, events: events.map(ofPeer), after: slot.after };

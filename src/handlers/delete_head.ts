@@ -1,0 +1,24 @@
+import * as z from "zod";
+import { requireTypes } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
+import { headName } from "./shared/heads.ts";
+
+export default command({
+  name: "delete_head",
+  summary:
+    "Ends a head: it is listed no more, and whoever takes its name begins at the shared leaf. What was written through it " +
+    "stays, as a branch. Who stands at it goes on from there, and brings it back by the next write.",
+  effect: "write",
+  params: { head: headName },
+  result: z.object({ head: z.string() }),
+  failures: ["head_not_found"],
+  example: { params: { head: "reviewer" }, result: { head: "reviewer" } },
+  run({ session, key }, { head }) {
+    session.retireHead(head, key);
+    return { head };
+  },
+  repeat(context, entryIds, { head }) {
+    requireTypes(context, entryIds, ["custom"]);
+    return { head };
+  },
+});

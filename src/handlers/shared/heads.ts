@@ -1,0 +1,55 @@
+/** Where a connection stands in a session: at the shared leaf, or at a head, which is a leaf of its own. */
+
+import * as z from "zod";
+import { BadParams } from "../../core/failure.ts";
+import { HEAD_NAME } from "../../core/format/entry.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+
+const NAME = "1 to 64 letters, digits, dots, underscores and hyphens, with a letter or digit at both ends";
+
+export const headName = z.string().regex(HEAD_NAME, NAME);
+
+/** Params of commands after which a connection may stand elsewhere. */
+export const standing = {
+  leaf: z
+    .enum(["shared", "own"])
+    .optional()
+    .describe("`own`: this connection writes on a leaf of its own, its head, and moves no other"),
+  head: headName
+    .optional()
+    .describe(`the name of its head, ${NAME}; who gives it again is there again. By default a new one`),
+};
+
+export interface Standing {
+  readonly leaf?: "shared" | "own";
+  readonly head?: string;
+}
+
+/** Has our host stand where it wishes. Without a wish it stays, in a session that `isNew` where others are opened. */
+export function stand(
+  { head: usual, env }: Workspace,
+  session: Session,
+  { leaf, head }: Standing,
+  { isNew = false, client }: { isNew?: boolean; client?: string } = {},
+): void {
+  if (leaf === undefined && head === undefined) {
+    if (isNew) session.heads.stand(usual);
+    return;
+  }
+  // What is run again after a commit failed finds the name that was made the first time.
+  const made = (): string => session.heads.own ?? usual ?? `${nameable(client)}-${env.entryId()}`;
+  session.heads.stand(leaf === "shared" ? null : (head ?? made()));
+}
+
+/** Throws BadParams for a head on the shared leaf. */
+export function requireSense({ leaf, head }: Standing): void {
+  if (leaf !== "shared" || head === undefined) return;
+  throw new BadParams([{ path: "head", message: "the shared leaf is no head; leave head out, or ask for leaf own" }]);
+}
+
+/** Returns the beginning of a name for the head of a program that calls itself so. */
+function nameable(client = ""): string {
+  const plain = client.replace(/[^A-Za-z0-9]+/g, "-").slice(0, 40);
+  return plain.replace(/^-|-$/g, "") || "head";
+}
