@@ -22,6 +22,7 @@ import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
+import { Upkeep } from "./upkeep.ts";
 
 /** Commands that decide themselves what they may do with a read-only session. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
@@ -32,14 +33,6 @@ const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "rollback_migration",
   "undo",
 ]);
-
-/** Sessions that may be open at a time, including the current one; the others open again when they are named. */
-const MAX_OPEN = 64;
-/** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
-const REST_AFTER = 5 * 60_000;
-
-/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as unknown as Call;
 
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
@@ -61,6 +54,7 @@ export class Dispatcher implements ReplyHost {
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
+  private readonly upkeep: Upkeep;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   private introduced = false;
@@ -77,6 +71,12 @@ export class Dispatcher implements ReplyHost {
     this.keyed = new KeyedResults(workspace);
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
+    const { lanes, replies } = this;
+    this.upkeep = new Upkeep({
+      ...{ workspace, sink, lanes, replies },
+      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
+      pump: (lane) => this.pump(lane),
+    });
   }
 
   /** Shares sessions with other processes from now on. */
@@ -175,20 +175,11 @@ export class Dispatcher implements ReplyHost {
   }
 
   poll(): void {
-    // A reply that is being read still refers to bytes of a file as it is now.
-    if (this.ending || !this.sink.hasRoom) return;
-    this.sharing?.sweep();
-    for (const session of this.workspace.sessions) {
-      const lane = this.lanes.ofSession(session);
-      if (!lane.idle || this.sharing?.attaching.of(session)) continue;
-      try {
-        this.queueForeign(lane, session, session.refresh());
-      } catch {
-        // A missing file is reported when a command wants to write to it.
-      }
-      this.replies.flush(lane);
-    }
-    this.sink.flush();
+    if (!this.ending) this.upkeep.poll(this.sharing);
+  }
+
+  evictIdle(): void {
+    this.upkeep.evictIdle(this.sharing);
   }
 
   /** Queues the events about changes by other programs, so that the host hears of them before anything else leaves. */
@@ -197,38 +188,6 @@ export class Dispatcher implements ReplyHost {
     const events: PendingEvent[] = [];
     notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
     lane.push({ outcome: { result: null }, events });
-  }
-
-  /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
-  evictIdle(): void {
-    if (!this.sink.hasRoom) return;
-    const now = this.workspace.env.now();
-    const { sessions, current } = this.workspace;
-    this.lanes.dropClosed();
-    for (const [index, session] of sessions.entries()) {
-      const lane = this.lanes.ofSession(session);
-      if (!lane.idle || !lane.isDurable || this.sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && index <= sessions.length - MAX_OPEN) {
-        const drop = (): void => this.lanes.drop(session.id);
-        this.occupy(lane, () => this.workspace.suspend(session), drop);
-      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.foreign.resting)
-        this.occupy(lane, () => session.suspend());
-    }
-  }
-
-  /** Runs internal work in a lane, whose calls wait for it. */
-  private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
-    lane.running = OWN_WORK;
-    run()
-      .catch(() => {
-        // The next command meets the same obstacle and reports it.
-      })
-      .then(() => {
-        lane.running = undefined;
-        if (lane.calls.length === 0) done();
-        this.pump(lane);
-        this.lanes.wake();
-      });
   }
 
   /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
