@@ -6,17 +6,18 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.ts";
+import { bytesOf, members } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import { ATTACH_PROTOCOL, type FoundHolder, type SharedHolder } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome } from "../connection/call.ts";
+import type { Call } from "../connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { HOOKS } from "./words.ts";
@@ -53,23 +54,6 @@ interface ToldPlace {
 /** Events whose entries are remembered. */
 const MAX_TOLD = 10_000;
 
-/** A call that the holder is to run. */
-interface PassedCall {
-  readonly call: Call;
-  /** Receives the events that it causes. */
-  readonly events: PendingEvent[];
-  /** Runs the call in this process, once it holds the session. */
-  readonly here: (keyed: Call) => unknown;
-  /** Ends the call at once: what the holder tells next comes after its reply. */
-  readonly settle: (outcome: Outcome) => void;
-}
-
-/** A call that the holder has not answered. */
-interface UnansweredCall extends PassedCall {
-  readonly key: string;
-  readonly params: readonly Uint8Array[];
-}
-
 export class Attachment {
   private readonly session: Session;
   private readonly options: AttachmentOptions;
@@ -80,8 +64,7 @@ export class Attachment {
   private place: ToldPlace = { leafId: null, lastId: null };
   /** Whether the holder told of something that was not read here yet. */
   private isBehind = false;
-  private readonly asked = new Map<number, UnansweredCall>();
-  private numbers = 0;
+  private readonly asked = new AskedCalls();
   /** Entries that our host was told of lately; where one of them is the last of an event, it has heard of that. */
   private readonly told = new Set<string>();
   private readonly questions = new Map<number, Question>();
@@ -195,28 +178,29 @@ export class Attachment {
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
     const key = idempotencyKey ?? this.options.newKey();
     const params = paramsText(call, idempotencyKey === undefined ? key : undefined);
-    const asked = { ...passed, key, params };
+    const asked = { ...passed, key, params, isRepeated: false };
     if (this.isClosed) {
       void runHere(asked);
       return;
     }
-    const number = ++this.numbers;
-    this.asked.set(number, asked);
-    this.send(number);
+    this.asked.add(asked);
+    this.sendNext();
   }
 
   /** Asks the holder not to run some calls any more. Their replies say whether it did. */
   cancel(isMeant: (call: Call) => boolean): void {
-    for (const [number, { call }] of this.asked) if (isMeant(call)) this.pipe?.send(JSON.stringify({ cancel: number }));
+    this.asked.cancel(isMeant, (number) => this.pipe?.send(JSON.stringify({ cancel: number })));
   }
 
-  private send(number: number): void {
-    const { pipe } = this;
-    const asked = this.asked.get(number);
-    if (!pipe || !asked) return;
-    const head = `{"call":${number},"name":${JSON.stringify(asked.call.command.name)},"loose":true,"params":`;
-    pipe.send(head, ...asked.params, "}");
-    if (this.watch) return;
+  /** Sends what the holder may be asked now. */
+  private sendNext(): void {
+    const { pipe, asked } = this;
+    for (let next = pipe && asked.next(); next; next = asked.next()) {
+      const [number, { call, params }] = next;
+      const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true,"params":`;
+      pipe?.send(head, ...params, "}");
+    }
+    if (this.watch || asked.size === 0) return;
     this.heardAt = performance.now();
     this.watch = setInterval(() => this.requireWord(), ANSWERS_WITHIN / 6).unref();
   }
@@ -239,10 +223,8 @@ export class Attachment {
   }
 
   private failAll(sentence: string): void {
-    const unanswered = [...this.asked.values()];
-    this.asked.clear();
     const { client, pid } = this.holder;
-    for (const { settle } of unanswered)
+    for (const { settle } of this.asked.takeAll())
       settle({ error: new Failure("outcome_unknown", sentence, { holder: { client, pid } }, { retryable: true }) });
   }
 
@@ -267,9 +249,10 @@ export class Attachment {
   }
 
   private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
-    const asked = this.asked.get(number);
-    this.asked.delete(number);
-    asked?.settle(error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    const asked = this.asked.answered(number);
+    if (asked)
+      settleAsked(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    this.sendNext();
   }
 
   private receiveEvent(name: EventName, message: PipeMessage): void {
@@ -281,7 +264,7 @@ export class Attachment {
       (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
     const told = { name, sessionId: this.session.id, leafId: this.place.leafId, payload };
-    const cause = this.asked.get(message.value.of as number);
+    const cause = this.asked.get(message.value.of);
     if (cause) cause.events.push(told);
     else this.options.passOn(this.session, [told]);
   }
@@ -339,8 +322,8 @@ export class Attachment {
   private async recover(): Promise<void> {
     this.pipe = undefined;
     for (const question of this.questions.values()) question.cancel();
-    for (const { events } of this.asked.values())
-      if (events.length > 0) this.options.passOn(this.session, events.splice(0));
+    this.asked.startAgain();
+    for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
     const known = this.place;
     const until = performance.now() + RECOVERS_WITHIN;
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
@@ -386,15 +369,13 @@ export class Attachment {
     this.end();
     const epoch = options.tookOver(session) ?? this.holder.epoch + 1;
     this.tellOwner({ epoch, client: options.client, pid: process.pid }, true);
-    const unanswered = [...this.asked.values()];
-    this.asked.clear();
-    for (const asked of unanswered) await runHere(asked);
+    for (const asked of this.asked.takeAll()) await runHere(asked);
   }
 
   /** Goes on with another holder: what was not answered is asked again. */
   private goOn(): void {
     this.tellOwner(this.holder, false);
-    for (const number of this.asked.keys()) this.send(number);
+    this.sendNext();
   }
 
   private tellOwner(holder: SharedHolder, isSelf: boolean): void {
@@ -415,7 +396,7 @@ export class Attachment {
     if (!isRead) session.refresh();
     this.isBehind = false;
     const { nodes } = session.log;
-    const keys = [...asked.values()].flatMap(({ key }) => session.repeated(key)?.ids ?? []);
+    const keys = asked.all.flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
     const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
@@ -446,18 +427,6 @@ export class Attachment {
   }
 }
 
-/** Runs a call in this process, which holds the session now. */
-async function runHere({ call, key, here, settle }: UnansweredCall): Promise<void> {
-  const keyed = { ...call, params: { ...(call.params as object), idempotencyKey: key } };
-  let outcome: Outcome;
-  try {
-    outcome = { result: await here(keyed) };
-  } catch (error) {
-    outcome = { error };
-  }
-  settle(outcome);
-}
-
 /** Returns the event about entries that no holder has told of. */
 function appended(
   session: Session,
@@ -469,15 +438,4 @@ function appended(
   const payload = { entryIds: positions.map((position) => log.nodes.id(position)), origin };
   const whole = origin === "self" ? payload : { ...payload, entries };
   return { name: "session_append", sessionId: session.id, leafId, payload: whole };
-}
-
-/** Returns the text of a call's params, in pieces; with a key, if they have none. */
-function paramsText(call: Call, key: string | undefined): Uint8Array[] {
-  const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams], knownValueEnd);
-  // The message may be part of an input buffer that is used again.
-  const text = found ? Uint8Array.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
-  if (key === undefined) return [text];
-  const isEmpty = (members(text) ?? []).length === 0;
-  return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];
 }
