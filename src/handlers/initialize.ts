@@ -102,7 +102,12 @@ export default command({
         Object.hasOwn(knownHooks, name) ? [] : [{ path: `capabilities.hooks.${i}.name`, name }],
       ),
     ];
-    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: wanted, hooks: known });
+    context.introduce({
+      client: params.clientInfo,
+      maxReplyBytes: params.maxReplyBytes,
+      events: wanted,
+      hooks: known,
+    });
     const { name, version, framings, dialects, limits, commands } = context.server;
     const { workspace } = context;
     return {

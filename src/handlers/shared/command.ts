@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
@@ -37,6 +38,8 @@ export interface CommandContext {
   replace(next: Session, replacement: Replacement): Promise<void>;
   /** Shuts down cleanly once the reply is out; unless `atOnce`, the host may close its end first. */
   shutDown(how?: { atOnce: boolean }): void;
+  /** Returns the clients of a session, the one that asks among them. */
+  clientsOf(session: Session): readonly PresentClient[];
   /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
 }
@@ -50,7 +53,17 @@ export interface HostFacts {
   sizeOf(text: Uint8Array): number;
 }
 
+/** A client of a session, as another is told of it. */
+export interface PresentClient extends SharedClient {
+  /** Whether its server does what is written to the session. */
+  readonly isHolder: boolean;
+  /** Whether it is the one that asks. */
+  readonly isSelf: boolean;
+}
+
 export interface Introduction {
+  /** The host as it names itself. */
+  readonly client?: { readonly name: string; readonly version?: string };
   readonly maxReplyBytes?: number;
   readonly events?: readonly string[];
   readonly hooks?: readonly HookRegistration[];

@@ -8,7 +8,13 @@ import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, members } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
-import { ATTACH_PROTOCOL, type FoundHolder, type SharedHolder } from "../../core/ports/attach.ts";
+import {
+  ATTACH_PROTOCOL,
+  type FoundHolder,
+  type SharedClient,
+  type SharedHolder,
+  sharedClientOf,
+} from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
@@ -20,6 +26,7 @@ import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
+import { type PresenceEvent, ToldClients } from "./presence.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -41,7 +48,9 @@ export interface AttachmentOptions {
   /** Counts events that the holder of a session did not tell. */
   readonly missed: (session: Session, count: number) => void;
   /** Lets others join a session that this process holds now. Returns the epoch, if they can. */
-  readonly tookOver: (session: Session) => number | undefined;
+  readonly tookOver: (session: Session, others: readonly SharedClient[]) => number | undefined;
+  /** Our own host, as others are told of it. */
+  readonly self: (session: Session) => SharedClient;
 }
 
 /** Where a session is, as its holder tells. */
@@ -67,6 +76,10 @@ export class Attachment {
   private readonly asked = new AskedCalls();
   /** Entries that our host was told of lately; where one of them is the last of an event, it has heard of that. */
   private readonly told = new Set<string>();
+  /** Everybody who shares the session, as far as we were told. */
+  readonly clients = new ToldClients();
+  /** Whether the holder has said that it leaves. */
+  private hasLeft = false;
   private readonly questions = new Map<number, Question>();
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
@@ -114,6 +127,7 @@ export class Attachment {
           if (!attached) return settle("refused");
           this.holder = attached;
           this.note(message);
+          this.meet(message, known === undefined);
           try {
             this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
           } catch {
@@ -135,6 +149,7 @@ export class Attachment {
         client,
         durability,
         hooks: this.hookNames(),
+        self: options.self(session),
       };
       pipe.send(JSON.stringify({ attach }));
     });
@@ -151,8 +166,26 @@ export class Attachment {
     return HOOKS.filter((name) => this.options.hooks.has(name));
   }
 
-  tellHooks(): void {
+  /** Tells the holder who our host is and which hooks it wants to be asked, after it introduced itself. */
+  introduce(): void {
     this.pipe?.send(JSON.stringify({ hooks: this.hookNames() }));
+    this.pipe?.send(JSON.stringify({ self: this.options.self(this.session) }));
+  }
+
+  /** Takes over who is there. */
+  private meet({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
+    if (typeof self === "string") this.clients.selfId = self;
+    if (typeof by === "string") this.clients.holderId = by;
+    if (Array.isArray(clients)) this.tellPresence(this.clients.renew(clients, isFirst));
+  }
+
+  private tellPresence(events: readonly PresenceEvent[]): void {
+    const { session } = this;
+    if (events.length > 0)
+      this.options.passOn(
+        session,
+        events.map(({ name, payload }) => eventOf(session, name, payload)),
+      );
   }
 
   private end(): void {
@@ -166,6 +199,7 @@ export class Attachment {
     this.end();
     const { pipe } = this;
     this.pipe = undefined;
+    pipe?.send('{"bye":true}');
     pipe?.close();
     for (const question of this.questions.values()) question.cancel();
   }
@@ -233,12 +267,15 @@ export class Attachment {
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
     this.note(message);
-    const { reply, event, ask, withdraw, lost } = message.value;
+    const { reply, event, ask, withdraw, lost, bye } = message.value;
     if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string") this.receiveEvent(event as EventName, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
-    else if (typeof lost === "number") this.options.missed(this.session, lost);
+    else if (typeof lost === "number") {
+      this.options.missed(this.session, lost);
+      this.meet(message);
+    } else if (bye === true) this.hasLeft = true;
   }
 
   private note({ value: { leafId, lastId, event, payload } }: PipeMessage): void {
@@ -256,13 +293,20 @@ export class Attachment {
   }
 
   private receiveEvent(name: EventName, message: PipeMessage): void {
+    if (name === "client_joined" || name === "client_left") {
+      const news = this.clients.take(name, message.value.payload);
+      return this.tellPresence(news ? [news] : []);
+    }
     // Another holder may tell once more of what the one before had told, or what was read here.
     if (!this.isNew(name, message.value.payload as PendingEvent["payload"])) return;
     const bytes = message.text("payload") ?? bytesOf("{}");
     // What is stored is passed on as it is.
-    const payload = Object.fromEntries(
+    const payload: Record<string, unknown> = Object.fromEntries(
       (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
+    const { client } = (message.value.payload ?? {}) as { client?: unknown };
+    const { id, name: by, pid } = sharedClientOf(client) ?? {};
+    if (payload.client) payload.client = { id, name: by, pid };
     const told = { name, sessionId: this.session.id, leafId: this.place.leafId, payload };
     const cause = this.asked.get(message.value.of);
     if (cause) cause.events.push(told);
@@ -322,6 +366,8 @@ export class Attachment {
   private async recover(): Promise<void> {
     this.pipe = undefined;
     for (const question of this.questions.values()) question.cancel();
+    this.tellPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
+    this.hasLeft = false;
     this.asked.startAgain();
     for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
     const known = this.place;
@@ -354,6 +400,7 @@ export class Attachment {
       } catch {
         // Nothing can be read.
       }
+      this.tellPresence(this.clients.clear());
       // What comes after these calls is not asked here any more.
       this.close();
     }
@@ -367,7 +414,7 @@ export class Attachment {
     const { session, options } = this;
     this.catchUp(known);
     this.end();
-    const epoch = options.tookOver(session) ?? this.holder.epoch + 1;
+    const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
     this.tellOwner({ epoch, client: options.client, pid: process.pid }, true);
     for (const asked of this.asked.takeAll()) await runHere(asked);
   }

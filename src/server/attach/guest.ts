@@ -3,9 +3,10 @@
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
 import { textPieces } from "../../core/json/raw.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, ServerFacts } from "../../handlers/shared/command.ts";
+import type { ClientSettings, PresentClient, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome, Peer } from "../connection/call.ts";
@@ -32,6 +33,14 @@ export interface GuestHost {
   lastTold(session: Session): string | null;
 }
 
+/** The entrance by which it came, as a guest needs it. */
+export interface GuestRoom {
+  /** Returns the guest's session's clients, for one that has missed events about them. */
+  clientsOf(session: Session): readonly SharedClient[];
+  /** Notes what a guest says of itself. */
+  introduce(guest: Guest, self: unknown): void;
+}
+
 export class Guest implements CallingPeer {
   readonly session: Session;
   readonly workspace: Workspace;
@@ -40,7 +49,9 @@ export class Guest implements CallingPeer {
   readonly dialectName = "jsonrpc";
   readonly maxReplyBytes = undefined;
   readonly hasRoom = true;
+  client: SharedClient;
   private readonly host: GuestHost;
+  private readonly room: GuestRoom;
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
@@ -49,9 +60,16 @@ export class Guest implements CallingPeer {
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
+  /** Whether it has said that it leaves. */
+  hasLeft = false;
 
-  constructor(host: GuestHost, pipe: Pipe, session: Session, hooks: readonly string[]) {
+  constructor(
+    { host, room, pipe }: { host: GuestHost; room: GuestRoom; pipe: Pipe },
+    { session, client, hooks }: { session: Session; client: SharedClient; hooks: readonly string[] },
+  ) {
     this.host = host;
+    this.room = room;
+    this.client = client;
     this.workspace = host.workspace;
     this.server = host.server;
     this.settings = host.settings;
@@ -71,12 +89,14 @@ export class Guest implements CallingPeer {
   // --- what comes in -------------------------------------------------------------------------------------------
 
   receive(message: PipeMessage): void {
-    const { call, answer, hooks, cancel, ping } = message.value;
+    const { call, answer, hooks, cancel, ping, self, bye } = message.value;
     if (ping === true) this.pipe.send('{"pong":true}');
     else if (typeof call === "number") this.receiveCall(call, message);
     else if (typeof answer === "number") this.receiveAnswer(answer, message.value);
     else if (Array.isArray(hooks)) this.hooksAsked = new Set(hooks.map(String));
     else if (typeof cancel === "number") this.host.cancel(String(cancel), this);
+    else if (self !== undefined) this.room.introduce(this, self);
+    else if (bye === true) this.hasLeft = true;
   }
 
   private receiveCall(number: number, message: PipeMessage): void {
@@ -149,12 +169,14 @@ export class Guest implements CallingPeer {
   private tellMissed(): void {
     const { count, ...place } = this.missed as NonNullable<Guest["missed"]>;
     this.missed = undefined;
-    this.pipe.send(JSON.stringify({ lost: count, ...place }));
+    this.pipe.send(JSON.stringify({ lost: count, ...place, clients: this.room.clientsOf(this.session) }));
   }
 
-  /** Lets the guest in; `lastId` is the last entry that it will not be told of. */
-  welcome(holder: object, lastId: string | null): void {
-    this.pipe.send(JSON.stringify({ attached: holder, leafId: this.session.leafId, lastId }));
+  /** Lets the guest in, by us; `lastId` is the last entry that it will not be told of. */
+  welcome(holder: object, by: string, lastId: string | null): void {
+    const { session, client } = this;
+    const clients = this.room.clientsOf(session);
+    this.pipe.send(JSON.stringify({ attached: holder, self: client.id, by, leafId: session.leafId, lastId, clients }));
   }
 
   // --- hooks ---------------------------------------------------------------------------------------------------
@@ -195,6 +217,7 @@ export class Guest implements CallingPeer {
 
   close(): void {
     this.gone();
+    this.pipe.send('{"bye":true}');
     this.pipe.close();
   }
 
@@ -202,6 +225,10 @@ export class Guest implements CallingPeer {
 
   sizeOf(text: Uint8Array): number {
     return text.length;
+  }
+
+  clientsOf(): readonly PresentClient[] {
+    return [];
   }
 
   start(): void {}

@@ -2,14 +2,16 @@
  * The words between a holder and those who join it. Each message is a JSON object with one of these
  * members, which says what it is.
  *
- * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks}, first and once; `call` <number> with
- * `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `answer` <number> with `result` or
- * `error`; `ping` true, which is answered at once.
+ * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks, self}, first and once; `call` <number>
+ * with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `self`, who the client is now; `answer`
+ * <number> with `result` or `error`; `ping` true, which is answered at once; `bye` true, last.
  *
- * From the holder: `attached` {epoch, client, pid}, or `refused` <sentence>; `reply` <number> with `result` or `error`;
+ * From the holder: `attached` {epoch, client, pid} with `self` and `by`, the ids of the client and the holder's, or
+ * `refused` <sentence>; `reply` <number> with `result` or `error`;
  * `event` <name> with `payload`, and with `of`, the number of the call that caused it, before the reply to that; `ask`
- * <number> with `hook` and `payload`, and `withdraw` <number>; `pong` true; `lost` <count of events>. Those that tell of
- * the session have `leafId`, where its leaf is. `attached` and `lost` have `lastId`: events tell of each entry after it.
+ * <number> with `hook` and `payload`, and `withdraw` <number>; `pong` true; `lost` <count of events>; `bye` true, last. Those that
+ * tell of the session have `leafId`, where its leaf is. `attached` and `lost` have `lastId`: events tell of each entry
+ * after it; and `clients`, all of them.
  */
 
 import type { Command } from "../../handlers/shared/command.ts";

@@ -1,6 +1,7 @@
 /** One request on its way through the server. */
 
 import { knownValueEnd, memberOf, members, type Range } from "../../core/json/json.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
@@ -8,6 +9,7 @@ export type Outcome = { readonly result: unknown } | { readonly error: unknown }
 
 /** A process that joined one of our sessions, whose calls run among those of our own host. */
 export interface Peer {
+  readonly client: SharedClient;
   /** Answers a call; `leafId` is the leaf that it left, if it changed anything. */
   reply(call: Call, outcome: Outcome, leafId: string | null | undefined): void;
 }

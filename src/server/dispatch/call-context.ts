@@ -8,6 +8,7 @@ import type {
   CommandContext,
   HostFacts,
   Introduction,
+  PresentClient,
   Report,
   ServerFacts,
 } from "../../handlers/shared/command.ts";
@@ -84,6 +85,10 @@ export class CallContext implements CommandContext {
       sink.progress(token, done, total, more);
       sink.flush();
     };
+  }
+
+  clientsOf(session: Session): readonly PresentClient[] {
+    return this.caller.clientsOf(session);
   }
 
   introduce(wishes: Introduction): void {

@@ -4,10 +4,18 @@ import { Failure, InvalidRequest } from "../../core/failure.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
-import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
+import type {
+  ClientSettings,
+  CommandContext,
+  Introduction,
+  PresentClient,
+  ServerFacts,
+} from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { Attachment } from "../attach/attachment.ts";
+import { isHeld } from "../attach/hosting.ts";
+import { OwnPresence, type PresenceEvent } from "../attach/presence.ts";
 import type { Sharing } from "../attach/sharing.ts";
 import { isAlone, isDoneByHolder } from "../attach/words.ts";
 import { asksWhile, type Call, type Outcome, type Peer } from "../connection/call.ts";
@@ -44,6 +52,7 @@ export class Dispatcher implements ReplyHost {
   readonly server: ServerFacts;
   readonly hooks: Hooks;
   readonly sink: Sink;
+  readonly presence: OwnPresence;
   readonly settings: ClientSettings = {
     steeringMode: "one-at-a-time",
     followUpMode: "one-at-a-time",
@@ -67,6 +76,7 @@ export class Dispatcher implements ReplyHost {
     this.server = server;
     this.hooks = hooks;
     this.sink = sink;
+    this.presence = new OwnPresence(workspace.env);
     this.lanes = new Lanes(workspace);
     this.keyed = new KeyedResults(workspace);
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
@@ -218,6 +228,19 @@ export class Dispatcher implements ReplyHost {
 
   tell(event: PendingEvent, by: Call | undefined): void {
     this.sharing?.hosting.tell(event, by);
+  }
+
+  tellPresence(session: Session, events: readonly PresenceEvent[]): void {
+    if (this.workspace.sessions.includes(session))
+      this.passOn(
+        session,
+        events.map(({ name, payload }) => eventOf(session, name, payload)),
+      );
+  }
+
+  clientsOf(session: Session): readonly PresentClient[] {
+    const alone = { ...this.presence.on(session), isHolder: isHeld(session), isSelf: true };
+    return this.sharing?.clientsOf(session) ?? [alone];
   }
 
   passOn(session: Session, events: PendingEvent[]): void {
@@ -433,7 +456,8 @@ export class Dispatcher implements ReplyHost {
   introduce(wishes: Introduction): void {
     this.introduced = true;
     this.sink.introduce(wishes);
-    if (wishes.hooks) this.sharing?.attaching.hooksChanged();
+    this.presence.introduce(wishes);
+    this.sharing?.introduce();
   }
 
   shutDown(how?: { atOnce: boolean }): boolean {
