@@ -243,6 +243,11 @@ export class Hosting implements GuestRoom {
     return session !== null && this.joined.has(session);
   }
 
+  /** Returns those who joined a session, in the order in which they came. */
+  guestsOf(session: Session): readonly Guest[] {
+    return [...(this.joined.get(session) ?? [])];
+  }
+
   /** Tells those who joined of an event that `by` caused; our own host is `undefined`. */
   tell(event: PendingEvent, by: Call | undefined): void {
     if (this.joined.size === 0 || !isShared(event)) return;

@@ -11,6 +11,7 @@ import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
 import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
 import type { OwnPresence } from "./presence.ts";
+import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
 export interface SharingOptions {
@@ -88,6 +89,12 @@ export class Sharing {
   ofCall({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
     if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
     return this.attaching.of(session);
+  }
+
+  /** Returns the hosts that are asked before a call on a session acts. */
+  hooksOf(session: Session | null, caller: AskedHost): AskedHost {
+    if (session === null || !this.hosting.hasGuests(session)) return caller;
+    return new SharedHooks(caller, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
   }
 
   /** Tells everybody who shares a session with us who our host is, and which hooks it wants to be asked. */

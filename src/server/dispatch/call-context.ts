@@ -18,6 +18,13 @@ import type { Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 
+/** The hosts that a call may have to ask. */
+export interface CallHooks {
+  has(hook: HookName): boolean;
+  /** Asks for consent; the call's lane waits meanwhile. */
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
+}
+
 export class CallContext implements CommandContext {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
@@ -26,10 +33,9 @@ export class CallContext implements CommandContext {
   private readonly caller: Caller;
   private readonly call: Call;
   private readonly events: PendingEvent[];
-  /** Asks the host for its consent; the call's lane waits meanwhile. */
-  readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
+  private readonly hooks: CallHooks;
 
-  constructor(caller: Caller, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: CallHooks) {
     this.workspace = caller.workspace;
     this.server = caller.server;
     this.settings = caller.settings;
@@ -37,7 +43,7 @@ export class CallContext implements CommandContext {
     this.caller = caller;
     this.call = call;
     this.events = events;
-    this.ask = ask;
+    this.hooks = hooks;
   }
 
   get session(): Session {
@@ -67,7 +73,11 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.caller.hooks.has(hook);
+    return this.hooks.has(hook);
+  }
+
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
+    return this.hooks.ask(hook, payload);
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {

@@ -431,13 +431,17 @@ export class Dispatcher implements ReplyHost {
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
     const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
-    return new CallContext(caller, call, events, (name, payload) => this.ask(lane, caller, name, payload));
+    const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
+    return new CallContext(caller, call, events, {
+      has: (name) => hooks.has(name),
+      ask: (name, payload) => this.ask(lane, hooks, name, payload),
+    });
   }
 
-  /** Asks whoever called for its consent; the lane waits meanwhile. */
+  /** Asks for consent; the lane waits meanwhile. */
   private async ask(
     lane: Lane,
-    { hooks }: Caller,
+    hooks: Caller["hooks"],
     name: HookName,
     payload: Readonly<Record<string, unknown>>,
   ): Promise<HookAnswer> {
