@@ -296,6 +296,10 @@ export class Connection implements Sink {
     return this.current.name;
   }
 
+  get lastSeq(): number {
+    return this.host.seq;
+  }
+
   sizeOf(text: Uint8Array): number {
     return this.output.sizeOf([text]);
   }

@@ -40,6 +40,11 @@ export interface CommandContext {
   shutDown(how?: { atOnce: boolean }): void;
   /** Returns the clients of a session, the one that asks among them. */
   clientsOf(session: Session): readonly PresentClient[];
+  /**
+   * Runs what puts other files in the place of a session's while nobody shares it, and lets nobody join meanwhile.
+   * Throws session_locked, naming who shares it.
+   */
+  alone<T>(session: Session, run: () => T): T;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
 }
@@ -49,6 +54,8 @@ export interface HostFacts {
   readonly dialectName: "jsonrpc" | "pi";
   /** Bytes that a reply may have at most; undefined when the host set no limit. */
   readonly maxReplyBytes: number | undefined;
+  /** The number of the last event that it was sent. */
+  readonly lastSeq: number;
   /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
   sizeOf(text: Uint8Array): number;
 }

@@ -14,6 +14,7 @@ import {
   type SharedClient,
   type SharedHolder,
   sharedClientOf,
+  shownName,
 } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
@@ -202,6 +203,12 @@ export class Attachment {
     pipe?.send('{"bye":true}');
     pipe?.close();
     for (const question of this.questions.values()) question.cancel();
+  }
+
+  /** The holder, with the name of its host. */
+  get holderFacts(): { client: string; pid: number; name: string | null } {
+    const { client, pid } = this.holder;
+    return { client: shownName(client) ?? "another server", pid, name: this.clients.holder?.name ?? null };
   }
 
   // --- asking --------------------------------------------------------------------------------------------------

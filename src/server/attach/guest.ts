@@ -48,6 +48,7 @@ export class Guest implements CallingPeer {
   readonly settings: ClientSettings;
   readonly dialectName = "jsonrpc";
   readonly maxReplyBytes = undefined;
+  readonly lastSeq = 0;
   readonly hasRoom = true;
   client: SharedClient;
   private readonly host: GuestHost;
@@ -229,6 +230,10 @@ export class Guest implements CallingPeer {
 
   clientsOf(): readonly PresentClient[] {
     return [];
+  }
+
+  alone(): never {
+    throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
   }
 
   start(): void {}

@@ -1,6 +1,7 @@
 /** The holder's side: lets other processes join the sessions that this one has the lock of. */
 
 import type { Duplex } from "node:stream";
+import { Failure } from "../../core/failure.ts";
 import {
   ATTACH_PROTOCOL,
   type Attachments,
@@ -54,6 +55,8 @@ export class Hosting implements GuestRoom {
   private readonly entrances = new Map<Session, Open>();
   private readonly joined = new Map<Session, Set<Guest>>();
   private readonly awaited = new Map<Session, Awaited>();
+  /** Sessions that nobody may join now. */
+  private readonly closed = new Set<Session>();
   private isEnding = false;
 
   constructor(options: HostingOptions) {
@@ -89,6 +92,7 @@ export class Hosting implements GuestRoom {
 
   private enter(session: Session, entrance: Entrance | null, stream: Duplex): void {
     let guest: Guest | undefined;
+    const { log } = session;
     const pipe = new Pipe(
       stream,
       (message) => {
@@ -96,6 +100,8 @@ export class Hosting implements GuestRoom {
         // Whoever holds the session next is asked again.
         if (this.isEnding) return;
         if (guest) return guest.receive(message);
+        // Who knows only files that are being replaced, or were, comes again.
+        if (this.closed.has(session) || session.log !== log) return pipe.drop();
         const refused = this.refusal(session, entrance, message);
         if (refused === undefined) guest = this.admit(session, entrance as Entrance, pipe, message);
         else {
@@ -155,6 +161,31 @@ export class Hosting implements GuestRoom {
     this.joined.delete(session);
     this.forgetAwaited(session);
     for (const guest of guests) guest.close();
+  }
+
+  /**
+   * Runs what puts other files in the place of a session's. Those who share it read the old ones, so that nobody may
+   * share it, or come meanwhile: whoever does tries again. Throws session_locked.
+   */
+  alone<T>(session: Session, doing: string, run: () => T): T {
+    const others = this.clientsOf(session).slice(1);
+    if (others.length > 0) throw sharedBy(others, doing);
+    this.closed.add(session);
+    const open = (): void => {
+      // Those who come now find the new files.
+      this.sweep();
+      this.closed.delete(session);
+    };
+    let result: T;
+    try {
+      result = run();
+    } catch (error) {
+      open();
+      throw error;
+    }
+    if (result instanceof Promise) return result.finally(open) as T;
+    open();
+    return result;
   }
 
   // --- who is there --------------------------------------------------------------------------------------------
@@ -271,6 +302,18 @@ export class Hosting implements GuestRoom {
     this.entrances.clear();
     for (const session of [...this.joined.keys(), ...this.awaited.keys()]) this.dismiss(session);
   }
+}
+
+function sharedBy(others: readonly SharedClient[], doing: string): Failure {
+  const [first, ...rest] = others.map(({ name, pid }) => `${name ?? "a client"} (process ${pid})`);
+  const who =
+    rest.length === 0 ? first : rest.length === 1 ? `${first} and ${rest[0]}` : `${first} and ${rest.length} others`;
+  const share = rest.length === 0 ? "shares" : "share";
+  return new Failure(
+    "session_locked",
+    `${who} ${share} this session, whose files ${doing} would replace. Close it there and try again; list_clients shows who has it.`,
+    { clients: others.map(({ id, name, pid }) => ({ id, name, pid })) },
+  );
 }
 
 /** Returns whether this process has the lock of a session. */

@@ -55,6 +55,10 @@ export class ToldClients {
     return [...this.known.values()].filter(({ id }) => id !== this.selfId);
   }
 
+  get holder(): SharedClient | undefined {
+    return this.known.get(this.holderId);
+  }
+
   /** Takes the holder's list over. Returns what has changed since it was told last. */
   renew(given: unknown, isFirst = false): PresenceEvent[] {
     const list = Array.isArray(given) ? given.slice(0, MOST_CLIENTS).map(sharedClientOf) : [];

@@ -1,6 +1,7 @@
 /** Sharing sessions between processes: whoever has the lock lets the others join. */
 
 import type { Duplex } from "node:stream";
+import { Failure } from "../../core/failure.ts";
 import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
@@ -89,6 +90,20 @@ export class Sharing {
   ofCall({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
     if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
     return this.attaching.of(session);
+  }
+
+  /** Throws session_locked where a call on a session that we have joined is for its holder to do, who is not asked. */
+  requireOurs({ command, params, peer }: Call, session: Session): void {
+    const attachment = peer ? undefined : this.attaching.of(session);
+    const { dryRun } = params as { dryRun?: boolean };
+    if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
+    const { client, pid, name } = attachment.holderFacts;
+    const who = `${name ?? client} (process ${pid})`;
+    throw new Failure(
+      "session_locked",
+      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.`,
+      { holder: { client, pid, name } },
+    );
   }
 
   /** Returns the hosts that are asked before a call on a session acts. */

@@ -31,6 +31,8 @@ export interface Caller {
   readonly settings: ClientSettings;
   /** Returns the clients of a session. */
   clientsOf(session: Session): readonly PresentClient[];
+  /** Runs what replaces a session's files while nobody shares it. Throws session_locked. */
+  alone<T>(session: Session, doing: string, run: () => T): T;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */

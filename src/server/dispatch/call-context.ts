@@ -101,6 +101,10 @@ export class CallContext implements CommandContext {
     return this.caller.clientsOf(session);
   }
 
+  alone<T>(session: Session, run: () => T): T {
+    return this.caller.alone(session, this.call.command.name, run);
+  }
+
   introduce(wishes: Introduction): void {
     this.caller.introduce(wishes);
   }

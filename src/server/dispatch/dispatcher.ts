@@ -243,6 +243,10 @@ export class Dispatcher implements ReplyHost {
     return this.sharing?.clientsOf(session) ?? [alone];
   }
 
+  alone<T>(session: Session, doing: string, run: () => T): T {
+    return this.sharing ? this.sharing.hosting.alone(session, doing, run) : run();
+  }
+
   passOn(session: Session, events: PendingEvent[]): void {
     const lane = this.lanes.ofSession(session);
     lane.insert(events, MAX_QUEUED_EVENTS);
@@ -391,6 +395,7 @@ export class Dispatcher implements ReplyHost {
     const before = known();
     if (before !== undefined) return before;
     const { session } = context;
+    this.sharing?.requireOurs(call, session);
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       this.queueForeign(lane, session, session.refreshToWrite());
