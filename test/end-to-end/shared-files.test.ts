@@ -127,12 +127,14 @@ test.each(["jsonl", "v2"] as const)(
     const [one, two, three] = chain(3);
     const file = join(place.home, store === "v2" ? "bad.v2" : "bad.jsonl");
     if (store === "jsonl") put(file, fileText(headerText({ id: "bad", cwd: place.cwd }), one, two, "{not JSON", three));
-    const first = serveHere(["--session", file, "--store", store, ...QUIET], { place });
     const call = { type: "toolCall", id: "t1", name: "read", arguments: {} };
-    await first.result("append", said("first"));
-    await first.result("append", {
-      entries: [{ type: "message", message: { ...assistantExample, content: [call], stopReason: "toolUse" } }],
-    });
+    const earlier = serveHere(["--session", file, "--store", store, ...QUIET], { place });
+    await earlier.result("append", said("first"));
+    const message = { ...assistantExample, content: [call], stopReason: "toolUse" };
+    await earlier.result("append", { entries: [{ type: "message", message }] });
+    await earlier.finish();
+    const first = serveHere(["--session", file, ...QUIET], { place });
+    await first.result("set_session_name", { name: "held" });
     const second = serveHere(["--session", file, ...QUIET], { place });
     await second.result("set_session_name", { name: "joined" });
     const ids = async (): Promise<string[]> =>
