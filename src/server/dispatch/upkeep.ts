@@ -1,4 +1,4 @@
-/** What is done while nothing is asked: looking for what other programs wrote, and letting go of what rests. */
+/** Upkeep while nothing is asked: looking for what other programs wrote, and letting go of what rests. */
 
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
