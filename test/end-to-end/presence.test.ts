@@ -132,6 +132,16 @@ test("a host that names itself after its server joined is told on then", async (
     expect((await clientsOf(server)).map(({ name }) => name).sort()).toEqual(["late", "the holder"]);
 });
 
+test("a host that names itself while its server joins is known by that name", async () => {
+  const { file, holder, place } = await held([]);
+  const other = serveHere(["--session", file], { place });
+  // The first read lets it join, which takes a while.
+  await other.result("get_state");
+  await turn();
+  await other.result("initialize", as("meanwhile"));
+  await heard(holder, "client_joined", ({ client }) => client.name === "meanwhile");
+});
+
 test("a host that has not spoken yet is told later, in its dialect, and its server lives on", async () => {
   const { file, holder, place } = await held();
   const { sessionFile } = await holder.result("get_state");
@@ -240,6 +250,34 @@ describe("of a stranger at the socket", () => {
     socket.destroy();
     expect(await heard(holder, "client_left")).toMatchObject({ client: { id: client.id }, reason: "died" });
     expect(await clientsOf(holder)).toHaveLength(1);
+  });
+
+  test("an answer to a hook that is none stops the command", async () => {
+    const { file, holder } = await held();
+    const { socket: name, token } = await announced(file);
+    const socket = createConnection(join(dirname(file), ".pi-session-server", name));
+    const attach = { token, protocol: 1, sessionId: "shared", durability: "os", hooks: ["session_before_tree"] };
+    socket.write(framed(JSON.stringify({ attach })));
+    const [{ id }] = (await holder.result("get_entries")).entries;
+    await once(socket, "data");
+    let heard = "";
+    socket.on("data", (bytes: Buffer) => {
+      heard += bytes;
+    });
+    const lies = [
+      null,
+      7,
+      {},
+      { cancelled: false, answer: { summary: { summary: 7 } } },
+      { cancelled: true, reason: 1 },
+    ];
+    for (const [index, result] of [...lies, { cancelled: false, answer: 7 }].entries()) {
+      const moved = holder.request("branch", { entryId: id });
+      while (!heard.includes(`"ask":${index + 1}`)) await turn();
+      socket.write(framed(JSON.stringify({ answer: index + 1, result })));
+      expect((await moved).result, JSON.stringify(result)).toMatchObject({ cancelled: true });
+    }
+    socket.destroy();
   });
 
   test("an id that another has is not given twice", async () => {

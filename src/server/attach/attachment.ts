@@ -135,6 +135,8 @@ export class Attachment {
             return settle("refused");
           }
           settle("joined");
+          // Our host may have introduced itself meanwhile.
+          this.introduce();
         },
         () => {
           if (!isIn) settle("nobody");

@@ -20,6 +20,12 @@ import { isDoneByHolder } from "./words.ts";
 /** Calls of one guest that wait at most; then no more of its messages are read. */
 const MAX_WAITING = 1000;
 
+/** Characters of what a guest says that are repeated. */
+const SHOWN = 500;
+
+/** The decision of a guest that is gone. */
+const GONE: HookAnswer = { cancelled: true, reason: "host_gone" };
+
 /** The server as the calls of a guest share it. */
 export interface GuestHost {
   readonly workspace: Workspace;
@@ -189,16 +195,17 @@ export class Guest implements CallingPeer {
   ask(name: HookName, payload: Readonly<Record<string, unknown>>): Question {
     const number = ++this.questions;
     const { asked, pipe } = this;
-    const answer = new Promise<HookAnswer>((resolve, reject) => {
+    const said = new Promise<HookAnswer>((resolve, reject) => {
       asked.set(number, (settled) => {
         asked.delete(number);
         if (settled instanceof Failure) reject(settled);
         else resolve(settled);
       });
     });
+    const answer = said.then((decision) => (decision === GONE ? GONE : checked(name, decision)));
     answer.catch(() => {});
     pipe.send(JSON.stringify({ ask: number, hook: name, payload }));
-    if (this.isGone) asked.get(number)?.({ cancelled: true, reason: "host_gone" });
+    if (this.isGone) asked.get(number)?.(GONE);
     return {
       answer,
       cancel() {
@@ -213,7 +220,7 @@ export class Guest implements CallingPeer {
   /** Notes that nobody hears the guest's replies any more; what it asked for is done all the same. */
   gone(): void {
     this.isGone = true;
-    for (const settle of [...this.asked.values()]) settle({ cancelled: true, reason: "host_gone" });
+    for (const settle of [...this.asked.values()]) settle(GONE);
   }
 
   close(): void {
@@ -251,6 +258,16 @@ export class Guest implements CallingPeer {
   async replace(): Promise<void> {
     throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
   }
+}
+
+/** Returns a decision as it was reached by another process, which may be wrong about the shape of its answer. */
+async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
+  const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
+  if (said.cancelled === false) return decisionOn(name, said.answer);
+  const { reason, message } = said;
+  if (typeof reason !== "string" || (message !== undefined && typeof message !== "string"))
+    return decisionOnError(name, new Error("no decision"));
+  return { cancelled: true, reason: reason.slice(0, SHOWN), message: message?.slice(0, SHOWN) };
 }
 
 /** Returns the last entry that an event tells of. */

@@ -18,7 +18,7 @@ import type { PendingEvent } from "../connection/host.ts";
 import { isShared, ofPeer } from "../connection/peer-events.ts";
 import { Guest, type GuestHost, type GuestRoom } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { joining, leaving, type OwnPresence, type PresenceEvent } from "./presence.ts";
+import { isSame, joining, leaving, type OwnPresence, type PresenceEvent } from "./presence.ts";
 
 /** Milliseconds in which whoever connects must say what it wants. */
 const FIRST_WORD = 5000;
@@ -209,7 +209,7 @@ export class Hosting implements GuestRoom {
   introduce(guest: Guest, self: unknown): void {
     const { id, since } = guest.client;
     const said = sharedClientOf({ ...(self as object), id, since });
-    if (!said || !this.joined.get(guest.session)?.has(guest)) return;
+    if (!said || isSame(said, guest.client) || !this.joined.get(guest.session)?.has(guest)) return;
     guest.client = said;
     this.tellPresence(guest.session, joining(said));
   }

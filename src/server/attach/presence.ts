@@ -110,6 +110,6 @@ export function leaving(client: SharedClient, reason: LeaveReason): PresenceEven
   return { name: "client_left", payload: { client, reason } };
 }
 
-function isSame(one: SharedClient, other: SharedClient | undefined): boolean {
+export function isSame(one: SharedClient, other: SharedClient | undefined): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
