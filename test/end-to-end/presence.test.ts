@@ -252,6 +252,29 @@ describe("of a stranger at the socket", () => {
     expect(await clientsOf(holder)).toHaveLength(1);
   });
 
+  test("who comes and goes says nothing of where the session is, which may be told later", async () => {
+    const { file, holder, place } = await held();
+    const socket = await enter(file, { id: "observer", name: "observer", pid: 1 });
+    let told = "";
+    socket.on("data", (bytes: Buffer) => {
+      told += bytes;
+    });
+    const other = await host("other", file, place);
+    const { entryIds } = await other.result("append", said("joined"));
+    await other.finish();
+    while (!told.includes("client_left")) await turn();
+    const messages = told
+      .split(/Content-Length: \d+\r\n\r\n/)
+      .slice(1)
+      .map((text) => JSON.parse(text));
+    const leaves = messages.map(({ event, leafId }) => [event, leafId]);
+    expect(leaves).toContainEqual(["client_joined", undefined]);
+    expect(leaves).toContainEqual(["client_left", undefined]);
+    expect(leaves).toContainEqual(["session_append", entryIds[0]]);
+    expect((await holder.result("get_state")).leafId).toBe(entryIds[0]);
+    socket.destroy();
+  });
+
   test("an answer to a hook that is none stops the command", async () => {
     const { file, holder } = await held();
     const { socket: name, token } = await announced(file);

@@ -128,9 +128,9 @@ export class Attachment {
           if (!attached) return settle("refused");
           this.holder = attached;
           this.note(message);
-          this.meet(message, known === undefined);
           try {
             this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
+            this.meet(message, known === undefined);
           } catch {
             return settle("refused");
           }
@@ -184,11 +184,10 @@ export class Attachment {
 
   private tellPresence(events: readonly PresenceEvent[]): void {
     const { session } = this;
-    if (events.length > 0)
-      this.options.passOn(
-        session,
-        events.map(({ name, payload }) => eventOf(session, name, payload)),
-      );
+    // The leaf is where our host was told last, though that may not be read here yet.
+    const { leafId } = this.place;
+    const told = events.map(({ name, payload }) => ({ ...eventOf(session, name, payload), leafId }));
+    if (told.length > 0) this.options.passOn(session, told);
   }
 
   private end(): void {

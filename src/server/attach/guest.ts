@@ -15,6 +15,7 @@ import { checkedParams, describeError } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
+import type { PresenceEvent } from "./presence.ts";
 import { isDoneByHolder } from "./words.ts";
 
 /** Calls of one guest that wait at most; then no more of its messages are read. */
@@ -63,7 +64,7 @@ export class Guest implements CallingPeer {
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
   /** Events that it was not told of, and where the session was after them. */
-  private missed: { count: number; lastId: string | undefined; leafId: string | null } | undefined;
+  private missed: { count: number; lastId?: string; leafId?: string | null } | undefined;
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
@@ -157,10 +158,9 @@ export class Guest implements CallingPeer {
   event({ name, leafId, payload }: PendingEvent, by?: Call): void {
     const of = by?.idText === undefined ? "" : `,"of":${by.idText}`;
     const leaf = `"leafId":${JSON.stringify(leafId)}`;
-    if (this.missed || this.pipe.isFull) {
-      if (!this.missed) this.pipe.whenRead(() => this.tellMissed());
-      const last = lastOf(name, payload) ?? this.missed?.lastId;
-      this.missed = { count: (this.missed?.count ?? 0) + 1, lastId: last, leafId };
+    if (this.isBehind) {
+      const { count = 0, lastId } = this.missed ?? {};
+      this.missed = { count: count + 1, lastId: lastOf(name, payload) ?? lastId, leafId };
       return;
     }
     let text: Uint8Array;
@@ -171,6 +171,23 @@ export class Guest implements CallingPeer {
       text = bytesOf(JSON.stringify({ ...payload, entries: undefined }));
     }
     this.pipe.send(`{"event":${JSON.stringify(name)}${of},${leaf},"payload":`, text, "}");
+  }
+
+  /**
+   * Tells of a client that came or went. That is told at once, and so without where the session is: the events of what
+   * was written last may be on their way.
+   */
+  presence({ name, payload }: PresenceEvent): void {
+    if (!this.isBehind) this.pipe.send(JSON.stringify({ event: name, payload }));
+  }
+
+  /** Whether it does not read: what it misses is told when it does. */
+  private get isBehind(): boolean {
+    if (this.missed) return true;
+    if (!this.pipe.isFull) return false;
+    this.missed = { count: 0 };
+    this.pipe.whenRead(() => this.tellMissed());
+    return true;
   }
 
   private tellMissed(): void {

@@ -253,10 +253,8 @@ export class Hosting implements GuestRoom {
     this.options.host.tellPresence(session, [event]);
   }
 
-  private tellGuests(session: Session, { name, payload }: PresenceEvent): void {
-    const { id: sessionId, leafId } = session;
-    for (const guest of this.joined.get(session) ?? [])
-      if (guest.client.id !== payload.client.id) guest.event({ name, sessionId, leafId, payload: { ...payload } });
+  private tellGuests(session: Session, event: PresenceEvent): void {
+    for (const guest of this.guestsOf(session)) if (guest.client.id !== event.payload.client.id) guest.presence(event);
   }
 
   /** Returns the number of this holder of a session; undefined when nobody can join it. */
