@@ -136,7 +136,7 @@ export class Attachment {
           }
           settle("joined");
           // Our host may have introduced itself meanwhile.
-          this.introduce();
+          if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
         },
         () => {
           if (!isIn) settle("nobody");
@@ -144,6 +144,7 @@ export class Attachment {
         },
       );
       const late = setTimeout(() => settle("nobody"), LETS_IN_WITHIN);
+      const introduced = this.introduction();
       const { client, durability } = options;
       const attach = {
         token,
@@ -151,8 +152,7 @@ export class Attachment {
         sessionId: session.id,
         client,
         durability,
-        hooks: this.hookNames(),
-        self: options.self(session),
+        ...introduced,
       };
       pipe.send(JSON.stringify({ attach }));
     });
@@ -165,14 +165,16 @@ export class Attachment {
     return { leafId, lastId: nodes.count === 0 ? null : nodes.id(nodes.count - 1) };
   }
 
-  private hookNames(): string[] {
-    return HOOKS.filter((name) => this.options.hooks.has(name));
+  private introduction(): { hooks: string[]; self: SharedClient } {
+    const { hooks, self } = this.options;
+    return { hooks: HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
   }
 
   /** Tells the holder who our host is and which hooks it wants to be asked, after it introduced itself. */
   introduce(): void {
-    this.pipe?.send(JSON.stringify({ hooks: this.hookNames() }));
-    this.pipe?.send(JSON.stringify({ self: this.options.self(this.session) }));
+    const { hooks, self } = this.introduction();
+    this.pipe?.send(JSON.stringify({ hooks }));
+    this.pipe?.send(JSON.stringify({ self }));
   }
 
   /** Takes over who is there. */
