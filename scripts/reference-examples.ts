@@ -92,6 +92,8 @@ const compaction = {
   tokensBefore: 50_000,
 };
 
+const agent = { id: "01991f6e-5f00-7d11-8c2b-0242ac120007", name: "nightly-agent", pid: 4812 };
+
 type EventExample<N extends EventName> = {
   readonly sessionId?: string;
   readonly leafId: string | null;
@@ -131,6 +133,8 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
     pid: 4242,
     isSelf: false,
   },
+  client_joined: { leafId: "d4e5f6a7", client: { ...agent, since: "2026-01-24T17:02:11.040Z" } },
+  client_left: { leafId: "d4e5f6a7", client: { ...agent, since: "2026-01-24T17:02:11.040Z" }, reason: "left" },
   events_lost: { leafId: "d4e5f6a7", from: 7, to: 19 },
   session_damage: {
     leafId: "d4e5f6a7",

@@ -52,6 +52,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "open_session",
     "close_session",
     "list_open_sessions",
+    "list_clients",
     "fork",
     "clone",
   ],

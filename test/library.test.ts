@@ -1130,6 +1130,9 @@ describe("beside the server", () => {
     await server.result("branch", { entryId: one });
     const locked = SessionManager.open(file(manager));
     expect(() => locked.appendMessage(user("not now"))).toThrow(named("session_locked"));
+    // Its calls are synchronous, so it says who holds the session and what can wait for that.
+    const how = `(process ${process.pid}) holds this session, and these calls cannot wait for it. A server joins it: spawnServer({ args: ["--session", ${JSON.stringify(file(manager))}] })`;
+    expect(() => locked.appendMessage(user("not now"))).toThrow(how);
     await server.finish();
 
     const again = SessionManager.open(file(manager));

@@ -6,6 +6,7 @@ import { command } from "./shared/command.ts";
 import { events } from "./shared/events.ts";
 import { requireSense, type Standing, stand, standing } from "./shared/heads.ts";
 import { type HookName, type HookRegistration, hooks as knownHooks } from "./shared/hooks.ts";
+import { cursorOf, cursorResult, resumed, resumedResult, resumeParams } from "./shared/resuming.ts";
 
 /** Version of the wire protocol: raised when a host that works today could break. */
 const PROTOCOL_VERSION = 1 as const;
@@ -52,6 +53,7 @@ export default command({
         events: z.array(z.string()).optional().describe("only these are sent"),
       })
       .optional(),
+    resume: resumeParams.optional(),
   },
   result: z.object({
     protocolVersion: z.literal(PROTOCOL_VERSION),
@@ -75,6 +77,9 @@ export default command({
         "names of events and hooks that this server does not know: it sends no such events and asks no such hooks",
       ),
     state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
+    cursor: cursorResult.nullable().describe("what `resume` takes later, from here on; null while no session is open"),
+    seq: z.number().int().describe("the number of the last event that was sent; the next one is larger by 1"),
+    resumed: resumedResult.optional().describe("with `resume`"),
   }),
   example: {
     params: {
@@ -96,6 +101,8 @@ export default command({
         limits: { maxMessageBytes: 67108864 },
       },
       state: stateExample,
+      cursor: { sessionId: stateExample.sessionId, leafId: "c3d4e5f6", lastEntryId: "d4e5f6a7" },
+      seq: 0,
     },
   },
   run(context, params) {
@@ -114,7 +121,12 @@ export default command({
         Object.hasOwn(knownHooks, name) ? [] : [{ path: `capabilities.hooks.${i}.name`, name }],
       ),
     ];
-    context.introduce({ maxReplyBytes: params.maxReplyBytes, events: wanted, hooks: known });
+    context.introduce({
+      client: params.clientInfo,
+      maxReplyBytes: params.maxReplyBytes,
+      events: wanted,
+      hooks: known,
+    });
     const { name, version, framings, dialects, limits, commands } = context.server;
     const { workspace } = context;
     settle(workspace, params);
@@ -134,6 +146,9 @@ export default command({
       },
       ...(ignored.length > 0 ? { ignored } : {}),
       state: workspace.current ? stateOf(workspace.current, context.settings) : null,
+      cursor: workspace.current && cursorOf(workspace.current),
+      seq: context.host.lastSeq,
+      ...(params.resume ? { resumed: resumed(workspace, params.resume) } : {}),
     };
   },
 });

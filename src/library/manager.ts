@@ -424,7 +424,12 @@ export class SessionManager {
   private append(entry: Draft, opens = false): string {
     // One check serves all appends of the same millisecond; the log itself finds what comes in between.
     if (this.checkedAt !== env.now()) this.addForeignEntries();
-    const { ids } = this.session.append([entry], undefined, !opens);
+    let ids: string[];
+    try {
+      ({ ids } = this.session.append([entry], undefined, !opens));
+    } catch (error) {
+      throw heldElsewhere(error, this.session.file);
+    }
     this.resources.lendSoon();
     return ids[0];
   }
@@ -441,4 +446,13 @@ export class SessionManager {
     const { session } = this;
     if (this.isPersisted() && session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
+}
+
+/** Returns an error as it is thrown; that another process holds the session, with what a caller can do about it. */
+function heldElsewhere(error: unknown, file: string | null): unknown {
+  if (!(error instanceof Failure) || error.name !== "session_locked") return error;
+  const { client, pid = 0 } = (error.details.holder ?? {}) as { client?: string; pid?: number };
+  const who = `${client ?? "Another program"}${pid > 0 ? ` (process ${pid})` : ""}`;
+  const sentence = `${who} holds this session, and these calls cannot wait for it. A server joins it: spawnServer({ args: ["--session", ${JSON.stringify(file)}] }) of pi-session-server/client, then append; or close it there.`;
+  return new Failure("session_locked", sentence, error.details, { cause: error });
 }

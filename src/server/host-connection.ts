@@ -114,6 +114,11 @@ export class Connection implements Sink {
     this.hooks.abandon();
     this.sharing?.hosting.stop();
     this.drainInput(true);
+    if (!this.canTell && this.dispatcher.pending > 0) {
+      // What a host that never spoke was to be told is in a dialect of our choice.
+      this.dialect = jsonrpc;
+      this.dispatcher.resume();
+    }
     await this.dispatcher.idle();
     await this.output.drained();
   }
@@ -183,7 +188,8 @@ export class Connection implements Sink {
   }
 
   private get mayRead(): boolean {
-    return this.output.hasRoom && this.dispatcher.pending < MAX_PENDING;
+    // What waits for a host that has said nothing waits for its first word.
+    return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
   }
 
   private pause(): void {
@@ -288,6 +294,10 @@ export class Connection implements Sink {
 
   get dialectName(): DialectName {
     return this.current.name;
+  }
+
+  get lastSeq(): number {
+    return this.host.seq;
   }
 
   sizeOf(text: Uint8Array): number {

@@ -1,82 +1,27 @@
 /** Sharing a session over the wire: who may join whom, and what the other end may do wrong. */
 
 import { once } from "node:events";
-import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
-import type { Duplex } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
+import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../support/server.ts";
-
-const QUIET = ["--events", "none"];
-
-function said(text: string): Json {
-  return { entries: [{ type: "message", message: { role: "user", content: text } }] };
-}
-
-/** A session of three entries in a file, and a server that holds it. */
-async function held(
-  args: string[] = QUIET,
-  place = temporaryPlace(),
-): Promise<{ file: string; holder: HereServer; place: Place }> {
-  const file = put(
-    join(place.home, "shared.jsonl"),
-    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
-  );
-  const holder = serveHere(["--session", file, ...args], { place });
-  await holder.result("append", said("held"));
-  await announced(file);
-  return { file, holder, place };
-}
-
-/** Lets the event loop go round once: replies within this process come without that. */
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-/** Waits until a session is announced, which comes after the first reply. */
-async function announced(file: string): Promise<Json> {
-  const folder = join(dirname(file), ".pi-session-server");
-  for (let tries = 0; tries < 1000; tries++) {
-    await turn();
-    try {
-      const name = readdirSync(folder).find((one) => one.endsWith(".json"));
-      const socket = readdirSync(folder).find((one) => one.endsWith(".sock"));
-      if (name !== undefined) return { ...JSON.parse(readFileSync(join(folder, name), "utf8")), socket };
-    } catch {
-      // It is not there yet.
-    }
-  }
-  throw new Error(`${file} is not announced`);
-}
-
-const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
-
-/** What a server says up to a reply: ids of replies, and names of events and requests. */
-async function order(server: HereServer, last: unknown): Promise<Json[]> {
-  const said: Json[] = [];
-  for (;;) {
-    const message = await server.next();
-    said.push(Array.isArray(message) ? message.map(({ id }) => id) : (message.method ?? message.id));
-    if (message.id === last && !("method" in message)) return said;
-  }
-}
-
-/** The contents of what users say, in file order. */
-async function texts(server: HereServer | SpawnedServer): Promise<string[]> {
-  const { entries } = await server.result("get_entries");
-  return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
-}
+  announced,
+  framed,
+  held,
+  joined,
+  order,
+  QUIET,
+  request,
+  said,
+  texts,
+  turn,
+} from "../support/shared-session.ts";
 
 describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer }> {
@@ -280,37 +225,6 @@ describe("a server joins nobody", () => {
 });
 
 describe("a holder that was joined", () => {
-  const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
-
-  /** A server that joined somebody who lets everybody in, and answers calls with bytes, or with silence until it ends. */
-  async function joined(answer?: string) {
-    const place = temporaryPlace();
-    const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
-    const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-    await lock.result("append", said("held"));
-    const { leafId } = await lock.result("get_state");
-    const attached = framed(JSON.stringify({ attached: { epoch: 1, client: "x", pid: 1 }, leafId, lastId: leafId }));
-    const streams: Duplex[] = [];
-    let heard = "";
-    const entrance = attachmentsWith().open(file, (stream) => {
-      streams.push(stream);
-      stream.write(attached);
-      stream.on("data", (bytes: Buffer) => {
-        heard += bytes;
-        if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
-      });
-    });
-    const end = async (): Promise<void> => {
-      entrance?.close();
-      await lock.finish();
-      for (const stream of streams) stream.destroy();
-    };
-    const asked = async (text: string): Promise<void> => {
-      while (!heard.includes(text)) await turn();
-    };
-    return { other: serveHere(["--session", file], { place }), asked, end };
-  }
-
   test("and then says nonsense loses nothing that it acknowledged", async () => {
     const tree = framed('{"event":"session_tree","leafId":"none"}');
     const { other, asked, end } = await joined(framed('{"reply":99,"result":{}}') + tree + framed("[]"));

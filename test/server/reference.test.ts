@@ -37,7 +37,7 @@ function shapeOf({ seq: _, ...payload }: Json): string {
 
 /**
  * A server that has the lock of a session. In its place the test lets others join: it tells them of events that are
- * lost, and when they ask for something it ends the server.
+ * lost and of a client that comes and goes, and when they ask for something it ends the server.
  */
 async function badHolder(place: Place): Promise<{ holder: HereServer; file: string }> {
   const holder = serveHere(["--events", "none", "--attach", "off"], { place });
@@ -47,7 +47,11 @@ async function badHolder(place: Place): Promise<{ holder: HereServer; file: stri
   const entrance = attachmentsWith({ temporary: place.home }).open(file, (stream) => {
     stream.once("data", () => {
       const attached = { epoch: 1, client: "a holder", pid: process.pid };
-      stream.write(frame("headers", { attached, leafId, lastId: leafId }, { lost: 3, leafId, lastId: leafId }));
+      const client = { id: "another", name: "another", pid: process.pid };
+      const came = { event: "client_joined", payload: { client } };
+      const went = { event: "client_left", payload: { client, reason: "left" } };
+      const lost = { lost: 3, leafId, lastId: leafId };
+      stream.write(frame("headers", { attached, leafId, lastId: leafId }, lost, came, went));
       stream.once("data", async () => {
         entrance?.close();
         await holder.finish();

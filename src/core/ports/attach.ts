@@ -72,3 +72,46 @@ export interface SharedHolder {
   readonly client: string;
   readonly pid: number;
 }
+
+/** A program that has a session open through a server of its own, as all who share the session are told of it. */
+export interface SharedClient {
+  /** The same for as long as its server lives, whoever holds the session. */
+  readonly id: string;
+  /** As it calls itself; null until it does. Text of a stranger, but short and without control characters. */
+  readonly name: string | null;
+  readonly version?: string;
+  /** The process of its server, in its own pid namespace; 0 where that is not known. */
+  readonly pid: number;
+  /** The time when it came to the session; missing where sessions are not shared. */
+  readonly since?: string;
+}
+
+/** Characters of a name that are told on. */
+const LONGEST_NAME = 200;
+/** Pattern of what a name cannot have: it is shown in terminals and lists, where it must not move or hide anything. */
+const UNSHOWN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const CLIENT_ID = /^[\w-]{1,64}$/;
+const TIME = /^\d{4}-\d\d-\d\dT[\d:.]{1,16}Z$/;
+
+/** Returns a name that somebody gave himself, as it may be shown; null where it is none. */
+export function shownName(given: unknown): string | null {
+  if (typeof given !== "string") return null;
+  // Only as much is looked at as can be kept.
+  const text = [...given.slice(0, 2 * LONGEST_NAME)].slice(0, LONGEST_NAME).join("");
+  return text.replace(UNSHOWN, "\u{fffd}").trim() || null;
+}
+
+/** Returns the client that another process describes, with nothing of it that could harm; null where it has no id. */
+export function sharedClientOf(given: unknown): SharedClient | null {
+  if (typeof given !== "object" || given === null) return null;
+  const { id, name, version, pid, since } = given as Record<keyof SharedClient, unknown>;
+  if (typeof id !== "string" || !CLIENT_ID.test(id)) return null;
+  const shownVersion = shownName(version);
+  return {
+    id,
+    name: shownName(name),
+    ...(shownVersion === null ? {} : { version: shownVersion }),
+    pid: Number.isSafeInteger(pid) && (pid as number) > 0 ? (pid as number) : 0,
+    ...(typeof since === "string" && TIME.test(since) ? { since } : {}),
+  };
+}

@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import type { FailureName } from "../../core/failure.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { EventName, EventPayload, Replacement } from "./events.ts";
@@ -37,6 +38,13 @@ export interface CommandContext {
   replace(next: Session, replacement: Replacement): Promise<void>;
   /** Shuts down cleanly once the reply is out; unless `atOnce`, the host may close its end first. */
   shutDown(how?: { atOnce: boolean }): void;
+  /** Returns the clients of a session, the one that asks among them. */
+  clientsOf(session: Session): readonly PresentClient[];
+  /**
+   * Runs what puts other files in the place of a session's while nobody shares it, and lets nobody join meanwhile.
+   * Throws session_locked, naming who shares it.
+   */
+  alone<T>(session: Session, run: () => T): T;
   /** Applies the host's wishes from `initialize`. Throws nothing. */
   introduce(wishes: Introduction): void;
 }
@@ -46,11 +54,23 @@ export interface HostFacts {
   readonly dialectName: "jsonrpc" | "pi";
   /** Bytes that a reply may have at most; undefined when the host set no limit. */
   readonly maxReplyBytes: number | undefined;
+  /** The number of the last event that it was sent. */
+  readonly lastSeq: number;
   /** Returns the bytes that JSON text takes in a reply, escapes of the framing included. */
   sizeOf(text: Uint8Array): number;
 }
 
+/** A client of a session, as another is told of it. */
+export interface PresentClient extends SharedClient {
+  /** Whether its server does what is written to the session. */
+  readonly isHolder: boolean;
+  /** Whether it is the one that asks. */
+  readonly isSelf: boolean;
+}
+
 export interface Introduction {
+  /** The host as it names itself. */
+  readonly client?: { readonly name: string; readonly version?: string };
   readonly maxReplyBytes?: number;
   readonly events?: readonly string[];
   readonly hooks?: readonly HookRegistration[];

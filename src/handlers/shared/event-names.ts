@@ -10,5 +10,7 @@ export const eventNames = [
   "session_info_changed",
   "session_damage",
   "session_owner_changed",
+  "client_joined",
+  "client_left",
   "events_lost",
 ] as const;

@@ -2,9 +2,15 @@
 
 import * as z from "zod";
 import type { eventNames } from "./event-names.ts";
-import { damage, entry, stored } from "./shapes.ts";
+import { damage, entry, sharedClient, stored } from "./shapes.ts";
 
 const file = z.string().nullable().describe("null for a session in memory");
+
+/** The member of events that say who caused them. */
+const client = sharedClient
+  .pick({ id: true, name: true, pid: true })
+  .optional()
+  .describe("with another host's doing: whose it is; missing where that is not known, as after the death of a holder");
 
 export const events = {
   session_start: {
@@ -26,6 +32,7 @@ export const events = {
       oldLeafId: z.string().nullable(),
       summaryEntry: stored(entry).optional(),
       fromExtension: z.boolean().optional(),
+      client,
     },
   },
   session_fork: {
@@ -39,7 +46,7 @@ export const events = {
   },
   session_compact: {
     summary: "A compaction was appended.",
-    payload: { compactionEntry: stored(entry), fromExtension: z.boolean() },
+    payload: { compactionEntry: stored(entry), fromExtension: z.boolean(), client },
   },
   session_append: {
     summary: "Entries were appended, by any command; a more specific event follows where there is one.",
@@ -51,9 +58,13 @@ export const events = {
       entries: stored(z.array(entry))
         .optional()
         .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
+      client,
     },
   },
-  session_info_changed: { summary: "The session's display name changed.", payload: { name: z.string().nullable() } },
+  session_info_changed: {
+    summary: "The session's display name changed.",
+    payload: { name: z.string().nullable(), client },
+  },
   session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
   session_owner_changed: {
     summary: "Another process holds the session that several share; what was not answered is asked of that one.",
@@ -62,6 +73,19 @@ export const events = {
       client: z.string().describe("the name that the holder gives itself"),
       pid: z.number().int(),
       isSelf: z.boolean().describe("whether this server holds it now"),
+    },
+  },
+  client_joined: {
+    summary: "Another client shares the session from now on, or has named itself: the id tells which.",
+    payload: { client: sharedClient },
+  },
+  client_left: {
+    summary: "A client shares the session no longer.",
+    payload: {
+      client: sharedClient,
+      reason: z
+        .enum(["left", "died"])
+        .describe("left: in order, or for another session; died: its server ended, and no word of it was heard"),
     },
   },
   events_lost: {

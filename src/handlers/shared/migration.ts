@@ -90,6 +90,14 @@ export async function move(
   // A session that was opened for reading only must not be moved. One that is read-only because a migration was cut off
   // is recovered by the move.
   if (session.log.readOnly?.name === "read_only") throw session.log.readOnly;
+  return context.alone(session, () => moveOpen(context, { session, file }, go));
+}
+
+async function moveOpen(
+  context: CommandContext,
+  { session, file }: { session: Session; file: string },
+  go: (path: string) => Promise<Migrated>,
+): Promise<Movement> {
   await session.commit();
   // Nothing may be written at the old place once the session is at the new one.
   await session.suspend();

@@ -45,6 +45,18 @@ export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 /** The process that writes to a session. */
 export const holder = z.object({ client: z.string(), pid: z.number(), since: z.string() });
 
+/** A program that has a session open through a server of its own. */
+export const sharedClient = z.object({
+  id: z.string().describe("the same for as long as its server lives"),
+  name: z
+    .string()
+    .nullable()
+    .describe("as it calls itself in `initialize`, in 200 characters at most; null until it does"),
+  version: z.string().optional(),
+  pid: z.number().int().describe("the process of its server, as that sees it; 0 where that is not known"),
+  since: z.string().optional().describe("when it came; missing where sessions are not shared"),
+});
+
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");

@@ -44,6 +44,7 @@ import get_tree from "../get_tree.ts";
 import get_usage from "../get_usage.ts";
 import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
+import list_clients from "../list_clients.ts";
 import list_heads from "../list_heads.ts";
 import list_leftovers from "../list_leftovers.ts";
 import list_open_sessions from "../list_open_sessions.ts";
@@ -104,6 +105,7 @@ const commands = [
   open_session,
   close_session,
   list_open_sessions,
+  list_clients,
   list_sessions,
   preview_session,
   search_sessions,

@@ -361,13 +361,15 @@ async function whileClosed<T>(
     throw new Failure("session_locked", sentence, { sessionId: open.id, sessionPath: path }, { retryable: false });
   }
   requireLane(context, open);
-  await open.commit();
-  await open.suspend();
-  try {
-    return await run();
-  } finally {
-    open.foreign.rebase(workspace.stores.open(path as string), true);
-  }
+  return context.alone(open, async () => {
+    await open.commit();
+    await open.suspend();
+    try {
+      return await run();
+    } finally {
+      open.foreign.rebase(workspace.stores.open(path as string), true);
+    }
+  });
 }
 
 /** Throws content_modified unless the request runs in the lane of this session. */

@@ -70,9 +70,9 @@ export class Attaching {
     return undefined;
   }
 
-  /** Tells all holders which hooks our host has registered for. */
-  hooksChanged(): void {
-    for (const attachment of this.attachments.values()) attachment.tellHooks();
+  /** Tells all holders who our host is and which hooks it has registered for. */
+  introduce(): void {
+    for (const attachment of this.attachments.values()) attachment.introduce();
   }
 
   /** Leaves the sessions that are not open any more, and tells the holders of the others where our host stands. */

@@ -6,19 +6,28 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.ts";
+import { bytesOf, members } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
-import { ATTACH_PROTOCOL, type FoundHolder, type SharedHolder } from "../../core/ports/attach.ts";
+import {
+  ATTACH_PROTOCOL,
+  type FoundHolder,
+  type SharedClient,
+  type SharedHolder,
+  sharedClientOf,
+  shownName,
+} from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome } from "../connection/call.ts";
+import type { Call } from "../connection/call.ts";
 import { DescribedError, type ErrorDescription } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { missedBy, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
+import { type PresenceEvent, ToldClients } from "./presence.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -40,28 +49,13 @@ export interface AttachmentOptions {
   /** Counts events that the holder of a session did not tell. */
   readonly missed: (session: Session, count: number) => void;
   /** Lets others join a session that this process holds now. Returns the epoch, if they can. */
-  readonly tookOver: (session: Session) => number | undefined;
+  readonly tookOver: (session: Session, others: readonly SharedClient[]) => number | undefined;
+  /** Our own host, as others are told of it. */
+  readonly self: (session: Session) => SharedClient;
 }
 
 /** Events whose entries are remembered. */
 const MAX_TOLD = 10_000;
-
-/** A call that the holder is to run. */
-interface PassedCall {
-  readonly call: Call;
-  /** Receives the events that it causes. */
-  readonly events: PendingEvent[];
-  /** Runs the call in this process, once it holds the session. */
-  readonly here: (keyed: Call) => unknown;
-  /** Ends the call at once: what the holder tells next comes after its reply. */
-  readonly settle: (outcome: Outcome) => void;
-}
-
-/** A call that the holder has not answered. */
-interface UnansweredCall extends PassedCall {
-  readonly key: string;
-  readonly params: readonly Uint8Array[];
-}
 
 export class Attachment {
   private readonly session: Session;
@@ -75,10 +69,13 @@ export class Attachment {
   private toldHead: string | null = null;
   /** Whether the holder told of something that was not read here yet. */
   private isBehind = false;
-  private readonly asked = new Map<number, UnansweredCall>();
-  private numbers = 0;
+  private readonly asked = new AskedCalls();
   /** Entries that our host was told of lately; where one of them is the last of an event, it has heard of that. */
   private readonly told = new Set<string>();
+  /** Everybody who shares the session, as far as we were told. */
+  readonly clients = new ToldClients();
+  /** Whether the holder has said that it leaves. */
+  private hasLeft = false;
   private readonly questions = new Map<number, Question>();
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
@@ -130,10 +127,13 @@ export class Attachment {
           if (this.place.head !== this.toldHead) return settle("refused");
           try {
             this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
+            this.meet(message, known === undefined);
           } catch {
             return settle("refused");
           }
           settle("joined");
+          // Our host may have introduced itself meanwhile.
+          if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
         },
         () => {
           if (!isIn) settle("nobody");
@@ -141,6 +141,7 @@ export class Attachment {
         },
       );
       const late = setTimeout(() => settle("nobody"), LETS_IN_WITHIN);
+      const introduced = this.introduction();
       const { client, durability } = options;
       const attach = {
         token,
@@ -148,7 +149,7 @@ export class Attachment {
         sessionId: session.id,
         client,
         durability,
-        hooks: this.hookNames(),
+        ...introduced,
         stand: this.noteStand(),
       };
       pipe.send(JSON.stringify({ attach }));
@@ -172,12 +173,31 @@ export class Attachment {
     if (this.session.heads.own !== this.toldHead) this.pipe?.send(JSON.stringify({ stand: this.noteStand() }));
   }
 
-  private hookNames(): string[] {
-    return HOOKS.filter((name) => this.options.hooks.has(name));
+  private introduction(): { hooks: string[]; self: SharedClient } {
+    const { hooks, self } = this.options;
+    return { hooks: HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
   }
 
-  tellHooks(): void {
-    this.pipe?.send(JSON.stringify({ hooks: this.hookNames() }));
+  /** Tells the holder who our host is and which hooks it wants to be asked, after it introduced itself. */
+  introduce(): void {
+    const { hooks, self } = this.introduction();
+    this.pipe?.send(JSON.stringify({ hooks }));
+    this.pipe?.send(JSON.stringify({ self }));
+  }
+
+  /** Takes over who is there. */
+  private meet({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
+    if (typeof self === "string") this.clients.selfId = self;
+    if (typeof by === "string") this.clients.holderId = by;
+    if (Array.isArray(clients)) this.tellPresence(this.clients.renew(clients, isFirst));
+  }
+
+  private tellPresence(events: readonly PresenceEvent[]): void {
+    const { session } = this;
+    // The leaf is where our host was told last, though that may not be read here yet.
+    const leafId = this.toldLeafId;
+    const told = events.map(({ name, payload }) => ({ ...eventOf(session, name, payload), leafId }));
+    if (told.length > 0) this.options.passOn(session, told);
   }
 
   private end(): void {
@@ -191,8 +211,15 @@ export class Attachment {
     this.end();
     const { pipe } = this;
     this.pipe = undefined;
+    pipe?.send('{"bye":true}');
     pipe?.close();
     for (const question of this.questions.values()) question.cancel();
+  }
+
+  /** The holder, with the name of its host. */
+  get holderFacts(): { client: string; pid: number; name: string | null } {
+    const { client, pid } = this.holder;
+    return { client: shownName(client) ?? "another server", pid, name: this.clients.holder?.name ?? null };
   }
 
   // --- asking --------------------------------------------------------------------------------------------------
@@ -203,29 +230,30 @@ export class Attachment {
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
     const key = idempotencyKey ?? this.options.newKey();
     const params = paramsText(call, idempotencyKey === undefined ? key : undefined);
-    const asked = { ...passed, key, params };
+    const asked = { ...passed, key, params, isRepeated: false };
     if (this.isClosed) {
       void runHere(asked);
       return;
     }
-    const number = ++this.numbers;
-    this.asked.set(number, asked);
-    this.send(number);
+    this.asked.add(asked);
+    this.sendNext();
   }
 
   /** Asks the holder not to run some calls any more. Their replies say whether it did. */
   cancel(isMeant: (call: Call) => boolean): void {
-    for (const [number, { call }] of this.asked) if (isMeant(call)) this.pipe?.send(JSON.stringify({ cancel: number }));
+    this.asked.cancel(isMeant, (number) => this.pipe?.send(JSON.stringify({ cancel: number })));
   }
 
-  private send(number: number): void {
-    const { pipe } = this;
-    const asked = this.asked.get(number);
-    if (!pipe || !asked) return;
+  /** Sends what the holder may be asked now. */
+  private sendNext(): void {
+    const { pipe, asked } = this;
     this.tellHead();
-    const head = `{"call":${number},"name":${JSON.stringify(asked.call.command.name)},"loose":true,"params":`;
-    pipe.send(head, ...asked.params, "}");
-    if (this.watch) return;
+    for (let next = pipe && asked.next(); next; next = asked.next()) {
+      const [number, { call, params }] = next;
+      const head = `{"call":${number},"name":${JSON.stringify(call.command.name)},"loose":true,"params":`;
+      pipe?.send(head, ...params, "}");
+    }
+    if (this.watch || asked.size === 0) return;
     this.heardAt = performance.now();
     this.watch = setInterval(() => this.requireWord(), ANSWERS_WITHIN / 6).unref();
   }
@@ -248,10 +276,8 @@ export class Attachment {
   }
 
   private failAll(sentence: string): void {
-    const unanswered = [...this.asked.values()];
-    this.asked.clear();
     const { client, pid } = this.holder;
-    for (const { settle } of unanswered)
+    for (const { settle } of this.asked.takeAll())
       settle({ error: new Failure("outcome_unknown", sentence, { holder: { client, pid } }, { retryable: true }) });
   }
 
@@ -260,12 +286,15 @@ export class Attachment {
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
     this.note(message);
-    const { reply, event, ask, withdraw, lost } = message.value;
+    const { reply, event, ask, withdraw, lost, bye } = message.value;
     if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string") this.receiveEvent(event as EventName, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
-    else if (typeof lost === "number") this.options.missed(this.session, lost);
+    else if (typeof lost === "number") {
+      this.options.missed(this.session, lost);
+      this.meet(message);
+    } else if (bye === true) this.hasLeft = true;
   }
 
   private note({ value }: PipeMessage): void {
@@ -280,23 +309,36 @@ export class Attachment {
     return this.place.head === this.session.heads.own;
   }
 
+  /** The leaf of our host, where it was told last. */
+  private get toldLeafId(): string | null {
+    return this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
+  }
+
   private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
-    const asked = this.asked.get(number);
-    this.asked.delete(number);
-    asked?.settle(error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    const asked = this.asked.answered(number);
+    if (asked)
+      settleAsked(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    this.sendNext();
   }
 
   private receiveEvent(name: EventName, message: PipeMessage): void {
+    if (name === "client_joined" || name === "client_left") {
+      const news = this.clients.take(name, message.value.payload);
+      return this.tellPresence(news ? [news] : []);
+    }
     // Another holder may tell once more of what the one before had told, or what was read here.
     if (!this.isNew(name, message.value.payload as PendingEvent["payload"])) return;
     const bytes = message.text("payload") ?? bytesOf("{}");
     // What is stored is passed on as it is.
-    const payload = Object.fromEntries(
+    const payload: Record<string, unknown> = Object.fromEntries(
       (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
-    const leafId = this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
+    const { client } = (message.value.payload ?? {}) as { client?: unknown };
+    const { id, name: by, pid } = sharedClientOf(client) ?? {};
+    if (payload.client) payload.client = { id, name: by, pid };
+    const leafId = this.toldLeafId;
     const told = { name, sessionId: this.session.id, leafId, payload };
-    const cause = this.asked.get(message.value.of as number);
+    const cause = this.asked.get(message.value.of);
     if (cause) cause.events.push(told);
     else this.options.passOn(this.session, [told]);
   }
@@ -352,8 +394,10 @@ export class Attachment {
   private async recover(): Promise<void> {
     this.pipe = undefined;
     for (const question of this.questions.values()) question.cancel();
-    for (const { events } of this.asked.values())
-      if (events.length > 0) this.options.passOn(this.session, events.splice(0));
+    this.tellPresence(this.clients.withoutHolder(this.hasLeft ? "left" : "died"));
+    this.hasLeft = false;
+    this.asked.startAgain();
+    for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
     const known = this.place;
     const until = performance.now() + RECOVERS_WITHIN;
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
@@ -384,6 +428,7 @@ export class Attachment {
       } catch {
         // Nothing can be read.
       }
+      this.tellPresence(this.clients.clear());
       // What comes after these calls is not asked here any more.
       this.close();
     }
@@ -397,17 +442,15 @@ export class Attachment {
     const { session, options } = this;
     this.catchUp(known);
     this.end();
-    const epoch = options.tookOver(session) ?? this.holder.epoch + 1;
+    const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
     this.tellOwner({ epoch, client: options.client, pid: process.pid }, true);
-    const unanswered = [...this.asked.values()];
-    this.asked.clear();
-    for (const asked of unanswered) await runHere(asked);
+    for (const asked of this.asked.takeAll()) await runHere(asked);
   }
 
   /** Goes on with another holder: what was not answered is asked again. */
   private goOn(): void {
     this.tellOwner(this.holder, false);
-    for (const number of this.asked.keys()) this.send(number);
+    this.sendNext();
   }
 
   private tellOwner(holder: SharedHolder, isSelf: boolean): void {
@@ -429,7 +472,7 @@ export class Attachment {
     if (!isRead) session.refresh();
     this.isBehind = false;
     const { nodes } = session.log;
-    const keys = [...asked.values()].flatMap(({ key }) => session.repeated(key)?.ids ?? []);
+    const keys = asked.all.flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
     const past = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
@@ -447,27 +490,4 @@ export class Attachment {
     if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
     if (events.length > 0) options.passOn(session, events);
   }
-}
-
-/** Runs a call in this process, which holds the session now. */
-async function runHere({ call, key, here, settle }: UnansweredCall): Promise<void> {
-  const keyed = { ...call, params: { ...(call.params as object), idempotencyKey: key } };
-  let outcome: Outcome;
-  try {
-    outcome = { result: await here(keyed) };
-  } catch (error) {
-    outcome = { error };
-  }
-  settle(outcome);
-}
-
-/** Returns the text of a call's params, in pieces; with a key, if they have none. */
-function paramsText(call: Call, key: string | undefined): Uint8Array[] {
-  const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams], knownValueEnd);
-  // The message may be part of an input buffer that is used again.
-  const text = found ? new Uint8Array(bytes.subarray(found.start, found.end)) : bytesOf("{}");
-  if (key === undefined) return [text];
-  const isEmpty = (members(text) ?? []).length === 0;
-  return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];
 }

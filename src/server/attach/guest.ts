@@ -4,9 +4,10 @@ import { Failure } from "../../core/failure.ts";
 import { HEAD_NAME } from "../../core/format/entry.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
 import { textPieces } from "../../core/json/raw.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, ServerFacts } from "../../handlers/shared/command.ts";
+import type { ClientSettings, PresentClient, ServerFacts } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome, Peer, ToldLeaves } from "../connection/call.ts";
@@ -15,10 +16,17 @@ import { checkedParams, describeError } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Pipe, PipeMessage } from "./pipe.ts";
+import type { PresenceEvent } from "./presence.ts";
 import { isDoneByHolder } from "./words.ts";
 
 /** Calls of one guest that wait at most; then no more of its messages are read. */
 const MAX_WAITING = 1000;
+
+/** Characters of what a guest says that are repeated. */
+const SHOWN = 500;
+
+/** The decision of a guest that is gone. */
+const GONE: HookAnswer = { cancelled: true, reason: "host_gone" };
 
 /** The server as the calls of a guest share it. */
 export interface GuestHost {
@@ -33,6 +41,14 @@ export interface GuestHost {
   lastTold(session: Session): string | null;
 }
 
+/** The entrance by which it came, as a guest needs it. */
+export interface GuestRoom {
+  /** Returns the guest's session's clients, for one that has missed events about them. */
+  clientsOf(session: Session): readonly SharedClient[];
+  /** Notes what a guest says of itself. */
+  introduce(guest: Guest, self: unknown): void;
+}
+
 export class Guest implements CallingPeer {
   readonly session: Session;
   readonly workspace: Workspace;
@@ -40,21 +56,31 @@ export class Guest implements CallingPeer {
   readonly settings: ClientSettings;
   readonly dialectName = "jsonrpc";
   readonly maxReplyBytes = undefined;
+  readonly lastSeq = 0;
   readonly hasRoom = true;
+  client: SharedClient;
   private readonly host: GuestHost;
+  private readonly room: GuestRoom;
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
   /** Events that it was not told of, and where the session was after them. */
-  private missed: { count: number; lastId: string | undefined; left: ToldLeaves } | undefined;
+  private missed: { count: number; lastId?: string; left?: ToldLeaves } | undefined;
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
   /** The head at which it stands; null for the shared leaf. */
   private head: string | null = null;
+  /** Whether it has said that it leaves. */
+  hasLeft = false;
 
-  constructor(host: GuestHost, pipe: Pipe, session: Session, hooks: readonly string[]) {
+  constructor(
+    { host, room, pipe }: { host: GuestHost; room: GuestRoom; pipe: Pipe },
+    { session, client, hooks }: { session: Session; client: SharedClient; hooks: readonly string[] },
+  ) {
     this.host = host;
+    this.room = room;
+    this.client = client;
     this.workspace = host.workspace;
     this.server = host.server;
     this.settings = host.settings;
@@ -74,7 +100,7 @@ export class Guest implements CallingPeer {
   // --- what comes in -------------------------------------------------------------------------------------------
 
   receive(message: PipeMessage): void {
-    const { call, answer, hooks, cancel, ping, stand } = message.value;
+    const { call, answer, hooks, cancel, ping, stand, self, bye } = message.value;
     if (ping === true) this.pipe.send('{"pong":true}');
     else if (typeof call === "number") this.receiveCall(call, message);
     else if (typeof answer === "number") this.receiveAnswer(answer, message.value);
@@ -83,7 +109,8 @@ export class Guest implements CallingPeer {
     else if (stand !== undefined) {
       this.stand(stand);
       this.pipe.send(`{"stood":true,${this.placeText()}}`);
-    }
+    } else if (self !== undefined) this.room.introduce(this, self);
+    else if (bye === true) this.hasLeft = true;
   }
 
   /** Puts it at the head that it names, or at the shared leaf. */
@@ -161,10 +188,9 @@ export class Guest implements CallingPeer {
   event(event: PendingEvent, by?: Call): void {
     const { name, payload } = event;
     const of = by?.idText === undefined ? "" : `,"of":${by.idText}`;
-    if (this.missed || this.pipe.isFull) {
-      if (!this.missed) this.pipe.whenRead(() => this.tellMissed());
-      const last = lastOf(name, payload) ?? this.missed?.lastId;
-      this.missed = { count: (this.missed?.count ?? 0) + 1, lastId: last, left: event };
+    if (this.isBehind) {
+      const { count = 0, lastId } = this.missed ?? {};
+      this.missed = { count: count + 1, lastId: lastOf(name, payload) ?? lastId, left: event };
       return;
     }
     let text: Uint8Array;
@@ -177,16 +203,36 @@ export class Guest implements CallingPeer {
     this.pipe.send(`{"event":${JSON.stringify(name)}${of},${this.placeText(event)},"payload":`, text, "}");
   }
 
+  /**
+   * Tells of a client that came or went. That is told at once, and so without where the session is: the events of what
+   * was written last may be on their way.
+   */
+  presence({ name, payload }: PresenceEvent): void {
+    if (!this.isBehind) this.pipe.send(JSON.stringify({ event: name, payload }));
+  }
+
+  /** Whether it does not read: what it misses is told when it does. */
+  private get isBehind(): boolean {
+    if (this.missed) return true;
+    if (!this.pipe.isFull) return false;
+    this.missed = { count: 0 };
+    this.pipe.whenRead(() => this.tellMissed());
+    return true;
+  }
+
   private tellMissed(): void {
     const { count, lastId, left } = this.missed as NonNullable<Guest["missed"]>;
     this.missed = undefined;
     const last = lastId === undefined ? "" : `"lastId":${JSON.stringify(lastId)},`;
-    this.pipe.send(`{"lost":${count},${last}${this.placeText(left)}}`);
+    const clients = JSON.stringify(this.room.clientsOf(this.session));
+    this.pipe.send(`{"lost":${count},${last}${this.placeText(left)},"clients":${clients}}`);
   }
 
-  /** Lets the guest in; `lastId` is the last entry that it will not be told of. */
-  welcome(holder: object, lastId: string | null): void {
-    this.pipe.send(`{"attached":${JSON.stringify(holder)},${this.placeText()},"lastId":${JSON.stringify(lastId)}}`);
+  /** Lets the guest in, by us; `lastId` is the last entry that it will not be told of. */
+  welcome(holder: object, by: string, lastId: string | null): void {
+    const { session, client } = this;
+    const whole = { attached: holder, self: client.id, by, lastId, clients: this.room.clientsOf(session) };
+    this.pipe.send(`${JSON.stringify(whole).slice(0, -1)},${this.placeText()}}`);
   }
 
   // --- hooks ---------------------------------------------------------------------------------------------------
@@ -198,16 +244,17 @@ export class Guest implements CallingPeer {
   ask(name: HookName, payload: Readonly<Record<string, unknown>>): Question {
     const number = ++this.questions;
     const { asked, pipe } = this;
-    const answer = new Promise<HookAnswer>((resolve, reject) => {
+    const said = new Promise<HookAnswer>((resolve, reject) => {
       asked.set(number, (settled) => {
         asked.delete(number);
         if (settled instanceof Failure) reject(settled);
         else resolve(settled);
       });
     });
+    const answer = said.then((decision) => (decision === GONE ? GONE : checked(name, decision)));
     answer.catch(() => {});
     pipe.send(JSON.stringify({ ask: number, hook: name, payload }));
-    if (this.isGone) asked.get(number)?.({ cancelled: true, reason: "host_gone" });
+    if (this.isGone) asked.get(number)?.(GONE);
     return {
       answer,
       cancel() {
@@ -223,11 +270,12 @@ export class Guest implements CallingPeer {
   gone(): void {
     this.isGone = true;
     this.stand(null);
-    for (const settle of [...this.asked.values()]) settle({ cancelled: true, reason: "host_gone" });
+    for (const settle of [...this.asked.values()]) settle(GONE);
   }
 
   close(): void {
     this.gone();
+    this.pipe.send('{"bye":true}');
     this.pipe.close();
   }
 
@@ -235,6 +283,14 @@ export class Guest implements CallingPeer {
 
   sizeOf(text: Uint8Array): number {
     return text.length;
+  }
+
+  clientsOf(): readonly PresentClient[] {
+    return [];
+  }
+
+  alone(): never {
+    throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
   }
 
   start(): void {}
@@ -252,6 +308,16 @@ export class Guest implements CallingPeer {
   async replace(): Promise<void> {
     throw new Failure("session_locked", "A guest's session is not replaced by its holder.");
   }
+}
+
+/** Returns a decision as it was reached by another process, which may be wrong about the shape of its answer. */
+async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
+  const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
+  if (said.cancelled === false) return decisionOn(name, said.answer);
+  const { reason, message } = said;
+  if (typeof reason !== "string" || (message !== undefined && typeof message !== "string"))
+    return decisionOnError(name, new Error("no decision"));
+  return { cancelled: true, reason: reason.slice(0, SHOWN), message: message?.slice(0, SHOWN) };
 }
 
 /** Returns the last entry that an event tells of. */

@@ -1,17 +1,29 @@
 /** The holder's side: lets other processes join the sessions that this one has the lock of. */
 
 import type { Duplex } from "node:stream";
-import { ATTACH_PROTOCOL, type Attachments, type Entrance, isToken } from "../../core/ports/attach.ts";
+import { Failure } from "../../core/failure.ts";
+import {
+  ATTACH_PROTOCOL,
+  type Attachments,
+  type Entrance,
+  isToken,
+  type SharedClient,
+  sharedClientOf,
+} from "../../core/ports/attach.ts";
+import { timestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Call } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { isShared, ofPeer } from "../connection/peer-events.ts";
-import { Guest, type GuestHost } from "./guest.ts";
+import { Guest, type GuestHost, type GuestRoom } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
+import { isSame, joining, leaving, type OwnPresence, type PresenceEvent } from "./presence.ts";
 
 /** Milliseconds in which whoever connects must say what it wants. */
 const FIRST_WORD = 5000;
+/** Milliseconds in which those who shared a session with a holder that is gone come to the next one. */
+const RETURN_WITHIN = 3000;
 
 /** An open entrance, with the log whose lock it stands for. */
 interface Open {
@@ -21,14 +33,30 @@ interface Open {
 
 export interface HostingOptions {
   readonly attachments: Attachments<Duplex>;
-  readonly host: GuestHost;
+  readonly host: HostingHost;
   readonly durability: "sync" | "os";
+  readonly presence: OwnPresence;
 }
 
-export class Hosting {
+/** The dispatcher, as the holder's side needs it. */
+export interface HostingHost extends GuestHost {
+  /** Tells our own host of clients that came or went. */
+  tellPresence(session: Session, events: readonly PresenceEvent[]): void;
+}
+
+/** Clients that shared a session with the holder before this one, and are not here yet. */
+interface Awaited {
+  readonly clients: Map<string, SharedClient>;
+  readonly late: NodeJS.Timeout;
+}
+
+export class Hosting implements GuestRoom {
   private readonly options: HostingOptions;
   private readonly entrances = new Map<Session, Open>();
   private readonly joined = new Map<Session, Set<Guest>>();
+  private readonly awaited = new Map<Session, Awaited>();
+  /** Sessions that nobody may join now. */
+  private readonly closed = new Set<Session>();
   private isEnding = false;
 
   constructor(options: HostingOptions) {
@@ -49,7 +77,10 @@ export class Hosting {
       open.entrance.close();
       this.dismiss(session);
     }
-    for (const session of sessions) if (isHeld(session) && !this.entrances.has(session)) this.open(session);
+    for (const session of sessions) {
+      this.options.presence.note(session);
+      if (isHeld(session) && !this.entrances.has(session)) this.open(session);
+    }
   }
 
   private open(session: Session): void {
@@ -61,6 +92,7 @@ export class Hosting {
 
   private enter(session: Session, entrance: Entrance | null, stream: Duplex): void {
     let guest: Guest | undefined;
+    const { log } = session;
     const pipe = new Pipe(
       stream,
       (message) => {
@@ -68,6 +100,8 @@ export class Hosting {
         // Whoever holds the session next is asked again.
         if (this.isEnding) return;
         if (guest) return guest.receive(message);
+        // Who knows only files that are being replaced, or were, comes again.
+        if (this.closed.has(session) || session.log !== log) return pipe.drop();
         const refused = this.refusal(session, entrance, message);
         if (refused === undefined) guest = this.admit(session, entrance as Entrance, pipe, message);
         else {
@@ -98,27 +132,130 @@ export class Hosting {
   }
 
   private admit(session: Session, { announcement }: Entrance, pipe: Pipe, { value }: PipeMessage): Guest {
-    const { hooks, stand } = value.attach as { hooks?: unknown; stand?: unknown };
-    const guest = new Guest(this.options.host, pipe, session, Array.isArray(hooks) ? hooks.map(String) : []);
+    const { hooks, self, stand } = value.attach as { hooks?: unknown; self?: unknown; stand?: unknown };
+    const { host, presence } = this.options;
+    const guest = new Guest(
+      { host, room: this, pipe },
+      { session, client: this.clientFrom(self, session), hooks: Array.isArray(hooks) ? hooks.map(String) : [] },
+    );
     guest.stand(stand);
     const guests = this.joined.get(session) ?? new Set();
     this.joined.set(session, guests.add(guest));
+    const isBack = this.takeAwaited(session, guest.client.id);
     const { epoch, client, pid } = announcement;
-    guest.welcome({ epoch, client, pid }, this.options.host.lastTold(session));
+    guest.welcome({ epoch, client, pid }, presence.on(session).id, host.lastTold(session));
+    if (!isBack) this.tellPresence(session, joining(guest.client));
     return guest;
   }
 
   private leave(guest: Guest): void {
     guest.gone();
-    const guests = this.joined.get(guest.session);
-    guests?.delete(guest);
-    if (guests?.size === 0) this.joined.delete(guest.session);
+    const { session } = guest;
+    const guests = this.joined.get(session);
+    if (!guests?.delete(guest)) return;
+    if (guests.size === 0) this.joined.delete(session);
+    this.tellPresence(session, leaving(guest.client, guest.hasLeft ? "left" : "died"));
   }
 
   private dismiss(session: Session): void {
     const guests = this.joined.get(session) ?? [];
     this.joined.delete(session);
+    this.forgetAwaited(session);
     for (const guest of guests) guest.close();
+  }
+
+  /**
+   * Runs what puts other files in the place of a session's. Those who share it read the old ones, so that nobody may
+   * share it, or come meanwhile: whoever does tries again. Throws session_locked.
+   */
+  alone<T>(session: Session, doing: string, run: () => T): T {
+    const others = this.clientsOf(session).slice(1);
+    if (others.length > 0) throw sharedBy(others, doing);
+    this.closed.add(session);
+    const open = (): void => {
+      // Those who come now find the new files.
+      this.sweep();
+      this.closed.delete(session);
+    };
+    let result: T;
+    try {
+      result = run();
+    } catch (error) {
+      open();
+      throw error;
+    }
+    if (result instanceof Promise) return result.finally(open) as T;
+    open();
+    return result;
+  }
+
+  // --- who is there --------------------------------------------------------------------------------------------
+
+  /** Returns the clients of a session that we hold or could hold: our own host, and those who joined. */
+  clientsOf(session: Session): readonly SharedClient[] {
+    const guests = [...(this.joined.get(session) ?? [])].map(({ client }) => client);
+    return [this.options.presence.on(session), ...guests, ...(this.awaited.get(session)?.clients.values() ?? [])];
+  }
+
+  /** Returns the client that somebody says he is, with an id that no other has. */
+  private clientFrom(self: unknown, session: Session): SharedClient {
+    const { env } = this.options.host.workspace;
+    const said = sharedClientOf(self) ?? { id: env.sessionId(), name: null, pid: 0 };
+    const guests = [...(this.joined.get(session) ?? [])];
+    const isTaken =
+      said.id === this.options.presence.on(session).id || guests.some(({ client }) => client.id === said.id);
+    return { ...said, id: isTaken ? env.sessionId() : said.id, since: said.since ?? timestamp(env) };
+  }
+
+  introduce(guest: Guest, self: unknown): void {
+    const { id, since } = guest.client;
+    const said = sharedClientOf({ ...(self as object), id, since });
+    if (!said || isSame(said, guest.client) || !this.joined.get(guest.session)?.has(guest)) return;
+    guest.client = said;
+    this.tellPresence(guest.session, joining(said));
+  }
+
+  /** Tells those who joined what our own host calls itself now. */
+  introduceSelf(): void {
+    for (const session of this.joined.keys()) this.tellGuests(session, joining(this.options.presence.on(session)));
+  }
+
+  /** Waits for those who shared a session that another process held until now. */
+  await(session: Session, clients: readonly SharedClient[]): void {
+    this.forgetAwaited(session);
+    if (!this.entrances.has(session)) {
+      // Nobody can come back.
+      for (const client of clients) this.tellPresence(session, leaving(client, "left"));
+      return;
+    }
+    if (clients.length === 0) return;
+    const late = setTimeout(() => {
+      this.awaited.delete(session);
+      for (const client of awaited.clients.values()) this.tellPresence(session, leaving(client, "died"));
+    }, RETURN_WITHIN).unref();
+    const awaited = { clients: new Map(clients.map((client) => [client.id, client])), late };
+    this.awaited.set(session, awaited);
+  }
+
+  private takeAwaited(session: Session, id: string): boolean {
+    const awaited = this.awaited.get(session);
+    const isBack = awaited?.clients.delete(id) ?? false;
+    if (awaited?.clients.size === 0) this.forgetAwaited(session);
+    return isBack;
+  }
+
+  private forgetAwaited(session: Session): void {
+    clearTimeout(this.awaited.get(session)?.late);
+    this.awaited.delete(session);
+  }
+
+  private tellPresence(session: Session, event: PresenceEvent): void {
+    this.tellGuests(session, event);
+    this.options.host.tellPresence(session, [event]);
+  }
+
+  private tellGuests(session: Session, event: PresenceEvent): void {
+    for (const guest of this.guestsOf(session)) if (guest.client.id !== event.payload.client.id) guest.presence(event);
   }
 
   /** Returns the number of this holder of a session; undefined when nobody can join it. */
@@ -136,15 +273,22 @@ export class Hosting {
     return session !== null && this.joined.has(session);
   }
 
+  /** Returns those who joined a session, in the order in which they came. */
+  guestsOf(session: Session): readonly Guest[] {
+    return [...(this.joined.get(session) ?? [])];
+  }
+
   /** Tells those who joined of an event that `by` caused; our own host is `undefined`. */
   tell(event: PendingEvent, by: Call | undefined): void {
     if (this.joined.size === 0 || !isShared(event)) return;
-    for (const [session, guests] of this.joined)
-      if (session.id === event.sessionId)
-        for (const guest of guests) {
-          if (by?.peer === guest) guest.event(event, by);
-          else guest.event(ofPeer(event));
-        }
+    for (const [session, guests] of this.joined) {
+      if (session.id !== event.sessionId) continue;
+      const cause = by && (by.peer?.client ?? this.options.presence.on(session));
+      for (const guest of guests) {
+        if (by?.peer === guest) guest.event(event, by);
+        else guest.event(ofPeer(event, cause));
+      }
+    }
   }
 
   /** Takes nothing in any more, because this process is about to end. */
@@ -155,11 +299,24 @@ export class Hosting {
   close(): void {
     for (const { entrance } of this.entrances.values()) entrance.close();
     this.entrances.clear();
-    for (const session of [...this.joined.keys()]) this.dismiss(session);
+    for (const session of [...this.joined.keys(), ...this.awaited.keys()]) this.dismiss(session);
   }
 }
 
-function isHeld(session: Session): boolean {
+function sharedBy(others: readonly SharedClient[], doing: string): Failure {
+  const [first, ...rest] = others.map(({ name, pid }) => `${name ?? "a client"} (process ${pid})`);
+  const who =
+    rest.length === 0 ? first : rest.length === 1 ? `${first} and ${rest[0]}` : `${first} and ${rest.length} others`;
+  const share = rest.length === 0 ? "shares" : "share";
+  return new Failure(
+    "session_locked",
+    `${who} ${share} this session, whose files ${doing} would replace. Close it there and try again; list_clients shows who has it.`,
+    { clients: others.map(({ id, name, pid }) => ({ id, name, pid })) },
+  );
+}
+
+/** Returns whether this process has the lock of a session. */
+export function isHeld(session: Session): boolean {
   const { log } = session;
   return log.lockKind !== null && log.lockKind !== undefined && session.file !== null;
 }

@@ -1,15 +1,18 @@
 /** Sharing sessions between processes: whoever has the lock lets the others join. */
 
 import type { Duplex } from "node:stream";
+import { Failure } from "../../core/failure.ts";
 import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
+import type { PresentClient } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
 import type { Hooks } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
-import type { GuestHost } from "./guest.ts";
-import { Hosting } from "./hosting.ts";
+import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
+import type { OwnPresence } from "./presence.ts";
+import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
 export interface SharingOptions {
@@ -21,7 +24,9 @@ export interface SharingOptions {
 }
 
 /** The dispatcher, as sharing needs it. */
-export interface SharingHost extends GuestHost {
+export interface SharingHost extends HostingHost {
+  /** Our own host, as others are told of it. */
+  readonly presence: OwnPresence;
   readonly hooks: Pick<Hooks, "has" | "ask">;
   /** Whether our host can be told of events: how it speaks is known. */
   readonly canTell: boolean;
@@ -39,10 +44,11 @@ export class Sharing {
   private isClosed = false;
 
   constructor({ attachments, client, durability }: SharingOptions, host: SharingHost) {
+    const { presence } = host;
     const keys = host.workspace.env.sessionId();
     let keyed = 0;
     this.host = host;
-    this.hosting = new Hosting({ attachments, durability, host });
+    this.hosting = new Hosting({ attachments, durability, host, presence });
     this.attaching = new Attaching({
       client,
       durability,
@@ -51,8 +57,10 @@ export class Sharing {
       find: ({ file }) => (file === null ? null : attachments.find(file)),
       passOn: (session, events) => host.passOn(session, events),
       missed: (session, count) => host.missed(session, count),
-      tookOver: (session) => {
+      self: (session) => presence.on(session),
+      tookOver: (session, others) => {
         this.sweep();
+        this.hosting.await(session, others);
         return this.hosting.epochOf(session);
       },
     });
@@ -85,6 +93,50 @@ export class Sharing {
   ofCall({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
     if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
     return this.attaching.of(session);
+  }
+
+  /** Throws session_locked where a call on a session that we have joined is for its holder to do, who is not asked. */
+  requireOurs({ command, params, peer }: Call, session: Session): void {
+    const attachment = peer ? undefined : this.attaching.of(session);
+    const { dryRun } = params as { dryRun?: boolean };
+    if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
+    const { client, pid, name } = attachment.holderFacts;
+    const who = `${name ?? client} (process ${pid})`;
+    throw new Failure(
+      "session_locked",
+      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.`,
+      { holder: { client, pid, name } },
+    );
+  }
+
+  /** Returns the hosts that are asked before a call on a session acts. */
+  hooksOf(session: Session | null, caller: AskedHost): AskedHost {
+    if (session === null || !this.hosting.hasGuests(session)) return caller;
+    return new SharedHooks(caller, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
+  }
+
+  /** Tells everybody who shares a session with us who our host is, and which hooks it wants to be asked. */
+  introduce(): void {
+    this.attaching.introduce();
+    this.hosting.introduceSelf();
+  }
+
+  /** Returns the clients of a session. */
+  clientsOf(session: Session): readonly PresentClient[] {
+    const attachment = this.attaching.of(session);
+    const self = this.host.presence.on(session);
+    if (!attachment) {
+      const isHolder = isHeld(session);
+      const [, ...guests] = this.hosting.clientsOf(session);
+      return [
+        { ...self, isHolder, isSelf: true },
+        ...guests.map((one) => ({ ...one, isHolder: false, isSelf: false })),
+      ];
+    }
+    // Of ourselves we know more than we are told.
+    const { others, holderId, selfId } = attachment.clients;
+    const ofOthers = others.map((client) => ({ ...client, isHolder: client.id === holderId, isSelf: false }));
+    return [{ ...self, id: selfId || self.id, isHolder: false, isSelf: true }, ...ofOthers];
   }
 
   close(): void {

@@ -2,17 +2,18 @@
  * The words between a holder and those who join it. Each message is a JSON object with one of these
  * members, which says what it is.
  *
- * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks, stand}, first and once; `call`
- * <number> with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `stand` {head, leafId}, the
- * head at which the calls after it are made, and where that is if it has no entries, or null for the shared leaf;
- * `answer` <number> with `result` or `error`; `ping` true, which is answered at once.
+ * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks, self, stand}, first and once; `call`
+ * <number> with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `self`, who the client is now;
+ * `stand` {head, leafId}, the head at which the calls after it are made, and where that is if it has no entries, or null
+ * for the shared leaf; `answer` <number> with `result` or `error`; `ping` true, which is answered at once; `bye` true, last.
  *
- * From the holder: `attached` {epoch, client, pid}, or `refused` <sentence>; `reply` <number> with `result` or `error`;
+ * From the holder: `attached` {epoch, client, pid} with `self` and `by`, the ids of the client and the holder's, or
+ * `refused` <sentence>; `reply` <number> with `result` or `error`;
  * `event` <name> with `payload`, and with `of`, the number of the call that caused it, before the reply to that; `ask`
- * <number> with `hook` and `payload`, and `withdraw` <number>; `stood` true; `pong` true; `lost` <count of events>.
- * Those that tell of the session have `leafId`, the leaf of whoever joined; where that is of a head, also `at` {head,
- * lastId}, the head with its last entry, and `sharedLeafId`. `attached` and `lost` have `lastId`: events tell of each
- * entry after it.
+ * <number> with `hook` and `payload`, and `withdraw` <number>; `stood` true; `pong` true; `lost` <count of events>; `bye`
+ * true, last. Those that tell of the session have `leafId`, the leaf of whoever joined; where that is of a head, also
+ * `at` {head, lastId}, the head with its last entry, and `sharedLeafId`. `attached` and `lost` have `lastId`: events tell
+ * of each entry after it; and `clients`, all of them.
  */
 
 import type { Command } from "../../handlers/shared/command.ts";

@@ -1,6 +1,7 @@
 /** One request on its way through the server. */
 
 import { knownValueEnd, memberOf, members, type Range } from "../../core/json/json.ts";
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
@@ -16,6 +17,7 @@ export interface ToldLeaves {
 
 /** A process that joined one of our sessions, whose calls run among those of our own host. */
 export interface Peer {
+  readonly client: SharedClient;
   /** Answers a call; `left` tells where the leaves are after it, if it changed anything. */
   reply(call: Call, outcome: Outcome, left: ToldLeaves | undefined): void;
 }

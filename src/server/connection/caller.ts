@@ -2,7 +2,13 @@
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import type { ClientSettings, HostFacts, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
+import type {
+  ClientSettings,
+  HostFacts,
+  Introduction,
+  PresentClient,
+  ServerFacts,
+} from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { Peer } from "./call.ts";
 import type { Hooks } from "./hooks.ts";
@@ -23,6 +29,10 @@ export interface Caller {
   readonly hooks: Pick<Hooks, "has" | "ask">;
   readonly sink: CallSink;
   readonly settings: ClientSettings;
+  /** Returns the clients of a session. */
+  clientsOf(session: Session): readonly PresentClient[];
+  /** Runs what replaces a session's files while nobody shares it. Throws session_locked. */
+  alone<T>(session: Session, doing: string, run: () => T): T;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */

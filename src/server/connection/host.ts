@@ -19,7 +19,8 @@ export function eventOf<N extends EventName>(session: Session, name: N, payload:
 }
 
 export class Host {
-  private seq = 0;
+  /** The number of the last event that was sent. */
+  seq = 0;
   private subscribed: ReadonlySet<string> | "all";
 
   constructor(wanted: readonly string[] | "all") {

@@ -1,5 +1,6 @@
 /** Events between the processes that share a session. */
 
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { PendingEvent } from "../connection/host.ts";
 
@@ -16,8 +17,18 @@ export function isShared({ name }: PendingEvent): boolean {
   return SHARED.has(name);
 }
 
-/** Returns an event as those hear it who did not cause it. */
-export function ofPeer(event: PendingEvent): PendingEvent {
-  const { payload } = event;
-  return payload.origin === "self" ? { ...event, payload: { ...payload, origin: "peer" } } : event;
+/** Events that say which other client caused them. */
+const CAUSED: ReadonlySet<EventName> = new Set([
+  "session_append",
+  "session_compact",
+  "session_info_changed",
+  "session_tree",
+]);
+
+/** Returns an event as those hear it who did not cause it; `by` did, if that is known. */
+export function ofPeer(event: PendingEvent, by: SharedClient | undefined): PendingEvent {
+  const { name, payload } = event;
+  if (!CAUSED.has(name) || payload.origin === "foreign") return event;
+  const cause = by && { client: { id: by.id, name: by.name, pid: by.pid } };
+  return { ...event, payload: { ...payload, ...(payload.origin === "self" ? { origin: "peer" } : {}), ...cause } };
 }

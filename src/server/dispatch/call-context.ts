@@ -8,6 +8,7 @@ import type {
   CommandContext,
   HostFacts,
   Introduction,
+  PresentClient,
   Report,
   ServerFacts,
 } from "../../handlers/shared/command.ts";
@@ -22,6 +23,13 @@ export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T
   return peer && target ? target.heads.at(head, run) : run();
 }
 
+/** The hosts that a call may have to ask. */
+export interface CallHooks {
+  has(hook: HookName): boolean;
+  /** Asks for consent; the call's lane waits meanwhile. */
+  ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
+}
+
 export class CallContext implements CommandContext {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
@@ -30,10 +38,9 @@ export class CallContext implements CommandContext {
   private readonly caller: Caller;
   private readonly call: Call;
   private readonly events: PendingEvent[];
-  /** Asks the host for its consent; the call's lane waits meanwhile. */
-  readonly ask: (hook: HookName, payload: Readonly<Record<string, unknown>>) => Promise<HookAnswer>;
+  private readonly hooks: CallHooks;
 
-  constructor(caller: Caller, call: Call, events: PendingEvent[], ask: CommandContext["ask"]) {
+  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: CallHooks) {
     this.workspace = caller.workspace;
     this.server = caller.server;
     this.settings = caller.settings;
@@ -41,16 +48,7 @@ export class CallContext implements CommandContext {
     this.caller = caller;
     this.call = call;
     this.events = events;
-    this.ask = call.peer ? (hook, payload) => this.askPeer(ask(hook, payload)) : ask;
-  }
-
-  /** Waits for the answer to a question. Meanwhile nobody stands where the peer does, and then it goes on there. */
-  private async askPeer(answer: Promise<HookAnswer>): Promise<HookAnswer> {
-    try {
-      return await answer;
-    } finally {
-      this.session.heads.resume(this.call.head);
-    }
+    this.hooks = hooks;
   }
 
   get session(): Session {
@@ -84,7 +82,16 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.caller.hooks.has(hook);
+    return this.hooks.has(hook);
+  }
+
+  async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
+    try {
+      return await this.hooks.ask(hook, payload);
+    } finally {
+      // Meanwhile nobody stands where a peer does; its call goes on there.
+      if (this.call.peer) this.session.heads.resume(this.call.head);
+    }
   }
 
   replace(next: Session, replacement: Replacement): Promise<void> {
@@ -102,6 +109,14 @@ export class CallContext implements CommandContext {
       sink.progress(token, done, total, more);
       sink.flush();
     };
+  }
+
+  clientsOf(session: Session): readonly PresentClient[] {
+    return this.caller.clientsOf(session);
+  }
+
+  alone<T>(session: Session, run: () => T): T {
+    return this.caller.alone(session, this.call.command.name, run);
   }
 
   introduce(wishes: Introduction): void {

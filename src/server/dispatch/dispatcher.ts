@@ -4,10 +4,18 @@ import { Failure, InvalidRequest } from "../../core/failure.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
-import type { ClientSettings, CommandContext, Introduction, ServerFacts } from "../../handlers/shared/command.ts";
+import type {
+  ClientSettings,
+  CommandContext,
+  Introduction,
+  PresentClient,
+  ServerFacts,
+} from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import { Attachment } from "../attach/attachment.ts";
+import { isHeld } from "../attach/hosting.ts";
+import { OwnPresence, type PresenceEvent } from "../attach/presence.ts";
 import type { Sharing } from "../attach/sharing.ts";
 import { isAlone, isDoneByHolder } from "../attach/words.ts";
 import { asksWhile, type Call, type Outcome, type Peer } from "../connection/call.ts";
@@ -23,14 +31,7 @@ import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
-
-/** Sessions that may be open at a time, including the current one; the others open again when they are named. */
-const MAX_OPEN = 64;
-/** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
-const REST_AFTER = 5 * 60_000;
-
-/** Sentinel for internal work (closing, unlocking) that occupies a lane. */
-const OWN_WORK = { name: "" } as unknown as Call;
+import { Upkeep } from "./upkeep.ts";
 
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
@@ -42,6 +43,7 @@ export class Dispatcher implements ReplyHost {
   readonly server: ServerFacts;
   readonly hooks: Hooks;
   readonly sink: Sink;
+  readonly presence: OwnPresence;
   readonly settings: ClientSettings = {
     steeringMode: "one-at-a-time",
     followUpMode: "one-at-a-time",
@@ -52,6 +54,7 @@ export class Dispatcher implements ReplyHost {
   private readonly keyed: KeyedResults;
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
+  private readonly upkeep: Upkeep;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   private introduced = false;
@@ -64,10 +67,17 @@ export class Dispatcher implements ReplyHost {
     this.server = server;
     this.hooks = hooks;
     this.sink = sink;
+    this.presence = new OwnPresence(workspace.env);
     this.lanes = new Lanes(workspace);
     this.keyed = new KeyedResults(workspace);
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
+    const { lanes, replies } = this;
+    this.upkeep = new Upkeep({
+      ...{ workspace, sink, lanes, replies },
+      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
+      pump: (lane) => this.pump(lane),
+    });
   }
 
   /** Shares sessions with other processes from now on. */
@@ -166,20 +176,11 @@ export class Dispatcher implements ReplyHost {
   }
 
   poll(): void {
-    // A reply that is being read still refers to bytes of a file as it is now.
-    if (this.ending || !this.sink.hasRoom) return;
-    this.sharing?.sweep();
-    for (const session of this.workspace.sessions) {
-      const lane = this.lanes.ofSession(session);
-      if (!lane.idle || this.sharing?.attaching.of(session)) continue;
-      try {
-        this.queueForeign(lane, session, session.refresh());
-      } catch {
-        // A missing file is reported when a command wants to write to it.
-      }
-      this.replies.flush(lane);
-    }
-    this.sink.flush();
+    if (!this.ending) this.upkeep.poll(this.sharing);
+  }
+
+  evictIdle(): void {
+    this.upkeep.evictIdle(this.sharing);
   }
 
   /** Queues the events about changes by other programs, so that the host hears of them before anything else leaves. */
@@ -188,38 +189,6 @@ export class Dispatcher implements ReplyHost {
     const events: PendingEvent[] = [];
     notifyForeign(session, foreign, (name, payload) => events.push(eventOf(session, name, payload)));
     lane.push({ outcome: { result: null }, events });
-  }
-
-  /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
-  evictIdle(): void {
-    if (!this.sink.hasRoom) return;
-    const now = this.workspace.env.now();
-    const { sessions, current } = this.workspace;
-    this.lanes.dropClosed();
-    for (const [index, session] of sessions.entries()) {
-      const lane = this.lanes.ofSession(session);
-      if (!lane.idle || !lane.isDurable || this.sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && index <= sessions.length - MAX_OPEN) {
-        const drop = (): void => this.lanes.drop(session.id);
-        this.occupy(lane, () => this.workspace.suspend(session), drop);
-      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.foreign.resting)
-        this.occupy(lane, () => session.suspend());
-    }
-  }
-
-  /** Runs internal work in a lane, whose calls wait for it. */
-  private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
-    lane.running = OWN_WORK;
-    run()
-      .catch(() => {
-        // The next command meets the same obstacle and reports it.
-      })
-      .then(() => {
-        lane.running = undefined;
-        if (lane.calls.length === 0) done();
-        this.pump(lane);
-        this.lanes.wake();
-      });
   }
 
   /** Sends the event of the session that was opened at start; nothing but the reply to `initialize` precedes it. */
@@ -250,6 +219,23 @@ export class Dispatcher implements ReplyHost {
 
   tell(event: PendingEvent, by: Call | undefined): void {
     this.sharing?.hosting.tell(event, by);
+  }
+
+  tellPresence(session: Session, events: readonly PresenceEvent[]): void {
+    if (this.workspace.sessions.includes(session))
+      this.passOn(
+        session,
+        events.map(({ name, payload }) => eventOf(session, name, payload)),
+      );
+  }
+
+  clientsOf(session: Session): readonly PresentClient[] {
+    const alone = { ...this.presence.on(session), isHolder: isHeld(session), isSelf: true };
+    return this.sharing?.clientsOf(session) ?? [alone];
+  }
+
+  alone<T>(session: Session, doing: string, run: () => T): T {
+    return this.sharing ? this.sharing.hosting.alone(session, doing, run) : run();
   }
 
   passOn(session: Session, events: PendingEvent[]): void {
@@ -401,6 +387,7 @@ export class Dispatcher implements ReplyHost {
     const before = known();
     if (before !== undefined) return before;
     const { session } = context;
+    this.sharing?.requireOurs(call, session);
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       this.queueForeign(lane, session, session.refreshToWrite());
@@ -441,13 +428,17 @@ export class Dispatcher implements ReplyHost {
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
     const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
-    return new CallContext(caller, call, events, (name, payload) => this.ask(lane, caller, name, payload));
+    const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
+    return new CallContext(caller, call, events, {
+      has: (name) => hooks.has(name),
+      ask: (name, payload) => this.ask(lane, hooks, name, payload),
+    });
   }
 
-  /** Asks whoever called for its consent; the lane waits meanwhile. */
+  /** Asks for consent; the lane waits meanwhile. */
   private async ask(
     lane: Lane,
-    { hooks }: Caller,
+    hooks: Caller["hooks"],
     name: HookName,
     payload: Readonly<Record<string, unknown>>,
   ): Promise<HookAnswer> {
@@ -466,7 +457,8 @@ export class Dispatcher implements ReplyHost {
   introduce(wishes: Introduction): void {
     this.introduced = true;
     this.sink.introduce(wishes);
-    if (wishes.hooks) this.sharing?.attaching.hooksChanged();
+    this.presence.introduce(wishes);
+    this.sharing?.introduce();
   }
 
   shutDown(how?: { atOnce: boolean }): boolean {

@@ -44,8 +44,9 @@ export class Replies {
   /** Sends what is ready, as far as the host reads. Other processes that joined do not wait for the host. */
   flush(lane: Lane): void {
     for (;;) {
-      const { hasRoom } = this.sink;
-      const held = hasRoom ? lane.held.shift() : undefined;
+      const { hasRoom, canTell } = this.sink;
+      // A host that has said nothing yet cannot be told anything; what it says first is answered before that.
+      const held = hasRoom && canTell ? lane.held.shift() : undefined;
       if (held) {
         this.deliver(lane, held);
         continue;
@@ -54,7 +55,7 @@ export class Replies {
       const slot = lane.shift();
       if (!slot) break;
       const own = this.answerPeers(lane, slot);
-      if (own && hasRoom) this.deliver(lane, own);
+      if (own && hasRoom && (canTell || own.refusal || own.batch)) this.deliver(lane, own);
       else if (own) lane.hold(own, MAX_HELD);
     }
     this.lanes.wake();
@@ -70,7 +71,7 @@ export class Replies {
     if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
     if (events.length === 0) return undefined;
-    return { outcome: slot.outcome, events: events.map(ofPeer), after: slot.after };
+    return { outcome: slot.outcome, events: events.map((event) => ofPeer(event, peer.client)), after: slot.after };
   }
 
   private deliver(lane: Lane, slot: Slot): void {

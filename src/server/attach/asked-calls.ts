@@ -1,0 +1,139 @@
+/** Calls that the holder of a session is asked to run: in their order, and not more at a time than it will read. */
+
+import { Failure } from "../../core/failure.ts";
+import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.ts";
+import type { Call, Outcome } from "../connection/call.ts";
+import { DescribedError } from "../connection/dialect.ts";
+import type { PendingEvent } from "../connection/host.ts";
+import { isAlone } from "./words.ts";
+
+/** Calls that a holder has at a time: it reads no more at 1,000, and would not hear what else it is asked. */
+const MAX_SENT = 500;
+
+/** A call that the holder is to run. */
+export interface PassedCall {
+  readonly call: Call;
+  /** Receives the events that it causes. */
+  readonly events: PendingEvent[];
+  /** Runs the call in this process, once it holds the session. */
+  readonly here: (keyed: Call) => unknown;
+  /** Ends the call at once: what the holder tells next comes after its reply. */
+  readonly settle: (outcome: Outcome) => void;
+}
+
+/** A call that the holder has not answered. */
+export interface UnansweredCall extends PassedCall {
+  readonly key: string;
+  readonly params: readonly Uint8Array[];
+  /** Whether a holder that is gone was asked already: it may have done it. */
+  isRepeated: boolean;
+}
+
+export class AskedCalls {
+  private readonly calls = new Map<number, UnansweredCall>();
+  private numbers = 0;
+  private lastSent = 0;
+  /** Number of calls that were sent and not answered. */
+  private underWay = 0;
+
+  get size(): number {
+    return this.calls.size;
+  }
+
+  /** Every call without an answer, in their order. */
+  get all(): readonly UnansweredCall[] {
+    return [...this.calls.values()];
+  }
+
+  get(number: unknown): UnansweredCall | undefined {
+    return this.calls.get(number as number);
+  }
+
+  add(call: UnansweredCall): void {
+    this.calls.set(++this.numbers, call);
+  }
+
+  /** Returns the next call that may be sent now, with its number; it counts as sent. */
+  next(): [number, UnansweredCall] | undefined {
+    while (this.lastSent < this.numbers && this.underWay < MAX_SENT) {
+      const call = this.calls.get(++this.lastSent);
+      if (!call) continue;
+      this.underWay++;
+      return [this.lastSent, call];
+    }
+    return undefined;
+  }
+
+  /** Takes out the call that was answered; undefined when there is none with that number. */
+  answered(number: number): UnansweredCall | undefined {
+    const call = this.calls.get(number);
+    if (!this.calls.delete(number)) return undefined;
+    if (number <= this.lastSent) this.underWay--;
+    return call;
+  }
+
+  /** Takes the calls out that are meant and were not sent. Calls back with the numbers of those that were. */
+  cancel(isMeant: (call: Call) => boolean, isSent: (number: number) => void): void {
+    for (const [number, asked] of [...this.calls]) {
+      if (!isMeant(asked.call)) continue;
+      if (number <= this.lastSent) isSent(number);
+      else this.answered(number)?.settle({ error: new Failure("cancelled") });
+    }
+  }
+
+  /** Notes that the holder is gone: what it had may be done, and is sent again. */
+  startAgain(): void {
+    for (const [number, call] of this.calls) call.isRepeated ||= number <= this.lastSent;
+    const [first = this.numbers + 1] = this.calls.keys();
+    this.lastSent = first - 1;
+    this.underWay = 0;
+  }
+
+  /** Takes all calls out. */
+  takeAll(): readonly UnansweredCall[] {
+    const { all } = this;
+    this.calls.clear();
+    this.lastSent = this.numbers;
+    this.underWay = 0;
+    return all;
+  }
+}
+
+/** Ends a call. Where a holder that is gone may have done it, its own trace counts as nobody's change. */
+export function settleAsked({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
+  if (!isRepeated || !isAlone(call.command) || !("error" in outcome)) return settle(outcome);
+  const { error } = outcome;
+  const { name, details } = error instanceof DescribedError ? ofDescribed(error) : (error as Partial<Failure>);
+  if (name !== "content_modified") return settle(outcome);
+  const { leafId = null } = details as { leafId?: string | null };
+  const sentence = `The process that held this session ended before it answered. The leaf is not the expected one, which may be the work of this very request. Read the state and decide again.`;
+  settle({ error: new Failure("outcome_unknown", sentence, { leafId }, { retryable: true }) });
+}
+
+function ofDescribed({ description: { name, data } }: DescribedError): { name: string; details: object } {
+  return { name, details: data };
+}
+
+/** Runs a call in this process, which holds the session now. */
+export async function runHere(asked: UnansweredCall): Promise<void> {
+  const { call, key, here } = asked;
+  const keyed = { ...call, params: { ...(call.params as object), idempotencyKey: key } };
+  let outcome: Outcome;
+  try {
+    outcome = { result: await here(keyed) };
+  } catch (error) {
+    outcome = { error };
+  }
+  settleAsked(asked, outcome);
+}
+
+/** Returns the text of a call's params, in pieces; with a key, if they have none. */
+export function paramsText(call: Call, key: string | undefined): Uint8Array[] {
+  const { bytes, range, toParams } = call.messageText();
+  const found = valueAt(bytes, range, [...toParams], knownValueEnd);
+  // The message may be part of an input buffer that is used again.
+  const text = found ? new Uint8Array(bytes.subarray(found.start, found.end)) : bytesOf("{}");
+  if (key === undefined) return [text];
+  const isEmpty = (members(text) ?? []).length === 0;
+  return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];
+}

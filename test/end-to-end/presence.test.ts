@@ -1,0 +1,394 @@
+/** Who is on a session that several hosts share, and who did what. */
+
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { announced, framed, held, joined, QUIET, said, turn } from "../support/shared-session.ts";
+
+const STORES = ["jsonl", "v2"] as const;
+
+/** Waits for an event that fits, among those that came and those that come with replies. */
+async function heard(server: HereServer, method: string, fits: (params: Json) => boolean = () => true): Promise<Json> {
+  for (;;) {
+    const found = server.events.find((message) => message.method === method && fits(message.params));
+    if (found) return found.params;
+    await turn();
+    await server.result("get_state");
+  }
+}
+
+const names = (clients: Json[]): Json[] => clients.map(({ name, isHolder, isSelf }) => [name, isHolder, isSelf]);
+
+async function clientsOf(server: HereServer): Promise<Json[]> {
+  return (await server.result("list_clients")).clients;
+}
+
+const as = (name: string, version?: string): Json => ({ clientInfo: { name, version } });
+
+/** A host that introduced itself before its server joined. */
+async function host(name: string, file: string, place: Place, args: string[] = []): Promise<HereServer> {
+  const server = serveHere(["--session", file, ...args], { place });
+  await server.result("initialize", as(name, "1.0"));
+  return server;
+}
+
+describe.each(STORES)("on a session of %s", (store) => {
+  async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
+    const first = await host("first", file, place, ["--store", store]);
+    await first.result("append", said("first"));
+    const second = await host("second", file, place);
+    await second.result("append", said("second"));
+    return { first, second, file, place };
+  }
+
+  test("a host alone is its only client", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "one.v2" : "one.jsonl");
+    const server = serveHere(["--session", file, "--store", store], { place });
+    expect(await clientsOf(server)).toMatchObject([{ name: null, pid: process.pid, isSelf: true, isHolder: false }]);
+    await server.result("append", said("first"));
+    await server.result("initialize", as("alone", "2"));
+    const [client, ...others] = await clientsOf(server);
+    expect(client).toMatchObject({ name: "alone", version: "2", pid: process.pid, isHolder: true, isSelf: true });
+    expect(client.since).toMatch(/^\d{4}-\d\d-\d\dT/);
+    expect(others).toEqual([]);
+  });
+
+  test("all are told who is there, who came, and who left", async () => {
+    const { first, second, file, place } = await two();
+    expect((await heard(first, "client_joined")).client).toMatchObject({ name: "second", version: "1.0" });
+    expect(names(await clientsOf(first))).toEqual([
+      ["first", true, true],
+      ["second", false, false],
+    ]);
+    expect(names(await clientsOf(second))).toEqual([
+      ["second", false, true],
+      ["first", true, false],
+    ]);
+    const third = await host("third", file, place);
+    await third.result("append", said("third"));
+    for (const server of [first, second])
+      expect((await heard(server, "client_joined", ({ client }) => client.name === "third")).client.id).toBe(
+        (await clientsOf(third))[0].id,
+      );
+    expect(third.events.map(({ method }) => method)).not.toContain("client_joined");
+    await third.finish();
+    for (const server of [first, second])
+      expect(await heard(server, "client_left")).toMatchObject({ client: { name: "third" }, reason: "left" });
+    expect(await clientsOf(second)).toHaveLength(2);
+  });
+
+  test("events say whose doing they tell of", async () => {
+    const { first, second } = await two();
+    const { entries } = await first.result("get_entries");
+    await second.result("branch", { entryId: entries[0].id });
+    await first.result("set_session_name", { name: "ours" });
+    const isOf = (name: string) => (params: Json) => params.client?.name === name;
+    expect(await heard(first, "session_append", isOf("second"))).toMatchObject({
+      origin: "peer",
+      client: { name: "second", pid: process.pid, id: (await clientsOf(second))[0].id },
+    });
+    await heard(first, "session_tree", isOf("second"));
+    await heard(second, "session_info_changed", isOf("first"));
+    for (const server of [first, second])
+      for (const { params } of server.events) if (params.origin === "self") expect(params).not.toHaveProperty("client");
+  });
+
+  test("who stays is the same when another holds, and who held is told to have left", async () => {
+    const { first, second, file, place } = await two();
+    const third = await host("third", file, place);
+    await third.result("append", said("third"));
+    const before = new Map((await clientsOf(second)).map(({ name, id, since }) => [name, [id, since]]));
+    await first.finish();
+    for (const server of [second, third]) {
+      expect(await heard(server, "client_left")).toMatchObject({ client: { name: "first" }, reason: "left" });
+      await server.result("append", said("after"));
+      const clients = await clientsOf(server);
+      expect(clients.map(({ name }) => name).sort()).toEqual(["second", "third"]);
+      expect(clients.filter(({ isHolder }) => isHolder)).toHaveLength(1);
+      for (const { name, id, since } of clients) expect([id, since]).toEqual(before.get(name));
+    }
+    for (const server of [second, third])
+      expect(server.events.filter(({ method }) => method === "client_left")).toHaveLength(1);
+    expect(third.events.map(({ method }) => method)).not.toContain("client_joined");
+  });
+});
+
+test("a host that names itself after its server joined is told on then", async () => {
+  const { file, holder, place } = await held([]);
+  const other = serveHere(["--session", file], { place });
+  await other.result("append", said("joined"));
+  expect((await heard(holder, "client_joined")).client).toMatchObject({ name: null });
+  await other.result("initialize", as("late"));
+  await heard(holder, "client_joined", ({ client }) => client.name === "late");
+  await holder.result("initialize", as("the holder"));
+  await heard(other, "client_joined", ({ client }) => client.name === "the holder");
+  for (const server of [holder, other])
+    expect((await clientsOf(server)).map(({ name }) => name).sort()).toEqual(["late", "the holder"]);
+});
+
+test("a host that names itself while its server joins is known by that name", async () => {
+  const { file, holder, place } = await held([]);
+  const other = serveHere(["--session", file], { place });
+  // The first read lets it join, which takes a while.
+  await other.result("get_state");
+  await turn();
+  await other.result("initialize", as("meanwhile"));
+  await heard(holder, "client_joined", ({ client }) => client.name === "meanwhile");
+});
+
+test("a host that has not spoken yet is told later, in its dialect, and its server lives on", async () => {
+  const { file, holder, place } = await held();
+  const { sessionFile } = await holder.result("get_state");
+  expect(sessionFile).toBe(file);
+  // A fork with a name is held before its host says anything.
+  const forked = serveHere(["--fork", file, "--name", "forked"], { place });
+  const { sessions } = await until(async () => {
+    const listed = await holder.result("list_sessions");
+    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+  });
+  const { sessionPath } = sessions.find(({ name }: Json) => name === "forked");
+  const other = await host("other", sessionPath, place);
+  await other.result("append", said("to the silent one's session"));
+  await other.result("append", said("and again"));
+  expect((await other.result("get_state")).holder.pid).toBe(process.pid);
+  expect(await forked.command("get_state")).toMatchObject({ success: true });
+  await forked.command("get_state");
+  const kinds = forked.events.map(({ type }) => type);
+  expect(kinds[0]).toBe("session_start");
+  expect(kinds).toContain("client_joined");
+  expect(kinds.filter((kind) => kind === "session_append")).toHaveLength(2);
+});
+
+test("a server whose host never speaks ends with its input, whoever shared its session", async () => {
+  const { file, holder, place } = await held();
+  const forked = serveHere(["--fork", file, "--name", "forked"], { place });
+  const { sessions } = await until(async () => {
+    const listed = await holder.result("list_sessions");
+    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+  });
+  const other = await host("other", sessions.find(({ name }: Json) => name === "forked").sessionPath, place);
+  await other.result("append", said("to the silent one's session"));
+  expect((await forked.finish()).status).toBe(0);
+  expect(await other.result("append", said("goes on"))).toHaveProperty("entryIds");
+});
+
+async function until<T>(found: () => Promise<T | undefined>): Promise<T> {
+  for (;;) {
+    const value = await found();
+    if (value !== undefined) return value;
+    await turn();
+  }
+}
+
+test("who is killed is told to have died, by whoever holds the session then", async () => {
+  const place = temporaryPlace();
+  const file = join(place.home, "killed.jsonl");
+  const first = spawnServer(["--session", file, ...QUIET], "lines", place);
+  await first.result("initialize", as("first"));
+  await first.result("append", said("first"));
+  const second = await host("second", file, place);
+  await second.result("append", said("second"));
+  const third = spawnServer(["--session", file, ...QUIET], "lines", place);
+  await third.result("initialize", as("third"));
+  await third.result("append", said("third"));
+  third.process.kill("SIGKILL");
+  const isOf = (name: string) => (params: Json) => params.client.name === name;
+  expect(await heard(second, "client_left", isOf("third"))).toMatchObject({ reason: "died" });
+  first.process.kill("SIGKILL");
+  expect(await heard(second, "client_left", isOf("first"))).toMatchObject({ reason: "died" });
+  await second.result("append", said("alone"));
+  expect(names(await clientsOf(second))).toEqual([["second", true, true]]);
+});
+
+describe("of a stranger at the socket", () => {
+  async function enter(file: string, self: Json): Promise<Socket> {
+    const announcement = await announced(file);
+    const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
+    await once(socket, "connect");
+    const wish = { protocol: 1, sessionId: "shared", client: "x", durability: "os", hooks: [], self };
+    socket.write(framed(JSON.stringify({ attach: { ...wish, token: announcement.token } })));
+    await once(socket, "data");
+    socket.resume();
+    return socket;
+  }
+
+  const LONG = "n".repeat(1 << 20);
+
+  test.each([
+    ["a name of a megabyte", { id: "a", name: LONG, version: LONG, pid: 5 }, { name: "n".repeat(200), pid: 5 }],
+    [
+      "marks that move a cursor",
+      { id: "a", name: "a\u001b[2Jb\u202ec\n", pid: 5 },
+      { name: "a\u{fffd}[2Jb\u{fffd}c\u{fffd}" },
+    ],
+    ["a negative process", { id: "a", name: "x", pid: -1 }, { name: "x", pid: 0 }],
+    ["a fraction of one", { id: "a", name: "x", pid: 1.5, since: "yesterday" }, { name: "x", pid: 0 }],
+    ["names of another kind", { id: 7, name: { a: 1 }, version: [], pid: "5" }, { name: null, pid: 0 }],
+    ["an id of a megabyte", { id: LONG, name: "x" }, { name: null, pid: 0 }],
+    ["nothing", undefined, { name: null, pid: 0 }],
+    ["no object", "self", { name: null, pid: 0 }],
+  ])("%s is told on as far as it can be shown", async (_, self, told) => {
+    const { file, holder } = await held([]);
+    const socket = await enter(file, self);
+    const client = await heard(holder, "client_joined").then((params) => params.client);
+    expect(client).toMatchObject(told);
+    expect(client.since).toMatch(/^2026-/);
+    expect(JSON.stringify(client).length).toBeLessThan(1000);
+    socket.write(framed(JSON.stringify({ self: { id: "other", name: LONG } })) + framed(JSON.stringify({ self: 7 })));
+    const again = await heard(
+      holder,
+      "client_joined",
+      ({ client: { name } }) => name !== told.name || name?.length === 200,
+    );
+    expect(again.client.id).toBe(client.id);
+    socket.destroy();
+    expect(await heard(holder, "client_left")).toMatchObject({ client: { id: client.id }, reason: "died" });
+    expect(await clientsOf(holder)).toHaveLength(1);
+  });
+
+  test("who comes and goes says nothing of where the session is, which may be told later", async () => {
+    const { file, holder, place } = await held();
+    const socket = await enter(file, { id: "observer", name: "observer", pid: 1 });
+    let told = "";
+    socket.on("data", (bytes: Buffer) => {
+      told += bytes;
+    });
+    const other = await host("other", file, place);
+    const { entryIds } = await other.result("append", said("joined"));
+    await other.finish();
+    while (!told.includes("client_left")) await turn();
+    const messages = told
+      .split(/Content-Length: \d+\r\n\r\n/)
+      .slice(1)
+      .map((text) => JSON.parse(text));
+    const leaves = messages.map(({ event, leafId }) => [event, leafId]);
+    expect(leaves).toContainEqual(["client_joined", undefined]);
+    expect(leaves).toContainEqual(["client_left", undefined]);
+    expect(leaves).toContainEqual(["session_append", entryIds[0]]);
+    expect((await holder.result("get_state")).leafId).toBe(entryIds[0]);
+    socket.destroy();
+  });
+
+  test("an answer to a hook that is none stops the command", async () => {
+    const { file, holder } = await held();
+    const { socket: name, token } = await announced(file);
+    const socket = createConnection(join(dirname(file), ".pi-session-server", name));
+    const attach = { token, protocol: 1, sessionId: "shared", durability: "os", hooks: ["session_before_tree"] };
+    socket.write(framed(JSON.stringify({ attach })));
+    const [{ id }] = (await holder.result("get_entries")).entries;
+    await once(socket, "data");
+    let heard = "";
+    socket.on("data", (bytes: Buffer) => {
+      heard += bytes;
+    });
+    const lies = [
+      null,
+      7,
+      {},
+      { cancelled: false, answer: { summary: { summary: 7 } } },
+      { cancelled: true, reason: 1 },
+    ];
+    for (const [index, result] of [...lies, { cancelled: false, answer: 7 }].entries()) {
+      const moved = holder.request("branch", { entryId: id });
+      while (!heard.includes(`"ask":${index + 1}`)) await turn();
+      socket.write(framed(JSON.stringify({ answer: index + 1, result })));
+      expect((await moved).result, JSON.stringify(result)).toMatchObject({ cancelled: true });
+    }
+    socket.destroy();
+  });
+
+  test("an id that another has is not given twice", async () => {
+    const { file, holder, place } = await held([]);
+    const other = await host("other", file, place);
+    await other.result("append", said("joined"));
+    for (const { id } of await clientsOf(holder)) await enter(file, { id, name: "thief", pid: 1 });
+    const clients = await clientsOf(holder);
+    expect(new Set(clients.map(({ id }) => id)).size).toBe(4);
+    expect(clients.filter(({ name }) => name === "thief")).toHaveLength(2);
+    expect(names(await clientsOf(other)).filter(([name]) => name === "other")).toEqual([["other", false, true]]);
+  });
+
+  test("coming and going two hundred times leaves nothing behind", async () => {
+    const { file, holder } = await held([]);
+    const { socket: name, token } = await announced(file);
+    for (let n = 0; n < 200; n++) {
+      const socket = createConnection(join(dirname(file), ".pi-session-server", name));
+      const attach = {
+        token,
+        protocol: 1,
+        sessionId: "shared",
+        durability: "os",
+        self: { id: `g${n}`, name: `g${n}` },
+      };
+      socket.write(framed(JSON.stringify({ attach })));
+      await once(socket, "data");
+      socket.resume();
+      socket.end(framed('{"bye":true}'));
+      await once(socket, "close");
+    }
+    await heard(holder, "client_left", ({ client }) => client.name === "g199");
+    const told = holder.events.filter(({ method }) => method === "client_left");
+    expect(told.map(({ params }) => [params.client.name, params.reason])).toEqual(
+      Array.from({ length: 200 }, (_, n) => [`g${n}`, "left"]),
+    );
+    expect(await clientsOf(holder)).toHaveLength(1);
+  });
+});
+
+test("a holder that lies of who is there is believed within limits", async () => {
+  const { other, asked, say, end, leafId } = await joined();
+  await other.result("initialize", as("honest"));
+  await turn();
+  const write = other.request("append", said("asked"));
+  await asked("asked");
+  const list = [
+    { id: "h", name: "n".repeat(1 << 20), pid: 1e300 },
+    7,
+    null,
+    { id: "../x", name: "no" },
+    { name: "none" },
+  ];
+  say(
+    { lost: 3, leafId, lastId: leafId, clients: list },
+    { event: "client_left", leafId, payload: { client: { id: "q" } } },
+  );
+  say({ event: "client_joined", leafId, payload: {} }, { event: "client_left", leafId, payload: null });
+  say({
+    event: "session_append",
+    leafId,
+    payload: { entryIds: [], origin: "peer", client: { id: "h", name: "m".repeat(1 << 20) } },
+  });
+  say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } });
+  expect(await write).toHaveProperty("result");
+  expect((await heard(other, "client_joined")).client).toMatchObject({ id: "h", name: "n".repeat(200), pid: 0 });
+  expect((await heard(other, "session_append", ({ client }) => client)).client.name).toHaveLength(200);
+  expect(names(await clientsOf(other))).toEqual([
+    ["honest", false, true],
+    ["n".repeat(200), false, false],
+  ]);
+  expect(other.events.map(({ method }) => method)).not.toContain("client_left");
+  const during = (async () => {
+    const lists: Json[] = [];
+    for (let n = 0; n < 20; n++) lists.push(await clientsOf(other));
+    return lists;
+  })();
+  await end();
+  for (const clients of await during) expect(clients.filter(({ isSelf }: Json) => isSelf)).toHaveLength(1);
+});
+
+test("sessions in memory, and of servers that share none, have one client", async () => {
+  for (const args of [["--no-session"], ["--attach", "off"]]) {
+    const server = serveHere(args);
+    await server.result("initialize", as("alone"));
+    expect(names(await clientsOf(server))).toEqual([["alone", false, true]]);
+  }
+  const none = serveHere(["--session", join(temporaryPlace().home, "missing", "none.txt")]);
+  rmSync(none.place.home, { recursive: true });
+  expect((await none.failure("list_clients", { sessionId: "none" })).data.name).toBe("session_not_found");
+});

@@ -1,0 +1,108 @@
+/** What a server asks the holder of a session, and what becomes of it when that is gone or silent. */
+
+import { expect, onTestFinished, test, vi } from "vitest";
+import { type Json, serveHere } from "../support/server.ts";
+import { held, joined, QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+
+/** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
+function steppedTime(): (milliseconds: number) => Promise<void> {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  return async (milliseconds) => {
+    for (let passed = 0; passed < milliseconds; passed += 1000) {
+      vi.advanceTimersByTime(1000);
+      for (let turns = 0; turns < 20; turns++) await turn();
+    }
+  };
+}
+
+test("a holder that waits for its host is not given up, however many calls wait for it", async () => {
+  const pass = steppedTime();
+  const { file, holder, place } = await held();
+  await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  const { entries } = await holder.result("get_entries");
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  await other.result("append", said("joined"));
+  holder.send(request(77, "branch", { entryId: entries[0].id }));
+  const question = await holder.next();
+  const count = 1500;
+  other.send(...Array.from({ length: count }, (_, n) => request(`m${n}`, "append", said(`text ${n}`))));
+  await pass(60_000);
+  holder.send({ jsonrpc: "2.0", id: question.id, result: { cancel: true } });
+  for (let n = 0; n < count; n++) expect(await other.reply(`m${n}`)).toHaveProperty("result");
+  expect((await texts(holder)).slice(-count)).toEqual(Array.from({ length: count }, (_, n) => `text ${n}`));
+});
+
+test("a holder that says nothing is given up, and what waited for it is not known", async () => {
+  const { other, asked, end } = await joined();
+  await other.result("get_state");
+  const pass = steppedTime();
+  other.send(...Array.from({ length: 600 }, (_, n) => request(`m${n}`, "append", said(`text ${n}`))));
+  await asked("text 499");
+  await pass(40_000);
+  for (let n = 0; n < 600; n++)
+    expect((await other.reply(`m${n}`)).error.data).toMatchObject({ name: "outcome_unknown", retryable: true });
+  await end();
+});
+
+test("a call that the holder was not asked yet is cancelled without it", async () => {
+  const { other, asked, end, heard } = await joined();
+  await other.result("get_state");
+  other.send(...Array.from({ length: 502 }, (_, n) => request(`m${n}`, "append", said(`text ${n}.`))));
+  await asked("text 499.");
+  other.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: "m500" } });
+  await turn();
+  await end();
+  expect((await other.reply("m499")).result.entryIds).toHaveLength(1);
+  expect((await other.reply("m500")).error.data.name).toBe("cancelled");
+  expect((await other.reply("m501")).result.entryIds).toHaveLength(1);
+  expect(heard()).not.toContain("text 500.");
+  expect(await texts(other)).not.toContain("text 500.");
+});
+
+test("a branch that was asked of a holder that died is not refused for its own doing", async () => {
+  const { other, asked, end, succeed, say, leafId } = await joined();
+  const [{ id }] = (await other.result("get_entries")).entries;
+  const refused = {
+    code: -32801,
+    sentence: "no",
+    name: "content_modified",
+    data: { name: "content_modified", leafId: id },
+  };
+  const branch = async (number: number): Promise<Json> => {
+    const moved = other.request("branch", { entryId: id, expectedLeafId: leafId });
+    await asked('"branch"');
+    if (number === 2) await succeed();
+    await asked('"branch"');
+    say({ reply: number, error: refused });
+    return (await moved).error.data;
+  };
+  expect(await branch(1)).toMatchObject({ name: "content_modified" });
+  expect(await branch(2)).toMatchObject({ name: "outcome_unknown", retryable: true, leafId: id });
+  await end();
+});
+
+test("events that a holder gives up are counted in their place, and no number is missing", async () => {
+  const { other, asked, end, say, leafId } = await joined();
+  await other.result("get_state");
+  const write = other.request("append", said("asked"));
+  await asked("asked");
+  const told = (n: number): Json => ({ event: "session_info_changed", leafId, payload: { name: `name ${n}` } });
+  say(told(1), told(2), { lost: 5, leafId, lastId: leafId }, told(3));
+  say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } }, told(4), { lost: 1, leafId, lastId: leafId });
+  await write;
+  await other.result("get_state");
+  const { events } = other;
+  const kinds = events.map(({ method, params: { seq, name, from, to } }) => [seq, method.slice(8), name ?? from, to]);
+  let expected = 1;
+  for (const { method, params } of events) {
+    if (method === "events_lost") {
+      expect(params.from).toBe(expected);
+      expected = params.to + 1;
+    }
+    expect(params.seq, JSON.stringify(kinds)).toBe(expected++);
+  }
+  const lost = events.filter(({ method }) => method === "events_lost");
+  expect(lost.map(({ params: { from, to } }) => to - from + 1)).toEqual([5, 1]);
+  await end();
+});

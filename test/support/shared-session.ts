@@ -1,0 +1,121 @@
+/** Servers that share a session in this process, for tests of what one of them sees. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import type { Duplex } from "node:stream";
+import type { Entrance } from "../../src/core/ports/attach.ts";
+import { attachmentsWith } from "./attaching.ts";
+import { put } from "./lifecycle.ts";
+import { chain, fileText, headerText } from "./lines.ts";
+import { type HereServer, type Json, type Place, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
+
+export const QUIET = ["--events", "none"];
+
+export function said(text: string): Json {
+  return { entries: [{ type: "message", message: { role: "user", content: text } }] };
+}
+
+/** A session of three entries in a file, and a server that holds it. */
+export async function held(
+  args: string[] = QUIET,
+  place = temporaryPlace(),
+): Promise<{ file: string; holder: HereServer; place: Place }> {
+  const file = put(
+    join(place.home, "shared.jsonl"),
+    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
+  );
+  const holder = serveHere(["--session", file, ...args], { place });
+  await holder.result("append", said("held"));
+  await announced(file);
+  return { file, holder, place };
+}
+
+/** Lets the event loop go round once: replies within this process come without that. */
+export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Waits until a session is announced, which comes after the first reply. */
+export async function announced(file: string): Promise<Json> {
+  const folder = join(dirname(file), ".pi-session-server");
+  for (let tries = 0; tries < 1000; tries++) {
+    await turn();
+    try {
+      const name = readdirSync(folder).find((one) => one.endsWith(".json"));
+      const socket = readdirSync(folder).find((one) => one.endsWith(".sock"));
+      if (name !== undefined) return { ...JSON.parse(readFileSync(join(folder, name), "utf8")), socket };
+    } catch {
+      // It is not there yet.
+    }
+  }
+  throw new Error(`${file} is not announced`);
+}
+
+export const request = (id: unknown, method: string, params: Json = {}): Json => ({
+  jsonrpc: "2.0",
+  id,
+  method,
+  params,
+});
+
+/** What a server says up to a reply: ids of replies, and names of events and requests. */
+export async function order(server: HereServer, last: unknown): Promise<Json[]> {
+  const said: Json[] = [];
+  for (;;) {
+    const message = await server.next();
+    said.push(Array.isArray(message) ? message.map(({ id }) => id) : (message.method ?? message.id));
+    if (message.id === last && !("method" in message)) return said;
+  }
+}
+
+/** The contents of what users say, in file order. */
+export async function texts(server: HereServer | SpawnedServer): Promise<string[]> {
+  const { entries } = await server.result("get_entries");
+  return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
+}
+
+export const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+
+/** A server that joined somebody who lets everybody in, and answers calls with bytes, or with silence until it ends. */
+export async function joined(answer?: string) {
+  const place = temporaryPlace();
+  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+  const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  await lock.result("append", said("held"));
+  const { leafId } = await lock.result("get_state");
+  const attached = framed(JSON.stringify({ attached: { epoch: 1, client: "x", pid: 1 }, leafId, lastId: leafId }));
+  const streams: Duplex[] = [];
+  let heard = "";
+  const open = (): Entrance | null =>
+    attachmentsWith().open(file, (stream) => {
+      streams.push(stream);
+      stream.write(attached);
+      stream.on("data", (bytes: Buffer) => {
+        heard += bytes;
+        if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
+      });
+    });
+  let entrance = open();
+  const leave = (): void => {
+    for (const stream of streams.splice(0)) stream.destroy();
+  };
+  const end = async (): Promise<void> => {
+    entrance?.close();
+    await lock.finish();
+    leave();
+  };
+  /** Another holder takes the place of the first, which still has the lock. */
+  const succeed = async (): Promise<void> => {
+    entrance?.close();
+    entrance = open();
+    heard = "";
+    leave();
+    while (streams.length === 0) await turn();
+  };
+  const asked = async (text: string): Promise<void> => {
+    while (!heard.includes(text)) await turn();
+  };
+  const say = (...messages: Json[]): void => {
+    for (const message of messages) streams.at(-1)?.write(framed(JSON.stringify(message)));
+  };
+  const other = serveHere(["--session", file], { place });
+  return { other, asked, end, succeed, say, leafId, heard: () => heard };
+}
