@@ -1,13 +1,14 @@
 /** Sharing a session over the wire: who may join whom, and what the other end may do wrong. */
 
 import { once } from "node:events";
-import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
+import { announced, held, QUIET, said, texts, turn } from "../support/joining.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import {
@@ -20,46 +21,6 @@ import {
   temporaryPlace,
 } from "../support/server.ts";
 
-const QUIET = ["--events", "none"];
-
-function said(text: string): Json {
-  return { entries: [{ type: "message", message: { role: "user", content: text } }] };
-}
-
-/** A session of three entries in a file, and a server that holds it. */
-async function held(
-  args: string[] = QUIET,
-  place = temporaryPlace(),
-): Promise<{ file: string; holder: HereServer; place: Place }> {
-  const file = put(
-    join(place.home, "shared.jsonl"),
-    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
-  );
-  const holder = serveHere(["--session", file, ...args], { place });
-  await holder.result("append", said("held"));
-  await announced(file);
-  return { file, holder, place };
-}
-
-/** Lets the event loop go round once: replies within this process come without that. */
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-/** Waits until a session is announced, which comes after the first reply. */
-async function announced(file: string): Promise<Json> {
-  const folder = join(dirname(file), ".pi-session-server");
-  for (let tries = 0; tries < 1000; tries++) {
-    await turn();
-    try {
-      const name = readdirSync(folder).find((one) => one.endsWith(".json"));
-      const socket = readdirSync(folder).find((one) => one.endsWith(".sock"));
-      if (name !== undefined) return { ...JSON.parse(readFileSync(join(folder, name), "utf8")), socket };
-    } catch {
-      // It is not there yet.
-    }
-  }
-  throw new Error(`${file} is not announced`);
-}
-
 const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
 
 /** What a server says up to a reply: ids of replies, and names of events and requests. */
@@ -70,12 +31,6 @@ async function order(server: HereServer, last: unknown): Promise<Json[]> {
     said.push(Array.isArray(message) ? message.map(({ id }) => id) : (message.method ?? message.id));
     if (message.id === last && !("method" in message)) return said;
   }
-}
-
-/** The contents of what users say, in file order. */
-async function texts(server: HereServer | SpawnedServer): Promise<string[]> {
-  const { entries } = await server.result("get_entries");
-  return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
 }
 
 describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {

@@ -12,8 +12,27 @@ export interface SharingOptions {
   readonly bursts: number;
   /** Chance that a server is killed in the midst of a burst. */
   readonly kills: number;
+  /** Chance that a server is stopped in the midst of a burst, and goes on later. */
+  readonly stops?: number;
   readonly durability?: "sync" | "os";
+  /** Where the hosts' servers are; by default beside each other. */
+  readonly where?: Where;
 }
+
+/** How servers are started, and how they see the session's folder. */
+export interface Where {
+  start(args: readonly string[], framing: Framing, place: Place): SpawnedServer;
+  /** Returns the path of a file of the place, as the server that is started next sees it. */
+  pathOf(place: Place, name: string): string;
+  /** Returns the process of a server. */
+  pidOf(server: SpawnedServer): number;
+}
+
+const HERE: Where = {
+  start: (args, framing, place) => spawnServer([...args], framing, place),
+  pathOf: ({ home }, name) => join(home, name),
+  pidOf: ({ process: { pid } }) => pid as number,
+};
 
 /** A host with its server: each request gets one reply, and events come with numbers that have no gap. */
 class SharingHost {
@@ -88,32 +107,34 @@ const say = (text: string): { method: string; params: Json } => ({
 /** Runs random bursts, and returns how much was done. Expects every promise of sharing to hold. */
 export async function shareAtRandom(random: Random, options: SharingOptions) {
   const place = temporaryPlace();
-  const file = join(place.home, options.store === "v2" ? "shared.v2" : "shared.jsonl");
-  const course = new Course(random, options, place, file);
+  const course = new Course(random, options, place, options.store === "v2" ? "shared.v2" : "shared.jsonl");
   await course.begin();
   for (let burst = 0; burst < options.bursts; burst++) await course.burst();
   await course.end();
-  return { acknowledged: course.acknowledged.size, kills: course.kills, holders: course.holders };
+  return { acknowledged: course.acknowledged.size, kills: course.kills, stops: course.stops, holders: course.holders };
 }
 
 class Course {
   private readonly random: Random;
   private readonly options: SharingOptions;
   private readonly place: Place;
-  private readonly file: string;
+  private readonly name: string;
+  private readonly where: Where;
   private hosts: SharingHost[] = [];
   private texts = 0;
   private names = 0;
   readonly acknowledged = new Map<string, string>();
   private readonly said = new Set<string>();
   kills = 0;
+  stops = 0;
   holders = 0;
 
-  constructor(random: Random, options: SharingOptions, place: Place, file: string) {
+  constructor(random: Random, options: SharingOptions, place: Place, name: string) {
     this.random = random;
     this.options = options;
     this.place = place;
-    this.file = file;
+    this.name = name;
+    this.where = options.where ?? HERE;
   }
 
   async begin(): Promise<void> {
@@ -124,10 +145,11 @@ class Course {
   }
 
   private start(): SharingHost {
-    const { random, options, place, file } = this;
+    const { random, options, place, name, where } = this;
     const framing: Framing = random.chance(0.5) ? "lines" : "headers";
+    const file = where.pathOf(place, name);
     const args = ["--session", file, "--store", options.store, "--durability", options.durability ?? "os"];
-    return new SharingHost(`host ${++this.names}`, spawnServer(args, framing, place));
+    return new SharingHost(`host ${++this.names}`, where.start(args, framing, place));
   }
 
   private next(): { method: string; params: Json } {
@@ -152,9 +174,7 @@ class Course {
     const { random, hosts } = this;
     const asked = hosts.flatMap((host) => {
       const requests = Array.from({ length: random.int(5) }, () => this.someRequest());
-      return host
-        .ask(...requests)
-        .map(async (answer, index) => ({ host, request: requests[index], reply: await answer }));
+      return host.ask(...requests).map((reply, index) => ({ host, request: requests[index], reply }));
     });
     if (random.chance(this.options.kills)) {
       // Somewhere in the midst of it.
@@ -168,7 +188,9 @@ class Course {
       }
       hosts[victim] = this.start();
     }
-    for (const { host, request, reply } of await Promise.all(asked)) {
+    if (random.chance(this.options.stops ?? 0)) await this.stopOne(asked.map(({ reply }) => reply));
+    for (const { host, request, reply: answer } of asked) {
+      const reply = await answer;
       if (!reply) {
         expect(host.isDead, `${host.name} did not answer ${JSON.stringify(request)}`).toBe(true);
         continue;
@@ -178,6 +200,20 @@ class Course {
       if (!reply.error && request.method === "append")
         this.acknowledged.set(request.params.entries[0].message.content, reply.result.entryIds[0]);
     }
+  }
+
+  /** Stops a server, which nobody may rob, and lets it go on when some of what was asked is answered, or later. */
+  private async stopOne(answers: Promise<unknown>[]): Promise<void> {
+    const { random, hosts, where } = this;
+    const { server, isDead } = random.pick(hosts);
+    if (isDead) return;
+    const pid = where.pidOf(server);
+    if (!(pid > 0)) return;
+    process.kill(pid, "SIGSTOP");
+    this.stops++;
+    if (random.chance(0.5)) await Promise.race([...answers, new Promise((resolve) => setTimeout(resolve, 300))]);
+    for (let turns = random.int(200); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
+    process.kill(pid, "SIGCONT");
   }
 
   /** Expects that the events of a host have no gap, and that it was told of no entry twice. */
@@ -204,10 +240,8 @@ class Course {
     const { hosts } = this;
     const last = await Promise.all(hosts.map((host) => host.ask(this.next())[0]));
     for (const reply of last) expect(reply, JSON.stringify(reply)).toHaveProperty("result");
-    const reader = new SharingHost(
-      "the reader",
-      spawnServer(["--session", this.file, "--read-only"], "lines", this.place),
-    );
+    const file = HERE.pathOf(this.place, this.name);
+    const reader = new SharingHost("the reader", HERE.start(["--session", file, "--read-only"], "lines", this.place));
     const entries = (await reader.ask({ method: "get_entries", params: {} })[0])?.result.entries as Json[];
     const ids = entries.map(({ id }) => id);
     const texts = entries.filter(({ type }) => type === "message").map(({ message }) => message.content);

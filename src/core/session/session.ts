@@ -56,7 +56,7 @@ export interface Incomplete {
 export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
-  private readonly leaf: LeafTracker;
+  readonly leaf: LeafTracker;
   /** Changes by other programs, and damage, that are not reported yet. */
   readonly foreign: ForeignChanges;
   /** The record of what people may want to take back; without it, nothing is recorded. */

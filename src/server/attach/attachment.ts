@@ -129,14 +129,18 @@ export class Attachment {
           if (isIn) return this.receive(message);
           const { attached } = message.value as { attached?: SharedHolder };
           if (!attached) return settle("refused");
+          const { holder, place } = this;
           this.holder = attached;
           this.note(message);
           try {
-            this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
+            const isRead = this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
+            if (isRead) return settle("joined");
           } catch {
             return settle("refused");
           }
-          settle("joined");
+          // What the holder will not tell of is not in the files yet.
+          Object.assign(this, { holder, place });
+          settle("nobody");
         },
         () => {
           if (!isIn) settle("nobody");
@@ -382,6 +386,9 @@ export class Attachment {
   /** Goes on as the holder: what was not answered is run here, in its order. */
   private async takeOver(known: ToldPlace): Promise<void> {
     const { session, options } = this;
+    session.refresh();
+    // What the dead holder wrote may be what we are about to answer for.
+    session.log.settle?.();
     this.catchUp(known);
     this.end();
     const epoch = options.tookOver(session) ?? this.holder.epoch + 1;
@@ -404,17 +411,18 @@ export class Attachment {
 
   /**
    * Reads what came since our host was told last, and tells it of that: all that there is, or what the next holder knew
-   * when it let us in.
+   * when it let us in. Returns false, having told nothing, if that cannot be read yet.
    */
   private catchUp(
     known: ToldPlace,
     { next, isFirst = false, isRead = false }: { next?: ToldPlace; isFirst?: boolean; isRead?: boolean } = {},
-  ): void {
+  ): boolean {
     const { session, asked, options } = this;
     const before = session.log.nodes.count;
     if (!isRead) session.refresh();
     this.isBehind = false;
     const { nodes } = session.log;
+    if (next?.lastId && nodes.position(next.lastId) < 0) return false;
     const keys = [...asked.values()].flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
@@ -438,11 +446,14 @@ export class Attachment {
       if (positions.length > 0) events.push(appended(session, positions, { origin, leafId: session.idOrNull(leaf) }));
       from = to;
     }
-    const newLeafId = next ? next.leafId : session.idOrNull(leaf);
     const oldLeafId = session.idOrNull(leaf);
-    session.moveLeaf(newLeafId === null ? ROOT : Math.max(nodes.position(newLeafId), ROOT));
+    const isTold = !next || next.leafId === null || (nodes.position(next.leafId) + 1 || end + 1) <= end;
+    const newLeafId = next && isTold ? next.leafId : oldLeafId;
+    session.moveLeaf(newLeafId === null ? ROOT : nodes.position(newLeafId));
+    if (!isTold) this.place = { ...this.place, leafId: newLeafId };
     if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
     if (events.length > 0) options.passOn(session, events);
+    return true;
   }
 }
 

@@ -154,7 +154,7 @@ export class Guest implements CallingPeer {
 
   /** Lets the guest in; `lastId` is the last entry that it will not be told of. */
   welcome(holder: object, lastId: string | null): void {
-    this.pipe.send(JSON.stringify({ attached: holder, leafId: this.session.leafId, lastId }));
+    this.pipe.send(JSON.stringify({ attached: holder, leafId: this.session.leaf.durableId, lastId }));
   }
 
   // --- hooks ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+/** What tests of shared sessions have in common: a holder, and what it announces. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { put } from "./lifecycle.ts";
+import { chain, fileText, headerText } from "./lines.ts";
+import { type HereServer, type Json, type Place, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
+
+export const QUIET = ["--events", "none"];
+
+export function said(text: string): Json {
+  return { entries: [{ type: "message", message: { role: "user", content: text } }] };
+}
+
+/** A session of three entries in a file, and a server that holds it. */
+export async function held(
+  args: string[] = QUIET,
+  place = temporaryPlace(),
+): Promise<{ file: string; holder: HereServer; place: Place }> {
+  const file = put(
+    join(place.home, "shared.jsonl"),
+    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
+  );
+  const holder = serveHere(["--session", file, ...args], { place });
+  await holder.result("append", said("held"));
+  await announced(file);
+  return { file, holder, place };
+}
+
+/** Lets the event loop go round once: replies within this process come without that. */
+export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Waits until a session is announced, which comes after the first reply. */
+export async function announced(file: string): Promise<Json> {
+  const folder = join(dirname(file), ".pi-session-server");
+  for (let tries = 0; tries < 1000; tries++) {
+    await turn();
+    try {
+      const name = readdirSync(folder).find((one) => one.endsWith(".json"));
+      const socket = readdirSync(folder).find((one) => one.endsWith(".sock"));
+      if (name !== undefined) return { ...JSON.parse(readFileSync(join(folder, name), "utf8")), socket };
+    } catch {
+      // It is not there yet.
+    }
+  }
+  throw new Error(`${file} is not announced`);
+}
+
+/** The contents of what users say, in file order. */
+export async function texts(server: HereServer | SpawnedServer): Promise<string[]> {
+  const { entries } = await server.result("get_entries");
+  return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
+}
