@@ -11,15 +11,7 @@ import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { announced, held, QUIET, said, texts, turn } from "../support/joining.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../support/server.ts";
+import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 
 const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
 
