@@ -4,7 +4,8 @@
  */
 
 import { execFileSync, spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
@@ -38,8 +39,8 @@ export interface Container {
   readonly runtime?: "own" | "none" | "missing";
 }
 
-function commandFor({ volume, hostname = "container", bootId }: Container): string[] {
-  const folder = temporaryFolder();
+/** Returns how a command is started in a container, which uses a folder of its own. */
+function commandFor({ volume, hostname = "container", bootId }: Container, folder: string): string[] {
   const inside = join(folder, "tmp");
   mkdirSync(inside);
   const faked = bootId === undefined ? "" : join(folder, "boot_id");
@@ -59,7 +60,8 @@ export function hasContainers(): boolean {
 
 function tryOne(): boolean {
   if (process.platform !== "linux") return false;
-  const [command, ...args] = commandFor({ volume: temporaryPlace().home, bootId: "another" });
+  const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
+  const [command, ...args] = commandFor({ volume: folder, bootId: "another" }, folder);
   try {
     // What is below /tmp is not there any more.
     execFileSync(command, [...args, process.execPath, "-e", `require("fs").readFileSync(${JSON.stringify(PROGRAM)})`], {
@@ -69,6 +71,8 @@ function tryOne(): boolean {
   } catch {
     console.info("there can be no containers with mounts of their own here: what they share is not tried");
     return false;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -84,7 +88,7 @@ export function spawnContained(
   framing: Framing = "lines",
 ): SpawnedServer {
   const { runtime = "own" } = container;
-  const [command, ...rest] = [...commandFor(container), process.execPath, PROGRAM, ...args];
+  const [command, ...rest] = [...commandFor(container, temporaryFolder()), process.execPath, PROGRAM, ...args];
   const own = runtime === "own" ? "/tmp/run" : "/tmp/nothing/there";
   const child = spawn(command, rest, {
     env: {
