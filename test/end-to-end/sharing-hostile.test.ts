@@ -2,9 +2,9 @@
 
 import { readdirSync, statSync, truncateSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
-import { announced, QUIET, said, texts } from "../support/joining.ts";
-import { serveHere, temporaryPlace } from "../support/server.ts";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { announced, framed, joined, QUIET, said, texts, turn } from "../support/joining.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 test("what a dead holder left outside the index can be read by those who join the next one", async () => {
   const place = temporaryPlace();
@@ -24,4 +24,87 @@ test("what a dead holder left outside the index can be read by those who join th
   expect(await texts(other)).toEqual(["indexed", "found"]);
   await other.result("append", said("joined"));
   expect(await texts(next)).toEqual(["indexed", "found", "joined"]);
+});
+
+describe("a holder that was joined and says", () => {
+  const message = (value: unknown): string => framed(JSON.stringify(value));
+  const good = '{"reply":1,"result":{"entryIds":["x"],"leafId":"x"}}';
+
+  test.each([
+    ["bytes of no kind", Buffer.from(Array.from({ length: 3000 }, (_, n) => (n * 7919) % 256))],
+    ["half a message", `Content-Length: 100\r\n\r\n{"reply":`],
+    ["a message of 4 GB", `Content-Length: 4000000000\r\n\r\n{"reply":1`],
+    ["a message without a length", "Content-Length: many\r\n\r\n{}"],
+    ["no object", framed("7")],
+    ["JSON that is none", framed('{"reply":1,')],
+    ["a reply without a result", message({ reply: 1 })],
+    ["a reply with an error that is none", message({ reply: 1, error: 5 })],
+    ["a reply with an empty error", message({ reply: 1, error: {} })],
+    ["replies to what was never asked", message({ reply: 99, result: {} }) + message({ reply: -1, error: {} })],
+    ["a leaf that is no id", message({ event: "session_tree", leafId: 5, payload: { newLeafId: 5, oldLeafId: null } })],
+    ["a leaf that nobody knows", message({ event: "session_tree", leafId: "no", payload: {} })],
+    ["an event that there is not", message({ event: "nothing_such", payload: {} })],
+    ["an event of other members", message({ event: "session_append", leafId: null, payload: { entryIds: 7 } })],
+    ["an event without members", message({ event: "session_append", leafId: null })],
+    ["a question that there is not", message({ ask: 1, hook: "nothing_such", payload: {} })],
+    ["a question that nobody registered for", message({ ask: 1, hook: "session_before_tree", payload: {} })],
+    ["a count that is none", message({ lost: -7, leafId: null }) + message({ lost: 0.5 }) + message({ lost: 1e300 })],
+    ["that it lets in again and again", message({ attached: 7, leafId: 7 }).repeat(3)],
+  ])("%s loses nothing, and ends nobody", async (_, answer) => {
+    const { other, asked, end, leafId } = await joined({ answer });
+    const write = other.request("append", said("once"));
+    await asked("once");
+    // Whatever was said is read before the end.
+    for (let turns = 0; turns < 20; turns++) await turn();
+    await end();
+    expect((await write).result.entryIds).toHaveLength(1);
+    const { entries } = await other.result("get_entries");
+    expect(entries.at(-1)).toMatchObject({ parentId: leafId, message: { content: "once" } });
+    expect(entries.filter(({ message }: Json) => message?.content === "once")).toHaveLength(1);
+    for (const { method, params } of other.events)
+      expect([method, params.seq]).toEqual([expect.stringMatching(/^session_|^events_lost$/), expect.any(Number)]);
+  });
+
+  test("a reply twice is answered once", async () => {
+    const { other, end } = await joined({ answer: framed(good) + framed(good) });
+    other.send({ jsonrpc: "2.0", id: 1, method: "append", params: said("lied") });
+    other.send({ jsonrpc: "2.0", id: 2, method: "get_state" });
+    expect([(await other.reply(1)).result.entryIds, (await other.reply(2)).error]).toEqual([["x"], undefined]);
+    await end();
+    expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
+  });
+
+  test.each([
+    ["where it is, which nobody can read", { place: { lastId: "nowhere" } }],
+    ["that it is nobody", { attached: 7 }],
+    ["that it has no number", { attached: { client: "x", pid: 1 } }],
+  ])("%s is not joined", async (_, holder) => {
+    const { other, lock } = await joined(holder);
+    expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+    expect(await texts(other)).toEqual(await texts(lock));
+  });
+
+  test("a leaf that nobody can read moves no leaf", async () => {
+    const { other, end, leafId, asked } = await joined({ place: { leafId: "nowhere" } });
+    const write = other.request("append", said("joined"));
+    await asked("joined");
+    await end();
+    const { entryIds } = (await write).result;
+    expect((await other.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
+  });
+
+  test("nothing, and lives, is not robbed: what it was asked fails after 30 s, and may be sent again", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { other, asked, end } = await joined();
+    const write = other.request("append", { ...said("once"), idempotencyKey: "k" });
+    await asked("once");
+    await vi.advanceTimersByTimeAsync(40_000);
+    expect((await write).error.data).toMatchObject({ name: "outcome_unknown", retryable: true, holder: { pid: 1 } });
+    expect(await texts(other)).toContain("held");
+    const again = other.request("append", { ...said("once"), idempotencyKey: "k" });
+    await end();
+    expect((await again).result.entryIds).toHaveLength(1);
+    expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
+  });
 });

@@ -4,11 +4,10 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
-import type { Duplex } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
-import { announced, held, QUIET, said, texts, turn } from "../support/joining.ts";
+import { announced, framed, held, joined, QUIET, said, texts, turn } from "../support/joining.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
@@ -227,40 +226,9 @@ describe("a server joins nobody", () => {
 });
 
 describe("a holder that was joined", () => {
-  const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
-
-  /** A server that joined somebody who lets everybody in, and answers calls with bytes, or with silence until it ends. */
-  async function joined(answer?: string) {
-    const place = temporaryPlace();
-    const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
-    const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-    await lock.result("append", said("held"));
-    const { leafId } = await lock.result("get_state");
-    const attached = framed(JSON.stringify({ attached: { epoch: 1, client: "x", pid: 1 }, leafId, lastId: leafId }));
-    const streams: Duplex[] = [];
-    let heard = "";
-    const entrance = attachmentsWith().open(file, (stream) => {
-      streams.push(stream);
-      stream.write(attached);
-      stream.on("data", (bytes: Buffer) => {
-        heard += bytes;
-        if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
-      });
-    });
-    const end = async (): Promise<void> => {
-      entrance?.close();
-      await lock.finish();
-      for (const stream of streams) stream.destroy();
-    };
-    const asked = async (text: string): Promise<void> => {
-      while (!heard.includes(text)) await turn();
-    };
-    return { other: serveHere(["--session", file], { place }), asked, end };
-  }
-
   test("and then says nonsense loses nothing that it acknowledged", async () => {
     const tree = framed('{"event":"session_tree","leafId":"none"}');
-    const { other, asked, end } = await joined(framed('{"reply":99,"result":{}}') + tree + framed("[]"));
+    const { other, asked, end } = await joined({ answer: framed('{"reply":99,"result":{}}') + tree + framed("[]") });
     const write = other.request("append", said("once"));
     await asked("once");
     await end();

@@ -2,6 +2,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { Duplex } from "node:stream";
+import { attachmentsWith } from "./attaching.ts";
 import { put } from "./lifecycle.ts";
 import { chain, fileText, headerText } from "./lines.ts";
 import { type HereServer, type Json, type Place, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
@@ -51,3 +53,48 @@ export async function texts(server: HereServer | SpawnedServer): Promise<string[
   const { entries } = await server.result("get_entries");
   return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
 }
+
+/** A message as the processes that share a session frame it. */
+export const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+
+/** How a holder lets in that is none of ours. */
+export interface FalseHolder {
+  /** Answers each call with these bytes; by default with silence until it ends. */
+  readonly answer?: string | Uint8Array;
+  /** What it says of the session's place, in the place of the truth. */
+  readonly place?: Json;
+  readonly attached?: unknown;
+  /** Options of the server that joins. */
+  readonly args?: readonly string[];
+}
+
+/** A server that joined somebody who lets everybody in, while a third has the lock. */
+export async function joined({ answer, place: told, attached = HOLDER, args = [] }: FalseHolder = {}) {
+  const place = temporaryPlace();
+  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+  const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  await lock.result("append", said("held"));
+  const { leafId } = await lock.result("get_state");
+  const welcome = framed(JSON.stringify({ attached, leafId, lastId: leafId, ...told }));
+  const streams: Duplex[] = [];
+  let heard = "";
+  const entrance = attachmentsWith().open(file, (stream) => {
+    streams.push(stream);
+    stream.write(welcome);
+    stream.on("data", (bytes: Buffer) => {
+      heard += bytes;
+      if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
+    });
+  });
+  const end = async (): Promise<void> => {
+    entrance?.close();
+    await lock.finish();
+    for (const stream of streams) stream.destroy();
+  };
+  const asked = async (text: string): Promise<void> => {
+    while (!heard.includes(text)) await turn();
+  };
+  return { other: serveHere(["--session", file, ...args], { place }), lock, leafId, asked, end };
+}
+
+const HOLDER = { epoch: 1, client: "x", pid: 1 };

@@ -6,7 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.ts";
+import { bytesOf, members } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import { ATTACH_PROTOCOL, type FoundHolder, type SharedHolder } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -18,7 +18,9 @@ import { DescribedError, type ErrorDescription } from "../connection/dialect.ts"
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { lastOf } from "./guest.ts";
+import { paramsText } from "./params-text.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
+import { holderIn, isKnown, requireSound } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -127,9 +129,10 @@ export class Attachment {
         stream,
         (message) => {
           if (isIn) return this.receive(message);
-          const { attached } = message.value as { attached?: SharedHolder };
+          const attached = holderIn(message.value);
           if (!attached) return settle("refused");
           const { holder, place } = this;
+          requireSound(message.value);
           this.holder = attached;
           this.note(message);
           try {
@@ -254,10 +257,11 @@ export class Attachment {
 
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
+    requireSound(message.value);
     this.note(message);
     const { reply, event, ask, withdraw, lost } = message.value;
     if (typeof reply === "number") this.receiveReply(reply, message.value);
-    else if (typeof event === "string") this.receiveEvent(event as EventName, message);
+    else if (typeof event === "string" && isKnown(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
     else if (typeof lost === "number") this.options.missed(this.session, lost);
@@ -304,6 +308,10 @@ export class Attachment {
   }
 
   private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
+    if (!this.hookNames().includes(hook as HookName)) {
+      this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
+      return;
+    }
     const question = this.options.hooks.ask(hook as HookName, (payload ?? {}) as Record<string, unknown>, () => {});
     this.questions.set(number, question);
     question.answer
@@ -431,6 +439,8 @@ export class Attachment {
     for (let position = end; isFirst && position < before; position++) this.noteTold(nodes.id(position));
     const events: PendingEvent[] = [];
     let leaf = known.leafId === null ? ROOT : nodes.position(known.leafId);
+    // Nobody can go on from an entry that only the dead holder knew.
+    if (known.leafId !== null && leaf < 0) leaf = session.tree.leaf;
     // A file in which the last known entry is not was replaced; the refresh has read it anew.
     for (let from = known.lastId === null || first > 0 ? first : end; from < end; ) {
       let to = from;
@@ -480,15 +490,4 @@ function appended(
   const payload = { entryIds: positions.map((position) => log.nodes.id(position)), origin };
   const whole = origin === "self" ? payload : { ...payload, entries };
   return { name: "session_append", sessionId: session.id, leafId, payload: whole };
-}
-
-/** Returns the text of a call's params, in pieces; with a key, if they have none. */
-function paramsText(call: Call, key: string | undefined): Uint8Array[] {
-  const { bytes, range, toParams } = call.messageText();
-  const found = valueAt(bytes, range, [...toParams], knownValueEnd);
-  // The message may be part of an input buffer that is used again.
-  const text = found ? Uint8Array.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
-  if (key === undefined) return [text];
-  const isEmpty = (members(text) ?? []).length === 0;
-  return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];
 }
