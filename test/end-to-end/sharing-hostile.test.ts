@@ -1,9 +1,11 @@
 /** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
 
-import { readdirSync, statSync, truncateSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { announced, framed, joined, QUIET, said, texts, turn } from "../support/joining.ts";
+import { announced, framed, held, joined, knock, QUIET, said, sendTo, texts, turn, WISH } from "../support/joining.ts";
+import { put } from "../support/lifecycle.ts";
+import { chain, fileText, headerText } from "../support/lines.ts";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 test("what a dead holder left outside the index can be read by those who join the next one", async () => {
@@ -107,4 +109,80 @@ describe("a holder that was joined and says", () => {
     expect((await again).result.entryIds).toHaveLength(1);
     expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
   });
+});
+
+test("who asks a holder and does not read is not heard any more, and loses no answer", async () => {
+  const { file } = await held();
+  const announcement = await announced(file);
+  const socket = await knock(announcement, file);
+  sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+  // Each is answered by a refusal that names it.
+  const name = "x".repeat(100_000);
+  for (let call = 1; call <= 150; call++) sendTo(socket, { call, name, params: {} });
+  for (let turns = 0; turns < 3000; turns++) await turn();
+  expect(socket.writableLength).toBeGreaterThan(4_000_000);
+  let heard = "";
+  for await (const piece of socket) {
+    heard += piece;
+    if (heard.includes('"reply":150')) break;
+  }
+  expect([...heard.matchAll(/"reply":(\d+)/g)].map(([, number]) => Number(number))).toEqual(
+    Array.from({ length: 150 }, (_, n) => n + 1),
+  );
+});
+
+describe("what a server promised holds for what it asks of a holder that did not:", () => {
+  test("--confine", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--allow-path", place.home], { place });
+    expect((await other.result("append", said("confined"))).entryIds).toHaveLength(1);
+    expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
+    const outside = put(join(temporaryPlace().home, "o.jsonl"), fileText(headerText({ id: "o" }), ...chain(3)));
+    const merge = { from: "leaf", otherPath: outside, summary: "s" };
+    expect((await other.failure("merge_branch", merge)).data.name).toBe("path_outside_root");
+    expect((await other.failure("export_session", { format: "jsonl", outputPath: `${outside}.out` })).data.name).toBe(
+      "path_outside_root",
+    );
+  });
+
+  test("--read-only", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--read-only"], { place });
+    expect((await other.failure("append", said("no"))).data.name).toBe("read_only");
+    expect(await other.result("get_state")).not.toHaveProperty("holder");
+    expect((await texts(other)).at(-1)).toBe("held");
+  });
+
+  test("--max-message-bytes", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--max-message-bytes", "2000"], { place });
+    await other.result("append", said("small"));
+    expect((await other.failure("append", said("x".repeat(3000)))).message).toMatch(/2,?000/);
+    expect((await texts(other)).at(-1)).toBe("small");
+  });
+
+  test("--hook-timeout", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--hook-timeout", "20"], { place });
+    await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    await other.result("append", said("joined"));
+    const { entries } = await other.result("get_entries");
+    expect(await other.result("branch", { entryId: entries[0].id })).toMatchObject({
+      cancelled: true,
+      reason: "hook_timeout",
+    });
+  });
+});
+
+test("a holder of another major version is not joined", async () => {
+  const { file, holder, place } = await held();
+  const { socket, ...announcement } = await announced(file);
+  const within = join(dirname(file), ".pi-session-server");
+  const name = readdirSync(within).find((one) => one.endsWith(".json")) as string;
+  writeFileSync(join(within, name), JSON.stringify({ ...announcement, protocol: 2 }), { mode: 0o600 });
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+  expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
+  expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
+  expect(socket).toMatch(/sock$/);
 });

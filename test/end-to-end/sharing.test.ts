@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
-import { announced, framed, held, joined, QUIET, said, texts, turn } from "../support/joining.ts";
+import { announced, framed, held, joined, knock, QUIET, said, sendTo, texts, turn, WISH } from "../support/joining.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
@@ -275,23 +275,11 @@ describe("a holder that was joined", () => {
 });
 
 describe("at the socket of a holder", () => {
-  function knock(announcement: Json, file: string): Promise<Socket> {
-    const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
-    return new Promise((resolve, reject) => socket.once("connect", () => resolve(socket)).once("error", reject));
-  }
-
-  function send(socket: Socket, message: Json): void {
-    const text = JSON.stringify(message);
-    socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
-  }
-
   async function answer(socket: Socket): Promise<string> {
     let text = "";
     for await (const piece of socket) text += piece;
     return text;
   }
-
-  const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
 
   test.each([
     ["without the token", (token: string) => ({ attach: { ...WISH, token: `${token.slice(0, -1)}.` } })],
@@ -303,7 +291,7 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, wish(announcement.token));
+    sendTo(socket, wish(announcement.token));
     expect(await answer(socket)).not.toContain("attached");
     expect((await texts(holder)).at(-1)).toBe("held");
     expect((await holder.result("append", said("goes on"))).entryIds).toHaveLength(1);
@@ -316,7 +304,7 @@ describe("at the socket of a holder", () => {
     const socket = createConnection({ path, allowHalfOpen: true });
     socket.resume();
     const refused = once(socket, "error");
-    send(socket, { attach: { ...WISH, token: "wrong" } });
+    sendTo(socket, { attach: { ...WISH, token: "wrong" } });
     const talking = setInterval(() => socket.write("more"), 1);
     expect((await refused)[0]).toMatchObject({ code: expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) });
     clearInterval(talking);
@@ -326,11 +314,11 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
     for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
-      send(socket, { call, name, params: { sessionPath: file } });
-    send(socket, { call: 6, name: "append", params: { entries: "none" } });
-    send(socket, { call: 7, name: "append", params: said("let in"), loose: true });
+      sendTo(socket, { call, name, params: { sessionPath: file } });
+    sendTo(socket, { call: 6, name: "append", params: { entries: "none" } });
+    sendTo(socket, { call: 7, name: "append", params: said("let in"), loose: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;
@@ -351,9 +339,9 @@ describe("at the socket of a holder", () => {
     const question = await holder.next();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
-    send(socket, { call: 1, name: "append", params: said("waits"), loose: true });
-    send(socket, { ping: true });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { call: 1, name: "append", params: said("waits"), loose: true });
+    sendTo(socket, { ping: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;
@@ -368,7 +356,7 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
     await once(socket, "readable");
     const summary = "s".repeat(400_000);
     const { entries } = await holder.result("get_entries");
@@ -376,7 +364,7 @@ describe("at the socket of a holder", () => {
       await holder.result("compact_append", { summary, firstKeptEntryId: entries[0].id, tokensBefore: 1 });
       await turn();
     }
-    send(socket, { call: 1, name: "append", params: said("asked"), loose: true });
+    sendTo(socket, { call: 1, name: "append", params: said("asked"), loose: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;

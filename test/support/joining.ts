@@ -1,6 +1,7 @@
 /** What tests of shared sessions have in common: a holder, and what it announces. */
 
 import { readdirSync, readFileSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { attachmentsWith } from "./attaching.ts";
@@ -98,3 +99,17 @@ export async function joined({ answer, place: told, attached = HOLDER, args = []
 }
 
 const HOLDER = { epoch: 1, client: "x", pid: 1 };
+
+/** Connects to an announced holder. */
+export function knock(announcement: Json, file: string): Promise<Socket> {
+  const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
+  return new Promise((resolve, reject) => socket.once("connect", () => resolve(socket)).once("error", reject));
+}
+
+export function sendTo(socket: Socket, message: Json): void {
+  const text = JSON.stringify(message);
+  socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+}
+
+/** What a holder wants to hear of somebody who joins its session, beside the token. */
+export const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };

@@ -44,6 +44,8 @@ export class Guest implements CallingPeer {
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
+  /** Whether no more is read until the guest has read what it was told. */
+  private isFull = false;
   /** Events that it was not told of, and where the session was after them. */
   private missed: { count: number; lastId: string | undefined; leafId: string | null } | undefined;
   private questions = 0;
@@ -77,6 +79,18 @@ export class Guest implements CallingPeer {
     else if (typeof answer === "number") this.receiveAnswer(answer, message.value);
     else if (Array.isArray(hooks)) this.hooksAsked = new Set(hooks.map(String));
     else if (typeof cancel === "number") this.host.cancel(String(cancel), this);
+    this.noteFull();
+  }
+
+  /** Stops reading what a guest asks that does not read its answers. */
+  private noteFull(): void {
+    if (this.isFull || !this.pipe.isFull) return;
+    this.isFull = true;
+    this.pipe.pause();
+    this.pipe.whenRead(() => {
+      this.isFull = false;
+      if (this.waiting < MAX_WAITING) this.pipe.resume();
+    });
   }
 
   private receiveCall(number: number, message: PipeMessage): void {
@@ -111,7 +125,7 @@ export class Guest implements CallingPeer {
   // --- what goes out -------------------------------------------------------------------------------------------
 
   reply({ idText }: Call, outcome: Outcome, leafId: string | null | undefined): void {
-    if (this.waiting-- === MAX_WAITING) this.pipe.resume();
+    if (this.waiting-- === MAX_WAITING && !this.isFull) this.pipe.resume();
     // A server that ends runs nothing more: whoever holds the session next is asked again.
     if ("error" in outcome && outcome.error instanceof Failure && outcome.error.name === "shutting_down") return;
     this.sendReply(Number(idText), outcome, leafId);
