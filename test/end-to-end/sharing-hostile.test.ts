@@ -8,25 +8,28 @@ import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
-test("what a dead holder left outside the index can be read by those who join the next one", async () => {
-  const place = temporaryPlace();
-  const file = join(place.home, "dead.v2");
-  const dead = serveHere(["--session", file, "--store", "v2", ...QUIET], { place });
-  await dead.result("append", said("indexed"));
-  const index = join(file, "index", readdirSync(join(file, "index"))[0]);
-  const before = statSync(index).size;
-  await dead.result("append", said("found"));
-  await dead.finish();
-  truncateSync(index, before);
-  const next = serveHere(["--session", file, ...QUIET], { place });
-  // It takes the lock and writes nothing.
-  expect((await next.failure("append", { ...said("no"), expectedLeafId: null })).data.name).toBe("content_modified");
-  await announced(file);
-  const other = serveHere(["--session", file], { place });
-  expect(await texts(other)).toEqual(["indexed", "found"]);
-  await other.result("append", said("joined"));
-  expect(await texts(next)).toEqual(["indexed", "found", "joined"]);
-});
+test.each(["os", "sync"])(
+  "what a dead holder left outside the index can be read by those who join the next (%s)",
+  async (durability) => {
+    const place = temporaryPlace();
+    const file = join(place.home, "dead.v2");
+    const dead = serveHere(["--session", file, "--store", "v2", ...QUIET], { place });
+    await dead.result("append", said("indexed"));
+    const index = join(file, "index", readdirSync(join(file, "index"))[0]);
+    const before = statSync(index).size;
+    await dead.result("append", said("found"));
+    await dead.finish();
+    truncateSync(index, before);
+    const next = serveHere(["--session", file, ...QUIET, "--durability", durability], { place });
+    // It takes the lock and writes nothing.
+    expect((await next.failure("append", { ...said("no"), expectedLeafId: null })).data.name).toBe("content_modified");
+    await announced(file);
+    const other = serveHere(["--session", file, "--durability", durability], { place });
+    expect(await texts(other)).toEqual(["indexed", "found"]);
+    await other.result("append", said("joined"));
+    expect(await texts(next)).toEqual(["indexed", "found", "joined"]);
+  },
+);
 
 describe("a holder that was joined and says", () => {
   const message = (value: unknown): string => framed(JSON.stringify(value));

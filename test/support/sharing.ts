@@ -99,10 +99,7 @@ class SharingHost {
   }
 }
 
-const say = (text: string): { method: string; params: Json } => ({
-  method: "append",
-  params: { entries: [{ type: "message", message: { role: "user", content: text } }] },
-});
+const userSays = (content: string): Json => ({ type: "message", message: { role: "user", content } });
 
 /** Runs random bursts, and returns how much was done. Expects every promise of sharing to hold. */
 export async function shareAtRandom(random: Random, options: SharingOptions) {
@@ -123,8 +120,11 @@ class Course {
   private hosts: SharingHost[] = [];
   private texts = 0;
   private names = 0;
+  /** Names of the hosts that took a dead holder's place, by epoch. */
+  private readonly owners = new Map<number, string>();
   readonly acknowledged = new Map<string, string>();
-  private readonly said = new Set<string>();
+  /** Texts that were sent, with those of the same append. */
+  private readonly said = new Map<string, readonly string[]>();
   kills = 0;
   stops = 0;
   holders = 0;
@@ -152,10 +152,15 @@ class Course {
     return new SharingHost(`host ${++this.names}`, where.start(args, framing, place));
   }
 
+  /** An append: of one entry or several, and rarely of one that is written in many pieces. */
   private next(): { method: string; params: Json } {
-    const text = `text ${++this.texts}`;
-    this.said.add(text);
-    return say(text);
+    const { random } = this;
+    const texts = Array.from({ length: random.chance(0.15) ? 2 + random.int(3) : 1 }, () => {
+      const text = `text ${++this.texts}`;
+      return random.chance(0.04) ? text.padEnd(400_000, ".") : text;
+    });
+    for (const text of texts) this.said.set(text, texts);
+    return { method: "append", params: { entries: texts.map(userSays) } };
   }
 
   private someRequest(): { method: string; params: Json } {
@@ -195,10 +200,11 @@ class Course {
         expect(host.isDead, `${host.name} did not answer ${JSON.stringify(request)}`).toBe(true);
         continue;
       }
-      const story = `${host.name}: ${JSON.stringify(request)} ${JSON.stringify(reply)}`;
+      const story = `${host.name}: ${JSON.stringify(request).slice(0, 1000)} ${JSON.stringify(reply).slice(0, 1000)}`;
       if (reply.error) expect(["outcome_unknown", "session_locked"], story).toContain(reply.error.data?.name);
       if (!reply.error && request.method === "append")
-        this.acknowledged.set(request.params.entries[0].message.content, reply.result.entryIds[0]);
+        for (const [index, { message }] of request.params.entries.entries())
+          this.acknowledged.set(message.content, reply.result.entryIds[index]);
     }
   }
 
@@ -230,10 +236,28 @@ class Course {
       const isLate = host.heard.slice(event, at).some(({ method }) => method === "session_owner_changed");
       if (event >= 0 && !(event < at && isLate)) expect(event, `${host.name} heard late of ${id}`).toBe(at + 1);
     }
+    this.checkHolders(host);
     const told = host.told();
     expect(told.length, `${host.name} was told twice of ${told.filter((id, n) => told.indexOf(id) !== n)}`).toBe(
       new Set(told).size,
     );
+  }
+
+  /** Expects one holder after the other, and that nobody writes beside it. */
+  private checkHolders({ name, events, heard, replies }: SharingHost): void {
+    const epochs: number[] = [];
+    for (const { method, params } of events) {
+      if (method !== "session_owner_changed") continue;
+      if (params.isSelf) expect(this.owners.get(params.epoch) ?? name, `two hold epoch ${params.epoch}`).toBe(name);
+      if (params.isSelf) this.owners.set(params.epoch, name);
+      expect(params.epoch, `${name} went back from ${epochs}`).toBeGreaterThan(epochs.at(-1) ?? 0);
+      epochs.push(params.epoch);
+    }
+    // Who has written, and was refused nothing, is in or holds: what others write is then that of peers.
+    if ([...replies.values()].some(({ error }) => error)) return;
+    const written = heard.findIndex(({ result }) => result?.entryIds !== undefined);
+    const beside = heard.slice(written + 1).filter(({ params }) => params?.origin === "foreign");
+    if (written >= 0) expect(beside, `${name} was told of a writer that nobody let in`).toEqual([]);
   }
 
   async end(): Promise<void> {
@@ -253,7 +277,12 @@ class Course {
       expect(entries[ids.indexOf(id)].message.content).toBe(text);
     }
     expect(texts.length, "what was not acknowledged is there once or not at all").toBe(new Set(texts).size);
-    for (const text of texts) expect(this.said.has(text)).toBe(true);
+    const there = new Set(texts);
+    for (const text of texts)
+      expect(
+        this.said.get(text)?.every((other) => there.has(other)),
+        `all of an append with ${text.slice(0, 20)}`,
+      ).toBe(true);
     // Everybody was told of everything since he came, in the order of the file.
     for (const host of hosts) {
       await this.until(host, ids.at(-1) as string);
