@@ -189,3 +189,15 @@ test("a holder of another major version is not joined", async () => {
   expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
   expect(socket).toMatch(/sock$/);
 });
+
+test("who could not join a holder joins the next one at once", async () => {
+  const { other, end, lock } = await joined({ attached: "nobody" });
+  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+  const { sessionFile } = await lock.result("get_state");
+  await end();
+  const next = serveHere(["--session", sessionFile, ...QUIET], { place: lock.place });
+  await next.result("append", said("next"));
+  await announced(sessionFile);
+  expect((await other.result("append", said("joined"))).entryIds).toHaveLength(1);
+  expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
+});

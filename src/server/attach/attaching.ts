@@ -5,14 +5,17 @@ import { Attachment, type AttachmentOptions } from "./attachment.ts";
 
 /** Milliseconds for which a process that has the lock is waited for until it can be joined. */
 const ANNOUNCED_WITHIN = 300;
-/** Milliseconds after which a session whose holder cannot be joined is tried again. */
+/** Milliseconds for the same where a dead one is announced: his place is being taken, for which a disk is waited for. */
+const SUCCEEDED_WITHIN = 2000;
+/** Milliseconds after which a session whose holder cannot be joined is tried again, unless it has another holder. */
 const TRY_AGAIN = 5000;
 
 export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
   private readonly joining = new Map<Session, Promise<Attachment | undefined>>();
-  private readonly refused = new WeakMap<Session, number>();
+  /** Holders that could not be joined: their epochs, and when that was. */
+  private readonly refused = new WeakMap<Session, { epoch: number | undefined; at: number }>();
   private isClosed = false;
 
   constructor(options: AttachmentOptions) {
@@ -28,8 +31,7 @@ export class Attaching {
   join(session: Session): Promise<Attachment | undefined> {
     const known = this.attachments.get(session);
     if (known) return Promise.resolve(known);
-    if (performance.now() - (this.refused.get(session) ?? Number.NEGATIVE_INFINITY) < TRY_AGAIN)
-      return Promise.resolve(undefined);
+    if (this.isRefused(session)) return Promise.resolve(undefined);
     const running = this.joining.get(session);
     if (running) return running;
     const joined = this.connect(session).finally(() => this.joining.delete(session));
@@ -37,10 +39,20 @@ export class Attaching {
     return joined;
   }
 
+  private isRefused(session: Session): boolean {
+    const refused = this.refused.get(session);
+    if (refused === undefined || performance.now() - refused.at >= TRY_AGAIN) return false;
+    return refused.epoch === this.epochOf(session);
+  }
+
+  private epochOf(session: Session): number | undefined {
+    return this.options.find(session)?.announcement.epoch;
+  }
+
   private async connect(session: Session): Promise<Attachment | undefined> {
     const { options } = this;
     const attachment = new Attachment(session, options, () => this.attachments.delete(session));
-    const until = performance.now() + ANNOUNCED_WITHIN;
+    const began = performance.now();
     for (let wait = 1; ; wait = Math.min(2 * wait, 50)) {
       const outcome = await attachment.connect();
       if (outcome === "joined" && this.isClosed) {
@@ -51,10 +63,12 @@ export class Attaching {
         this.attachments.set(session, attachment);
         return attachment;
       }
-      if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= until) break;
+      const late = began + (outcome === "dead" ? SUCCEEDED_WITHIN : ANNOUNCED_WITHIN);
+      if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= late) break;
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
-    if (session.log.lockedBy !== null) this.refused.set(session, performance.now());
+    if (session.log.lockedBy !== null)
+      this.refused.set(session, { epoch: this.epochOf(session), at: performance.now() });
     return undefined;
   }
 

@@ -100,7 +100,7 @@ export class Attachment {
   // --- joining -------------------------------------------------------------------------------------------------
 
   /** Joins the holder that is announced now, unless that died. `known`: where our host was told of the last. Never rejects. */
-  async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody"> {
+  async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody" | "dead"> {
     const found = this.options.find(this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
     if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
@@ -108,7 +108,7 @@ export class Attachment {
     try {
       stream = await found.connect();
     } catch {
-      return "nobody";
+      return "dead";
     }
     return this.enter(stream, found.announcement.token, known);
   }
