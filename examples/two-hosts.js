@@ -50,8 +50,10 @@ try {
 
   say("", "The agent's server is killed while the editor writes.");
   const written = editor.write("user", "Did the tests pass?");
+  const killed = performance.now();
   agent.client.kill();
   await written;
+  say("", `The editor lost nothing and waited ${Math.round(performance.now() - killed)} ms. The agent starts again.`);
 
   agent = host("agent");
   await agent.write("assistant", "Yes: 12 of 12.");

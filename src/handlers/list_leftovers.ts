@@ -6,7 +6,7 @@ export default command({
   name: "list_leftovers",
   summary:
     "Lists what is left over beside sessions and needed by none: backups, files of migrated sessions, old containers, " +
-    "temporary files; the largest first, each with what it would cost to lose it. Reads their sessions. Changes nothing.",
+    "temporary files, announcements of killed servers; the largest first, each with what it would cost to lose it. Reads their sessions. Changes nothing.",
   effect: "server",
   repeatable: true,
   params: wanted,

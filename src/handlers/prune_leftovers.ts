@@ -6,7 +6,7 @@ export default command({
   name: "prune_leftovers",
   summary:
     "Moves what list_leftovers lists to the server's own trash, as one operation that undo takes back; or removes it for " +
-    "good. What may be the only copy of something stays, unless that is forced. Each is judged again with the " +
+    "good. What may be the only copy of something stays, unless that is forced. Announcements go for good always. Each is judged again with the " +
     "lock of its session; those of a session that is in use stay.",
   effect: "server",
   params: {
@@ -15,7 +15,7 @@ export default command({
     force: z.boolean().optional().describe("also what may be the only copy of something"),
   },
   result: z.object({
-    operationId: z.string().nullable().describe("for undo; null when nothing was removed"),
+    operationId: z.string().nullable().describe("for undo; null when nothing was removed that it could bring back"),
     itemPath: z.string().nullable().describe("the folder in the trash"),
     removed: z.array(leftover),
     removedBytes: z.number().int(),

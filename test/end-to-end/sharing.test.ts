@@ -9,18 +9,21 @@ import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
   framed,
   held,
   joined,
+  knock,
   order,
   QUIET,
   request,
   said,
+  sendTo,
   texts,
   turn,
+  WISH,
 } from "../support/shared-session.ts";
 
 describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
@@ -227,7 +230,7 @@ describe("a server joins nobody", () => {
 describe("a holder that was joined", () => {
   test("and then says nonsense loses nothing that it acknowledged", async () => {
     const tree = framed('{"event":"session_tree","leafId":"none"}');
-    const { other, asked, end } = await joined(framed('{"reply":99,"result":{}}') + tree + framed("[]"));
+    const { other, asked, end } = await joined({ answer: framed('{"reply":99,"result":{}}') + tree + framed("[]") });
     const write = other.request("append", said("once"));
     await asked("once");
     await end();
@@ -274,23 +277,11 @@ describe("a holder that was joined", () => {
 });
 
 describe("at the socket of a holder", () => {
-  function knock(announcement: Json, file: string): Promise<Socket> {
-    const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
-    return new Promise((resolve, reject) => socket.once("connect", () => resolve(socket)).once("error", reject));
-  }
-
-  function send(socket: Socket, message: Json): void {
-    const text = JSON.stringify(message);
-    socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
-  }
-
   async function answer(socket: Socket): Promise<string> {
     let text = "";
     for await (const piece of socket) text += piece;
     return text;
   }
-
-  const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
 
   test.each([
     ["without the token", (token: string) => ({ attach: { ...WISH, token: `${token.slice(0, -1)}.` } })],
@@ -302,7 +293,7 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, wish(announcement.token));
+    sendTo(socket, wish(announcement.token));
     expect(await answer(socket)).not.toContain("attached");
     expect((await texts(holder)).at(-1)).toBe("held");
     expect((await holder.result("append", said("goes on"))).entryIds).toHaveLength(1);
@@ -315,7 +306,7 @@ describe("at the socket of a holder", () => {
     const socket = createConnection({ path, allowHalfOpen: true });
     socket.resume();
     const refused = once(socket, "error");
-    send(socket, { attach: { ...WISH, token: "wrong" } });
+    sendTo(socket, { attach: { ...WISH, token: "wrong" } });
     const talking = setInterval(() => socket.write("more"), 1);
     expect((await refused)[0]).toMatchObject({ code: expect.stringMatching(/^(?:EPIPE|ECONNRESET)$/) });
     clearInterval(talking);
@@ -325,11 +316,11 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
     for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
-      send(socket, { call, name, params: { sessionPath: file } });
-    send(socket, { call: 6, name: "append", params: { entries: "none" } });
-    send(socket, { call: 7, name: "append", params: said("let in"), loose: true });
+      sendTo(socket, { call, name, params: { sessionPath: file } });
+    sendTo(socket, { call: 6, name: "append", params: { entries: "none" } });
+    sendTo(socket, { call: 7, name: "append", params: said("let in"), loose: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;
@@ -350,9 +341,9 @@ describe("at the socket of a holder", () => {
     const question = await holder.next();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
-    send(socket, { call: 1, name: "append", params: said("waits"), loose: true });
-    send(socket, { ping: true });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { call: 1, name: "append", params: said("waits"), loose: true });
+    sendTo(socket, { ping: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;
@@ -367,7 +358,7 @@ describe("at the socket of a holder", () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
-    send(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
     await once(socket, "readable");
     const summary = "s".repeat(400_000);
     const { entries } = await holder.result("get_entries");
@@ -375,7 +366,7 @@ describe("at the socket of a holder", () => {
       await holder.result("compact_append", { summary, firstKeptEntryId: entries[0].id, tokensBefore: 1 });
       await turn();
     }
-    send(socket, { call: 1, name: "append", params: said("asked"), loose: true });
+    sendTo(socket, { call: 1, name: "append", params: said("asked"), loose: true });
     let heard = "";
     for await (const piece of socket) {
       heard += piece;

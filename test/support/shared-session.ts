@@ -1,6 +1,7 @@
 /** Servers that share a session in this process, for tests of what one of them sees. */
 
 import { readdirSync, readFileSync } from "node:fs";
+import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import type { Entrance } from "../../src/core/ports/attach.ts";
@@ -72,22 +73,34 @@ export async function texts(server: HereServer | SpawnedServer): Promise<string[
   return entries.filter(({ message }: Json) => message?.role === "user").map(({ message }: Json) => message.content);
 }
 
+/** A message as the processes that share a session frame it. */
 export const framed = (text: string): string => `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 
-/** A server that joined somebody who lets everybody in, and answers calls with bytes, or with silence until it ends. */
-export async function joined(answer?: string) {
+/** How a holder lets in that is none of ours. */
+export interface FalseHolder {
+  /** Answers each call with these bytes; by default with silence until it ends. */
+  readonly answer?: string | Uint8Array;
+  /** What it says of the session's place, in the place of the truth. */
+  readonly place?: Json;
+  readonly attached?: unknown;
+  /** Options of the server that joins. */
+  readonly args?: readonly string[];
+}
+
+/** A server that joined somebody who lets everybody in, while a third has the lock. */
+export async function joined({ answer, place: told, attached = HOLDER, args = [] }: FalseHolder = {}) {
   const place = temporaryPlace();
   const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
   const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
   await lock.result("append", said("held"));
   const { leafId } = await lock.result("get_state");
-  const attached = framed(JSON.stringify({ attached: { epoch: 1, client: "x", pid: 1 }, leafId, lastId: leafId }));
+  const welcome = framed(JSON.stringify({ attached, leafId, lastId: leafId, ...told }));
   const streams: Duplex[] = [];
   let heard = "";
   const open = (): Entrance | null =>
     attachmentsWith().open(file, (stream) => {
       streams.push(stream);
-      stream.write(attached);
+      stream.write(welcome);
       stream.on("data", (bytes: Buffer) => {
         heard += bytes;
         if (answer !== undefined && bytes.includes('"call"')) stream.write(answer);
@@ -116,6 +129,22 @@ export async function joined(answer?: string) {
   const say = (...messages: Json[]): void => {
     for (const message of messages) streams.at(-1)?.write(framed(JSON.stringify(message)));
   };
-  const other = serveHere(["--session", file], { place });
-  return { other, asked, end, succeed, say, leafId, heard: () => heard };
+  const other = serveHere(["--session", file, ...args], { place });
+  return { other, lock, leafId, asked, end, succeed, say, heard: () => heard };
 }
+
+const HOLDER = { epoch: 1, client: "x", pid: 1 };
+
+/** Connects to an announced holder. */
+export function knock(announcement: Json, file: string): Promise<Socket> {
+  const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
+  return new Promise((resolve, reject) => socket.once("connect", () => resolve(socket)).once("error", reject));
+}
+
+export function sendTo(socket: Socket, message: Json): void {
+  const text = JSON.stringify(message);
+  socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+}
+
+/** What a holder wants to hear of somebody who joins its session, beside the token. */
+export const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };

@@ -12,10 +12,29 @@ export interface SharingOptions {
   readonly bursts: number;
   /** Chance that a server is killed in the midst of a burst. */
   readonly kills: number;
+  /** Chance that a server is stopped in the midst of a burst, and goes on later. */
+  readonly stops?: number;
   readonly durability?: "sync" | "os";
   /** Chance that a host has a leaf of its own. */
   readonly heads?: number;
+  /** Where the hosts' servers are; by default beside each other. */
+  readonly where?: Where;
 }
+
+/** How servers are started, and how they see the session's folder. */
+export interface Where {
+  start(args: readonly string[], framing: Framing, place: Place): SpawnedServer;
+  /** Returns the path of a file of the place, as the server that is started next sees it. */
+  pathOf(place: Place, name: string): string;
+  /** Returns the process of a server. */
+  pidOf(server: SpawnedServer): number;
+}
+
+const HERE: Where = {
+  start: (args, framing, place) => spawnServer([...args], framing, place),
+  pathOf: ({ home }, name) => join(home, name),
+  pidOf: ({ process: { pid } }) => pid as number,
+};
 
 /** A host with its server: each request gets one reply, and events come with numbers that have no gap. */
 class SharingHost {
@@ -87,46 +106,49 @@ class SharingHost {
   }
 }
 
-const say = (text: string): { method: string; params: Json } => ({
-  method: "append",
-  params: { entries: [{ type: "message", message: { role: "user", content: text } }] },
-});
+const userSays = (content: string): Json => ({ type: "message", message: { role: "user", content } });
 
 /** Runs random bursts, and returns how much was done. Expects every promise of sharing to hold. */
 export async function shareAtRandom(random: Random, options: SharingOptions) {
   const place = temporaryPlace();
-  const file = join(place.home, options.store === "v2" ? "shared.v2" : "shared.jsonl");
-  const course = new Course(random, options, place, file);
+  const course = new Course(random, options, place, options.store === "v2" ? "shared.v2" : "shared.jsonl");
   await course.begin();
   for (let burst = 0; burst < options.bursts; burst++) await course.burst();
   await course.end();
-  return { acknowledged: course.acknowledged.size, kills: course.kills, holders: course.holders, heads: course.heads };
+  const { acknowledged, kills, stops, holders, heads } = course;
+  return { acknowledged: acknowledged.size, kills, stops, holders, heads };
 }
 
 class Course {
   private readonly random: Random;
   private readonly options: SharingOptions;
   private readonly place: Place;
-  private readonly file: string;
+  private readonly name: string;
+  private readonly where: Where;
   private hosts: SharingHost[] = [];
   private texts = 0;
   private names = 0;
+  /** Names of the hosts that took a dead holder's place, by epoch. */
+  private readonly owners = new Map<number, string>();
   readonly acknowledged = new Map<string, string>();
   /** Parents that entries must have, by the id of the entry. */
   private readonly parents = new Map<string, string | null>();
-  private readonly said = new Set<string>();
+  /** Texts that were sent, with those of the same append. */
+  private readonly said = new Map<string, readonly string[]>();
   kills = 0;
+  stops = 0;
   holders = 0;
   /** Entries whose parents were held against what was acknowledged. */
   get heads(): number {
     return this.parents.size;
   }
 
-  constructor(random: Random, options: SharingOptions, place: Place, file: string) {
+  constructor(random: Random, options: SharingOptions, place: Place, name: string) {
     this.random = random;
     this.options = options;
     this.place = place;
-    this.file = file;
+    this.name = name;
+    this.where = options.where ?? HERE;
   }
 
   async begin(): Promise<void> {
@@ -137,12 +159,13 @@ class Course {
   }
 
   private start(): SharingHost {
-    const { random, options, place, file } = this;
+    const { random, options, place, name, where } = this;
     const framing: Framing = random.chance(0.5) ? "lines" : "headers";
+    const file = where.pathOf(place, name);
     const args = ["--session", file, "--store", options.store, "--durability", options.durability ?? "os"];
-    const name = `host ${++this.names}`;
+    const title = `host ${++this.names}`;
     const head = this.names > 1 && random.chance(options.heads ?? 0) ? `head-${this.names}` : undefined;
-    const host = new SharingHost(name, spawnServer(args, framing, place), head);
+    const host = new SharingHost(title, where.start(args, framing, place), head);
     if (head !== undefined) void host.ask({ method: "initialize", params: { leaf: "own", head } });
     return host;
   }
@@ -158,10 +181,15 @@ class Course {
     host.leaf = method === "branch" ? params.entryId : (leafId ?? id);
   }
 
+  /** An append: of one entry or several, and rarely of one that is written in many pieces. */
   private next(): { method: string; params: Json } {
-    const text = `text ${++this.texts}`;
-    this.said.add(text);
-    return say(text);
+    const { random } = this;
+    const texts = Array.from({ length: random.chance(0.15) ? 2 + random.int(3) : 1 }, () => {
+      const text = `text ${++this.texts}`;
+      return random.chance(0.04) ? text.padEnd(400_000, ".") : text;
+    });
+    for (const text of texts) this.said.set(text, texts);
+    return { method: "append", params: { entries: texts.map(userSays) } };
   }
 
   private someRequest(): { method: string; params: Json } {
@@ -180,9 +208,7 @@ class Course {
     const { random, hosts } = this;
     const asked = hosts.flatMap((host) => {
       const requests = Array.from({ length: random.int(5) }, () => this.someRequest());
-      return host
-        .ask(...requests)
-        .map(async (answer, index) => ({ host, request: requests[index], reply: await answer }));
+      return host.ask(...requests).map((reply, index) => ({ host, request: requests[index], reply }));
     });
     if (random.chance(this.options.kills)) {
       // Somewhere in the midst of it.
@@ -196,17 +222,34 @@ class Course {
       }
       hosts[victim] = this.start();
     }
-    for (const { host, request, reply } of await Promise.all(asked)) {
+    if (random.chance(this.options.stops ?? 0)) await this.stopOne(asked.map(({ reply }) => reply));
+    for (const { host, request, reply: answer } of asked) {
+      const reply = await answer;
       if (!reply) {
         expect(host.isDead, `${host.name} did not answer ${JSON.stringify(request)}`).toBe(true);
         continue;
       }
-      const story = `${host.name}: ${JSON.stringify(request)} ${JSON.stringify(reply)}`;
+      const story = `${host.name}: ${JSON.stringify(request).slice(0, 1000)} ${JSON.stringify(reply).slice(0, 1000)}`;
       if (reply.error) expect(["outcome_unknown", "session_locked"], story).toContain(reply.error.data?.name);
       this.replay(host, request, reply);
       if (!reply.error && request.method === "append")
-        this.acknowledged.set(request.params.entries[0].message.content, reply.result.entryIds[0]);
+        for (const [index, { message }] of request.params.entries.entries())
+          this.acknowledged.set(message.content, reply.result.entryIds[index]);
     }
+  }
+
+  /** Stops a server, which nobody may rob, and lets it go on when some of what was asked is answered, or later. */
+  private async stopOne(answers: Promise<unknown>[]): Promise<void> {
+    const { random, hosts, where } = this;
+    const { server, isDead } = random.pick(hosts);
+    if (isDead) return;
+    const pid = where.pidOf(server);
+    if (!(pid > 0)) return;
+    process.kill(pid, "SIGSTOP");
+    this.stops++;
+    if (random.chance(0.5)) await Promise.race([...answers, new Promise((resolve) => setTimeout(resolve, 300))]);
+    for (let turns = random.int(200); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve));
+    process.kill(pid, "SIGCONT");
   }
 
   /** Expects that the events of a host have no gap, and that it was told of no entry twice. */
@@ -223,23 +266,39 @@ class Course {
       const isLate = host.heard.slice(event, at).some(({ method }) => method === "session_owner_changed");
       if (event >= 0 && !(event < at && isLate)) expect(event, `${host.name} heard late of ${id}`).toBe(at + 1);
     }
+    this.checkHolders(host);
     const told = host.told();
     expect(told.length, `${host.name} was told twice of ${told.filter((id, n) => told.indexOf(id) !== n)}`).toBe(
       new Set(told).size,
     );
   }
 
+  /** Expects one holder after the other, and that nobody writes beside it. */
+  private checkHolders({ name, events, heard, replies }: SharingHost): void {
+    const epochs: number[] = [];
+    for (const { method, params } of events) {
+      if (method !== "session_owner_changed") continue;
+      if (params.isSelf) expect(this.owners.get(params.epoch) ?? name, `two hold epoch ${params.epoch}`).toBe(name);
+      if (params.isSelf) this.owners.set(params.epoch, name);
+      expect(params.epoch, `${name} went back from ${epochs}`).toBeGreaterThan(epochs.at(-1) ?? 0);
+      epochs.push(params.epoch);
+    }
+    // Who has written, and was refused nothing, is in or holds: what others write is then that of peers.
+    if ([...replies.values()].some(({ error }) => error)) return;
+    const written = heard.findIndex(({ result }) => result?.entryIds !== undefined);
+    const beside = heard.slice(written + 1).filter(({ params }) => params?.origin === "foreign");
+    if (written >= 0) expect(beside, `${name} was told of a writer that nobody let in`).toEqual([]);
+  }
+
   async end(): Promise<void> {
     const { hosts } = this;
-    const last = await Promise.all(hosts.map((host) => host.ask(this.next())[0]));
+    const last = await Promise.all(hosts.map((host) => this.insist(host)));
     for (const [n, reply] of last.entries()) {
       expect(reply, JSON.stringify(reply)).toHaveProperty("result");
-      this.replay(hosts[n], say(""), reply);
+      this.replay(hosts[n], { method: "append", params: {} }, reply);
     }
-    const reader = new SharingHost(
-      "the reader",
-      spawnServer(["--session", this.file, "--read-only"], "lines", this.place),
-    );
+    const file = HERE.pathOf(this.place, this.name);
+    const reader = new SharingHost("the reader", HERE.start(["--session", file, "--read-only"], "lines", this.place));
     const entries = (await reader.ask({ method: "get_entries", params: {} })[0])?.result.entries as Json[];
     const ids = entries.map(({ id }) => id);
     for (const { id, parentId } of entries)
@@ -254,7 +313,12 @@ class Course {
       expect(entries[ids.indexOf(id)].message.content).toBe(text);
     }
     expect(texts.length, "what was not acknowledged is there once or not at all").toBe(new Set(texts).size);
-    for (const text of texts) expect(this.said.has(text)).toBe(true);
+    const there = new Set(texts);
+    for (const text of texts)
+      expect(
+        this.said.get(text)?.every((other) => there.has(other)),
+        `all of an append with ${text.slice(0, 20)}`,
+      ).toBe(true);
     // Everybody was told of everything since he came, in the order of the file.
     for (const host of hosts) {
       await this.until(host, ids.at(-1) as string);
@@ -277,6 +341,15 @@ class Course {
       expect(listed.find(({ name }) => name === head)?.leafId).toBe(leafId);
     }
     for (const host of hosts) expect((await host.server.finish()).status).toBe(0);
+  }
+
+  /** Has a host write, also where it has to wait for a machine that is busy. */
+  private async insist(host: SharingHost): Promise<Json> {
+    const late = performance.now() + 30_000;
+    for (;;) {
+      const reply = await host.ask(this.next())[0];
+      if (reply?.error?.data?.name !== "session_locked" || performance.now() > late) return reply;
+    }
   }
 
   /** Waits until a host was told of an entry. */

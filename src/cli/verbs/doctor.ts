@@ -203,6 +203,7 @@ export const KINDS: Readonly<Record<string, readonly [one: string, many: string]
   migrated: ["file of a migrated session", "files of migrated sessions"],
   rolled_back: ["container that was rolled back", "containers that were rolled back"],
   temporary: ["temporary file", "temporary files"],
+  announcement: ["file by which a killed server was found", "files by which killed servers were found"],
 };
 
 function* leftoverLines({ leftovers }: Result, page: OutputStyle): Generator<string> {

@@ -21,7 +21,7 @@ export const prune = {
   },
   more:
     "Left over are backups of repairs, relocations and newer formats, files of migrated sessions, containers that were " +
-    "rolled back, and what dead processes were writing. Without --apply, nothing is changed. What may be the only copy " +
+    "rolled back, what dead processes were writing, and files by which killed servers were found. Without --apply, nothing is changed. What may be the only copy " +
     "of something stays, unless its path is given; and so does what belongs to a session in use.",
   onInterrupt:
     "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
@@ -131,10 +131,14 @@ function* keptLines(kept: readonly Result[], page: OutputStyle): Generator<strin
   yield "";
 }
 
-function* resultLines({ removed, removedBytes }: Result, permanent: boolean, page: OutputStyle): Generator<string> {
-  if (removed.length === 0) yield "Nothing was removed.";
-  else {
-    const what = `${count(removed.length, "leftover", "leftovers")} (${sizeText(removedBytes)})`;
+function* resultLines({ removed: all }: Result, permanent: boolean, page: OutputStyle): Generator<string> {
+  const removed = all.filter(({ kind }: Result) => kind !== "announcement");
+  const announced = all.length - removed.length;
+  if (all.length === 0) yield "Nothing was removed.";
+  if (announced > 0)
+    yield* wrap(`${count(announced, ...KINDS.announcement)} removed for good; it is no loss.`, page.width);
+  if (removed.length > 0) {
+    const what = `${count(removed.length, "leftover", "leftovers")} (${sizeText(bytesOf(removed))})`;
     yield* wrap(
       permanent ? `${what} removed for good.` : `${what} moved to the trash. undo brings it back.`,
       page.width,

@@ -2,12 +2,13 @@
 
 import type { Progress } from "./catalog.ts";
 
-export const LEFTOVER_KINDS = ["backup", "migrated", "rolled_back", "temporary"] as const;
+export const LEFTOVER_KINDS = ["backup", "migrated", "rolled_back", "temporary", "announcement"] as const;
 
 /**
  * `backup`: a session as it was before a repair, a relocation or a newer format; `migrated`: the file of a session that
  * a container has taken the place of; `rolled_back`: such a container, after its file became the session again;
- * `temporary`: something that a process was writing when it ended.
+ * `temporary`: something that a process was writing when it ended; `announcement`: files by which a server that was
+ * killed let others join its session, or the empty folder for them. They have nothing that anybody wrote.
  */
 export type LeftoverKind = (typeof LEFTOVER_KINDS)[number];
 
@@ -51,7 +52,7 @@ export interface PruningManner {
 }
 
 export interface PrunedLeftovers {
-  /** Null when nothing was removed. */
+  /** Null when nothing was removed but announcements, which always go for good and are no loss. */
   readonly operationId: string | null;
   /** The folder in the trash; null when nothing is there. */
   readonly itemPath: string | null;

@@ -125,6 +125,12 @@ export interface Log {
   prepareLock?(): void;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
+  /**
+   * Brings entries that a dead writer left to where processes that read beside this one find them, and as far as the
+   * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing where it fails, with
+   * storage_failed or storage_full. Call `refresh` before.
+   */
+  settle?(): void;
 
   /**
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable

@@ -93,6 +93,15 @@ export class SessionHeads {
     return new Map([null, ...this.present].map((name) => [name, idOf(name)]));
   }
 
+  /** Returns the ids that everybody was told of, for a head or the shared leaf: a failed commit goes back to them. */
+  durable(name: string | null): { leafId: string | null; sharedLeafId: string | null; lastId: string | null } {
+    const { entries, shared } = this;
+    const sharedLeafId = shared.durableId;
+    const place = name === null ? undefined : this.find(name)?.durable;
+    const leafId = place ? entries.idOrNull(place.leaf) : sharedLeafId;
+    return { leafId, sharedLeafId, lastId: entries.idOrNull(place?.last ?? ROOT) };
+  }
+
   // --- who stands where ----------------------------------------------------------------------------------------
 
   /** Has our own host stand at a head from now on, or at the shared leaf. */

@@ -71,6 +71,11 @@ export class LeafTracker {
     return this.entries.areDurable && !this.isDue;
   }
 
+  /** The leaf that everybody was told of: a failed commit goes back to it. */
+  get durableId(): string | null {
+    return this.entries.idOrNull(this.durable);
+  }
+
   get isInFile(): boolean {
     return this.current === this.inFile;
   }

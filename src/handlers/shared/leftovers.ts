@@ -24,7 +24,7 @@ export const leftover = z.object({
     .enum(LEFTOVER_KINDS)
     .describe(
       "backup: from a repair, a relocation or a newer format; migrated: the file that a container has taken the place of; " +
-        "rolled_back: such a container; temporary: what a process was writing when it ended",
+        "rolled_back: such a container; temporary: what a process was writing when it ended; announcement: by which a server that was killed let others join",
     ),
   sizeBytes: z.number().int(),
   since: z.string().describe("when it was left, as far as the disk tells, ISO 8601"),

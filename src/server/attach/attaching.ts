@@ -5,7 +5,9 @@ import { Attachment, type AttachmentOptions } from "./attachment.ts";
 
 /** Milliseconds for which a process that has the lock is waited for until it can be joined. */
 const ANNOUNCED_WITHIN = 300;
-/** Milliseconds after which a session whose holder cannot be joined is tried again. */
+/** Milliseconds for the same where a dead one is announced: his place is being taken, for which a disk is waited for. */
+const SUCCEEDED_WITHIN = 2000;
+/** Milliseconds after which a session whose holder cannot be joined is tried again, unless it has another holder. */
 const TRY_AGAIN = 5000;
 
 /** Milliseconds after joining a session at which its lock is prepared for: what was asked then is on its way. */
@@ -15,8 +17,8 @@ export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
   private readonly joining = new Map<Session, Promise<Attachment | undefined>>();
-  /** When a session could not be joined last, and whether a call had asked for it. */
-  private readonly refused = new WeakMap<Session, { readonly at: number; readonly isAsked: boolean }>();
+  /** Holders that could not be joined: their epochs, when that was, and whether a call had asked for it. */
+  private readonly refused = new WeakMap<Session, { epoch: number | undefined; at: number; isAsked: boolean }>();
   private isClosed = false;
 
   constructor(options: AttachmentOptions) {
@@ -37,18 +39,26 @@ export class Attaching {
     if (known) return Promise.resolve(known);
     const running = this.joining.get(session);
     if (running) return isAsked ? running.then((attachment) => attachment ?? this.join(session)) : running;
-    const refused = this.refused.get(session);
-    if (refused && performance.now() - refused.at < TRY_AGAIN && (refused.isAsked || !isAsked))
-      return Promise.resolve(undefined);
+    if (this.isRefused(session, isAsked)) return Promise.resolve(undefined);
     const joined = this.connect(session, isAsked).finally(() => this.joining.delete(session));
     this.joining.set(session, joined);
     return joined;
   }
 
+  private isRefused(session: Session, isAsked: boolean): boolean {
+    const refused = this.refused.get(session);
+    if (refused === undefined || performance.now() - refused.at >= TRY_AGAIN) return false;
+    return (refused.isAsked || !isAsked) && refused.epoch === this.epochOf(session);
+  }
+
+  private epochOf(session: Session): number | undefined {
+    return this.options.find(session)?.announcement.epoch;
+  }
+
   private async connect(session: Session, isAsked: boolean): Promise<Attachment | undefined> {
     const { options } = this;
     const attachment = new Attachment(session, options, () => this.attachments.delete(session));
-    const until = performance.now() + ANNOUNCED_WITHIN;
+    const began = performance.now();
     let outcome: Awaited<ReturnType<Attachment["connect"]>>;
     for (let wait = 1; ; wait = Math.min(2 * wait, 50)) {
       outcome = await attachment.connect();
@@ -62,11 +72,16 @@ export class Attaching {
         setTimeout(() => session.log.prepareLock?.(), PREPARES_AFTER).unref();
         return attachment;
       }
-      if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= until) break;
+      const late = began + (outcome === "dead" ? SUCCEEDED_WITHIN : ANNOUNCED_WITHIN);
+      if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= late) break;
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
     if (session.log.lockedBy !== null)
-      this.refused.set(session, { at: performance.now(), isAsked: isAsked || outcome === "refused" });
+      this.refused.set(session, {
+        epoch: this.epochOf(session),
+        at: performance.now(),
+        isAsked: isAsked || outcome === "refused",
+      });
     return undefined;
   }
 

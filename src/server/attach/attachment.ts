@@ -26,8 +26,9 @@ import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { missedBy, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
+import { found, isTold, missedBy, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
+import { holderIn, isKnown, requireSound } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -90,7 +91,7 @@ export class Attachment {
   // --- joining -------------------------------------------------------------------------------------------------
 
   /** Joins the holder that is announced now, unless that died. `known`: where our host was told of the last. Never rejects. */
-  async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody"> {
+  async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody" | "dead"> {
     const found = this.options.find(this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
     if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
@@ -98,7 +99,7 @@ export class Attachment {
     try {
       stream = await found.connect();
     } catch {
-      return "nobody";
+      return "dead";
     }
     return this.enter(stream, found.announcement.token, known);
   }
@@ -119,21 +120,28 @@ export class Attachment {
         stream,
         (message) => {
           if (isIn) return this.receive(message);
-          const { attached } = message.value as { attached?: SharedHolder };
+          const attached = holderIn(message.value);
           if (!attached) return settle("refused");
+          const { holder, place } = this;
+          requireSound(message.value);
           this.holder = attached;
           this.note(message);
           // A holder that knows of no heads would write at the shared leaf.
           if (this.place.head !== this.toldHead) return settle("refused");
           try {
-            this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined });
-            this.meet(message, known === undefined);
+            if (this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined })) {
+              this.meet(message, known === undefined);
+              settle("joined");
+              // Our host may have introduced itself meanwhile.
+              if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
+              return;
+            }
           } catch {
             return settle("refused");
           }
-          settle("joined");
-          // Our host may have introduced itself meanwhile.
-          if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
+          // What the holder will not tell of is not in the files yet.
+          Object.assign(this, { holder, place });
+          settle("nobody");
         },
         () => {
           if (!isIn) settle("nobody");
@@ -285,10 +293,11 @@ export class Attachment {
 
   private receive(message: PipeMessage): void {
     this.heardAt = performance.now();
+    requireSound(message.value);
     this.note(message);
     const { reply, event, ask, withdraw, lost, bye } = message.value;
     if (typeof reply === "number") this.receiveReply(reply, message.value);
-    else if (typeof event === "string") this.receiveEvent(event as EventName, message);
+    else if (typeof event === "string" && isKnown(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
     else if (typeof lost === "number") {
@@ -357,6 +366,10 @@ export class Attachment {
   }
 
   private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
+    if (!HOOKS.includes(hook as HookName) || !this.options.hooks.has(hook as HookName)) {
+      this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
+      return;
+    }
     const question = this.options.hooks.ask(hook as HookName, (payload ?? {}) as Record<string, unknown>, () => {});
     this.questions.set(number, question);
     question.answer
@@ -440,6 +453,9 @@ export class Attachment {
   /** Goes on as the holder: what was not answered is run here, in its order. */
   private async takeOver(known: ToldPlace): Promise<void> {
     const { session, options } = this;
+    session.refresh();
+    // What the dead holder wrote may be what we are about to answer for.
+    session.log.settle?.();
     this.catchUp(known);
     this.end();
     const epoch = options.tookOver(session, this.clients.others) ?? this.holder.epoch + 1;
@@ -460,18 +476,19 @@ export class Attachment {
 
   /**
    * Reads what came since our host was told last, and tells it of that: all that there is, or what the next holder knew
-   * when it let us in.
+   * when it let us in. Returns false, having told nothing, if that cannot be read yet.
    */
   private catchUp(
     told: ToldPlace,
     { next, isFirst = false, isRead = false }: { next?: ToldPlace; isFirst?: boolean; isRead?: boolean } = {},
-  ): void {
+  ): boolean {
     const { session, asked, options } = this;
     const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
     const before = session.log.nodes.count;
     if (!isRead) session.refresh();
     this.isBehind = false;
     const { nodes } = session.log;
+    if (next?.lastId && nodes.position(next.lastId) < 0) return false;
     const keys = asked.all.flatMap(({ key }) => session.repeated(key)?.ids ?? []);
     const own = new Set(keys.map((id) => nodes.position(id)));
     const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
@@ -481,13 +498,16 @@ export class Attachment {
     for (let position = end; isFirst && position < before; position++) this.noteTold(nodes.id(position));
     // A file in which the last known entry is not was replaced; the refresh has read it anew.
     const from = known.lastId === null || first > 0 ? first : end;
-    const missed = missedBy(session, { from, end, own, isFirst }, known);
+    const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
     for (const id of missed.entryIds) this.noteTold(id);
-    const { events, place } = missed;
-    const oldLeafId = place.leafId;
-    settle(session, next ?? place);
-    const newLeafId = next ? next.leafId : oldLeafId;
+    const { events } = missed;
+    const { leafId: oldLeafId } = missed.place;
+    const place = next && isTold(session, next, end) ? next : missed.place;
+    settle(session, place);
+    if (next && place !== next) this.place = { ...place, lastId: next.lastId };
+    const { leafId: newLeafId } = place;
     if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
     if (events.length > 0) options.passOn(session, events);
+    return true;
   }
 }

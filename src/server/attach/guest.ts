@@ -64,6 +64,8 @@ export class Guest implements CallingPeer {
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
+  /** Whether no more is read until the guest has read what it was told. */
+  private isFull = false;
   /** Events that it was not told of, and where the session was after them. */
   private missed: { count: number; lastId?: string; left?: ToldLeaves } | undefined;
   private questions = 0;
@@ -111,6 +113,18 @@ export class Guest implements CallingPeer {
       this.pipe.send(`{"stood":true,${this.placeText()}}`);
     } else if (self !== undefined) this.room.introduce(this, self);
     else if (bye === true) this.hasLeft = true;
+    this.noteFull();
+  }
+
+  /** Stops reading what a guest asks that does not read its answers. */
+  private noteFull(): void {
+    if (this.isFull || !this.pipe.isFull) return;
+    this.isFull = true;
+    this.pipe.pause();
+    this.pipe.whenRead(() => {
+      this.isFull = false;
+      if (this.waiting < MAX_WAITING) this.pipe.resume();
+    });
   }
 
   /** Puts it at the head that it names, or at the shared leaf. */
@@ -169,7 +183,7 @@ export class Guest implements CallingPeer {
   }
 
   reply({ idText }: Call, outcome: Outcome, left: ToldLeaves | undefined): void {
-    if (this.waiting-- === MAX_WAITING) this.pipe.resume();
+    if (this.waiting-- === MAX_WAITING && !this.isFull) this.pipe.resume();
     // A server that ends runs nothing more: whoever holds the session next is asked again.
     if ("error" in outcome && outcome.error instanceof Failure && outcome.error.name === "shutting_down") return;
     this.sendReply(Number(idText), outcome, left);
@@ -230,9 +244,12 @@ export class Guest implements CallingPeer {
 
   /** Lets the guest in, by us; `lastId` is the last entry that it will not be told of. */
   welcome(holder: object, by: string, lastId: string | null): void {
-    const { session, client } = this;
-    const whole = { attached: holder, self: client.id, by, lastId, clients: this.room.clientsOf(session) };
-    this.pipe.send(`${JSON.stringify(whole).slice(0, -1)},${this.placeText()}}`);
+    const { session, client, head } = this;
+    // A leaf that is not durable may be undone, and then nobody is told.
+    const { leafId, sharedLeafId, lastId: headLastId } = session.heads.durable(head);
+    const place = head === null ? { leafId } : { leafId, sharedLeafId, at: { head, lastId: headLastId } };
+    const clients = this.room.clientsOf(session);
+    this.pipe.send(JSON.stringify({ attached: holder, self: client.id, by, lastId, clients, ...place }));
   }
 
   // --- hooks ---------------------------------------------------------------------------------------------------

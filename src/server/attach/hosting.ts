@@ -86,6 +86,13 @@ export class Hosting implements GuestRoom {
   private open(session: Session): void {
     const { attachments } = this.options;
     const { log } = session;
+    try {
+      // Who joins must be able to read everything that he is not told of.
+      log.settle?.();
+    } catch {
+      // The next commit meets the same obstacle and reports it; until then nobody can join.
+      return;
+    }
     const entrance = attachments.open(session.file as string, (stream) => this.enter(session, entrance, stream));
     if (entrance) this.entrances.set(session, { entrance, log });
   }

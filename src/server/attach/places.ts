@@ -49,6 +49,26 @@ export function settle(session: Session, { leafId, sharedLeafId, headLastId }: T
   session.follow(leaf, { shared: sharedLeafId !== null && shared < 0 ? leaf : shared, last });
 }
 
+/** Returns a place as far as its entries are there: nobody can go on from one that only a dead holder knew. */
+export function found(session: Session, place: ToldPlace): ToldPlace {
+  const { nodes } = session.log;
+  const isThere = (id: string | null): boolean => id === null || nodes.position(id) >= 0;
+  return {
+    ...place,
+    leafId: isThere(place.leafId) ? place.leafId : session.ownLeafId,
+    sharedLeafId: isThere(place.sharedLeafId) ? place.sharedLeafId : session.sharedLeafId,
+    headLastId: isThere(place.headLastId) ? place.headLastId : null,
+  };
+}
+
+/** Whether the leaves of a place are among the first `end` entries: those after them are yet to be told of. */
+export function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace, end: number): boolean {
+  return [leafId, sharedLeafId].every((id) => {
+    const position = id === null ? ROOT : nodes.position(id);
+    return id === null || (position >= 0 && position < end);
+  });
+}
+
 /** Entries that nobody told our host of. */
 interface Missed {
   readonly from: number;

@@ -151,6 +151,8 @@ export class Lane {
       for (const { name, payload } of events)
         if (name === "session_append")
           for (const id of payload.entryIds as string[]) first = Math.min(first, nodes.position(id));
+    // A marker before them is written with them, and never told of.
+    while (first < nodes.count && first > 0 && nodes.isMarker(first - 1)) first--;
     return first > 0 ? nodes.id(first - 1) : null;
   }
 

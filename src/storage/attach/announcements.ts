@@ -16,6 +16,12 @@ const SHORTEST_TOKEN = 22;
 /** Pattern of what follows a session's name in the names of its files. */
 const ENDING = /^(?:\.json|\.new|-\d+\.sock)$/;
 
+/** Returns the inode of the session that a file beside sessions announces; undefined for any other name. */
+export function announcedInode(name: string): number | undefined {
+  const [inode] = /^\d+/.exec(name) ?? [];
+  return inode !== undefined && ENDING.test(name.slice(inode.length)) ? Number(inode) : undefined;
+}
+
 /** An announcement with the run of the kernel in which it can be reached. */
 export interface HostAnnouncement extends Announcement {
   readonly host: string;

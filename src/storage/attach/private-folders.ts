@@ -11,7 +11,7 @@ import { infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
 
 /** The folder beside sessions. No agent takes a name with a dot for a session, or a folder of them. */
-const BESIDE = ".pi-session-server";
+export const BESIDE = ".pi-session-server";
 /** The folder in that of the user's session on this machine. */
 const OWN = "pi-session-server";
 /** Hex digits of a hash that tell sessions of all folders apart. */

@@ -362,6 +362,10 @@ export class JsonlBackend implements Backend {
     this.markDurable(this.entries.nodes.count, this.end.size);
   }
 
+  settle(): void {
+    if (this.state.isSynced) this.disk.syncNow(this.file.fd);
+  }
+
   private markDurable(count: number, size: number): void {
     const { end, state } = this;
     state.durableCount = count;

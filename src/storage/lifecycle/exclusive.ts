@@ -12,6 +12,7 @@ import { type Disk, exists } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { kindOf } from "../fs/folders.ts";
 import { archiveFolder, folderFor, type StoragePaths } from "../fs/paths.ts";
+import type { Locks } from "../locks/contract.ts";
 import { frozenFrom } from "../v2/pointer.ts";
 
 export interface LifecycleDeps {
@@ -20,6 +21,8 @@ export interface LifecycleDeps {
   readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
   readonly operations: OperationLog;
+  /** The locks that `open` has. */
+  readonly locks: Locks;
   /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;

@@ -7,7 +7,7 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Leftover, LeftoverFile, LeftoverKind, WantedLeftovers } from "../../core/ports/leftovers.ts";
-import type { Log } from "../../core/ports/store.ts";
+import type { Holder, Log } from "../../core/ports/store.ts";
 import { CONTAINER, isContainerName, POINTER } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
@@ -19,6 +19,7 @@ import { currentPathOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 import { readAllOf } from "./import.ts";
 import { factsOf, titleOf } from "./recorded.ts";
+import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn } from "./stale-announcements.ts";
 import { sizeOfFolder } from "./trash-items.ts";
 
 /** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
@@ -53,16 +54,20 @@ export function isLeftover(path: string, session?: string): boolean {
 
 /** Yields what is left over in the session folders and the archive. Nothing is followed that is a link. */
 export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
-  for (const folder of allFolders(deps.paths, deps.disk))
+  for (const folder of allFolders(deps.paths, deps.disk)) {
     for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
-      const found = kind === "file" || kind === "folder" ? fileAt(deps, join(folder, name)) : undefined;
+      const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(join(folder, name));
+      const found = isWanted ? fileAt(deps, join(folder, name)) : undefined;
       if (found) yield found;
     }
+    yield* staleIn(deps, folder);
+  }
 }
 
 /** Returns the leftover at a path; undefined when nothing, or something else, is there. */
 function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   const { disk } = deps;
+  if (isAnnouncement(path)) return announcementAt(deps, path);
   const form = formOf(basename(path));
   const info = form && infoOrNull(disk, path, true);
   if (!form || (info?.kind !== "file" && info?.kind !== "folder")) return undefined;
@@ -122,6 +127,8 @@ export interface Owner {
   readonly fault: string | null;
   /** Whether a migration or a rollback of it is under way or was interrupted, which needs what that left. */
   readonly isUnderWay: boolean;
+  /** Another process that writes to it. */
+  readonly holder: Holder | null;
 }
 
 /** Returns the name of a session, or the beginning of what was said in it. */
@@ -130,20 +137,28 @@ export function nameIn(log: Log): string | null {
   return name ?? (title === titleOf(null, log.header.id) ? null : title.slice(1, -1));
 }
 
-/** Opens a session for reading and returns what its leftovers depend on. Reads all of it. */
-async function lookAt(deps: LifecycleDeps, path: string): Promise<Owner> {
+/** Opens a session for reading and returns what its leftovers depend on. Reads all of it, unless `isAnnounced` is all. */
+async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): Promise<Owner> {
   try {
-    return await closing(deps.open(path), (log) => judge(deps, log));
+    return await closing(deps.open(path), async (log) => {
+      const { lockedBy: holder } = log;
+      return { ...(isAnnounced ? introduced(log) : await judge(deps, log)), holder };
+    });
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     const fault = `its session cannot be opened (${error.message})`;
-    return { sessionId: null, name: null, fault, isUnderWay: false };
+    return { sessionId: null, name: null, fault, isUnderWay: false, holder: null };
   }
 }
 
-/** Judges an open session: whether what is left over of it may go. */
+/** Returns an open session, of which nobody else is the writer, as far as its announcements depend on it. */
+export function introduced(log: Log): Owner {
+  return { sessionId: log.header.id, name: nameIn(log), fault: null, isUnderWay: false, holder: null };
+}
+
+/** Judges an open session, of which nobody else is the writer: whether what is left over of it may go. */
 export async function judge(deps: LifecycleDeps, log: Log): Promise<Owner> {
-  const owner = { sessionId: log.header.id, name: nameIn(log) };
+  const owner = introduced(log);
   await readAllOf(log, undefined);
   const [first] = log.damage;
   const fault = first === undefined ? null : `its session is damaged (${first.reason}), and this may have what is lost`;
@@ -165,6 +180,7 @@ const NOBODY: Owner = {
   name: null,
   fault: "its session is not there, so that this may be the only copy of it",
   isUnderWay: false,
+  holder: null,
 };
 
 /** Returns the leftovers that are wanted, each judged by its session. Throws not_a_session, path_outside_root. */
@@ -180,8 +196,10 @@ export async function listLeftovers(
   const found: Leftover[] = [];
   for (const [done, file] of files.entries()) {
     const { sessionPath } = file;
-    const owner = sessionPath === null ? NOBODY : (owners.get(sessionPath) ?? (await lookAt(deps, sessionPath)));
-    if (sessionPath !== null) owners.set(sessionPath, owner);
+    const isAnnounced = file.kind === "announcement";
+    const key = `${isAnnounced}${sessionPath}`;
+    const owner = sessionPath === null ? NOBODY : (owners.get(key) ?? (await lookAt(deps, sessionPath, isAnnounced)));
+    owners.set(key, owner);
     found.push(leftoverOf(deps, file, owner));
     progress?.(done + 1, files.length);
   }
@@ -199,7 +217,7 @@ function* namedFiles(deps: LifecycleDeps, paths: readonly string[]): Generator<L
 function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
   if (kindOf(disk, path) === undefined)
     return new Failure("session_not_found", `There is nothing at ${path}.`, { path });
-  const sentence = `${path} is nothing that is left over; only backups, files of migrated sessions, old containers and temporary files are.`;
+  const sentence = `${path} is nothing that is left over; only backups, files of migrated sessions, old containers, temporary files and what killed servers announced are.`;
   return new Failure("not_a_session", sentence, { path });
 }
 
@@ -215,13 +233,20 @@ function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLef
 export function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Leftover {
   const { sessionId, name } = owner;
   const needed = neededFor(deps, file, owner);
-  const fault = file.kind === "temporary" ? null : owner.fault;
-  const consequence = consequenceOf(file.path);
+  const isWritten = file.kind !== "temporary" && file.kind !== "announcement";
+  const fault = isWritten ? owner.fault : null;
+  const consequence = isWritten ? consequenceOf(file.path) : null;
   return { ...file, sessionId, name, keptBecause: needed ?? fault, isNeeded: needed !== null, consequence };
 }
 
 /** Returns the reason why a leftover stays whatever anybody wants; null when there is none. */
-function neededFor({ disk, env }: LifecycleDeps, { kind, path }: LeftoverFile, { isUnderWay }: Owner): string | null {
+function neededFor(deps: LifecycleDeps, { kind, path, sessionPath }: LeftoverFile, owner: Owner): string | null {
+  const { disk, env } = deps;
+  const { isUnderWay } = owner;
+  if (kind === "announcement") {
+    const holder = sessionPath === null ? holderOfNone(deps, path) : owner.holder;
+    return holder && heldText(holder);
+  }
   if (kind === "temporary") return isAbandoned(disk, path, env.now()) ? null : "a process may still be writing it";
   if (kind === "backup" || !isUnderWay) return null;
   return "its migration or rollback was interrupted; finish that first, by migrate_session or rollback_migration";

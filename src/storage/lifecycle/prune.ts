@@ -14,9 +14,10 @@ import type { NewOperation } from "../../core/ports/operations.ts";
 import { guarded } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
-import { judge, leftoverOf, listLeftovers } from "./leftovers.ts";
+import { introduced, judge, leftoverOf, listLeftovers } from "./leftovers.ts";
 import { moveWith } from "./move.ts";
 import { recorded } from "./recorded.ts";
+import { removeStale } from "./stale-announcements.ts";
 import { discardEmpty, leftoverIn, makeItem, type TrashRecord } from "./trash-items.ts";
 
 const DOING = "removing leftovers";
@@ -50,9 +51,13 @@ async function pruneLeftovers(
   requireWritable(deps);
   const { disk } = deps;
   const all = await listLeftovers(deps, wanted);
-  const planned = all.filter((one) => mayGo(one, force));
   const kept = all.filter((one) => !mayGo(one, force));
-  if (planned.length === 0) return { operationId: null, itemPath: null, removed: [], kept };
+  const going = all.filter((one) => mayGo(one, force));
+  // Nobody needs to bring those back: they go for good, and no record tells of them.
+  const announced = going.filter(isAnnounced);
+  const gone = await removeEach(deps, announced, force, async (one) => removeStale(deps, one), kept, progress);
+  const planned = going.filter((one) => !isAnnounced(one));
+  if (planned.length === 0) return { operationId: null, itemPath: null, removed: gone, kept };
   const files = planned.map(({ path }) => path);
   let made: { operationId: string; itemPath: string | null } = { operationId: "", itemPath: null };
   const run = async ({ id, at }: { id: string; at: string }): Promise<Leftover[]> => {
@@ -77,8 +82,12 @@ async function pruneLeftovers(
     if (made.itemPath === null) return { text };
     return { text, step: { do: "prune", files: gone.map(({ path }) => path), item: made.itemPath } };
   });
-  if (removed.length === 0) return { operationId: null, itemPath: null, removed, kept };
-  return { ...made, removed, kept };
+  if (removed.length === 0) return { operationId: null, itemPath: null, removed: gone, kept };
+  return { ...made, removed: [...gone, ...removed], kept };
+}
+
+function isAnnounced({ kind }: Leftover): boolean {
+  return kind === "announcement";
 }
 
 function mayGo({ keptBecause, isNeeded }: Leftover, force: boolean): boolean {
@@ -141,7 +150,7 @@ async function judged(
   leftovers: readonly Leftover[],
   { file, log }: Parameters<Parameters<typeof exclusively>[3]>[0],
 ): Promise<Leftover[]> {
-  const owner = await judge(deps, log);
+  const owner = leftovers.every(isAnnounced) ? introduced(log) : await judge(deps, log);
   return leftovers.map((one) => {
     if (one.sessionPath === file) return leftoverOf(deps, one, owner);
     return { ...one, keptBecause: `its session is ${file} now`, isNeeded: true };

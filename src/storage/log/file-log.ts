@@ -119,6 +119,8 @@ export interface Backend {
    * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
    */
   makeDurable(requireCurrent: () => void): Promise<void>;
+  /** See {@link Log}. Every entry is durable, as far as this process knows. */
+  settle(): void;
   /** Called after each commit, successful or not. */
   committed?(): void;
   /** Commits although every entry is durable. */
@@ -275,6 +277,13 @@ export class FileLog implements Log {
     if (backend.state.lock.isHeld) backend.unlocking();
     backend.state.lock.release();
     backend.state.isConfirmed = false;
+  }
+
+  settle(): void {
+    const { backend } = this;
+    const { lock, isCommitting, readOnly } = backend.state;
+    if (!lock.isHeld || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
+    guarded("making durable what another process wrote", () => backend.settle());
   }
 
   // --- writing -------------------------------------------------------------------------------------------------

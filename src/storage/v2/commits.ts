@@ -149,6 +149,20 @@ export class ContainerCommits {
     }
   }
 
+  /** Makes durable what was found after the index, and adds its rows. Gives nothing up where that fails. */
+  settle(): void {
+    const { container, frames, index } = this;
+    const { state, end, entries } = container;
+    const rows = [...end.rows];
+    if (state.isSynced) frames.syncFound(end.base?.tail.segmentSeq ?? 1);
+    if (state.isSynced) state.unsynced.syncNow();
+    this.requireFrames(end.tail);
+    const bytes = index.write(rows);
+    if (state.isSynced && rows.length > 0) index.syncNow();
+    index.accept(bytes, rows);
+    container.markDurable(entries.nodes.count);
+  }
+
   rollBack(): void {
     const { frames, index, states, writers } = this;
     const { entries, extents, end, state, identity } = this.container;

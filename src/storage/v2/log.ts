@@ -284,6 +284,14 @@ export class V2Backend implements Backend {
     end.replayed = 0;
   }
 
+  /** Adds to the index what was found after it: while we are the writer, others read only what the index names. */
+  settle(): void {
+    const { end } = this.container;
+    if (end.rows.length === 0 && end.indexFault === null) return;
+    this.recoverEnd();
+    this.commits.settle();
+  }
+
   // --- the first append ----------------------------------------------------------------------------------------
 
   create(lines: readonly Uint8Array[], heads?: KnownHeads): void {

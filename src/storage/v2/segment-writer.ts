@@ -84,6 +84,12 @@ export class SegmentWriter {
     if (sync && this.writer) disk.syncNow(this.writer.fd);
   }
 
+  /** Fsyncs the segments from one on, which another process wrote. */
+  syncFound(first: number): void {
+    const { disk, segments } = this.container;
+    for (const { seq } of segments.list()) if (seq >= first) disk.syncNow(segments.fd(seq));
+  }
+
   /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
   cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"]): void {
     this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };

@@ -1,0 +1,54 @@
+/** Checks of a holder: what it says is believed only in the shape that it must have. It may be broken, or none of ours. */
+
+import type { SharedHolder } from "../../core/ports/attach.ts";
+import { eventNames } from "../../handlers/shared/event-names.ts";
+import type { EventName } from "../../handlers/shared/events.ts";
+import type { PipeMessage } from "./pipe.ts";
+
+type Value = PipeMessage["value"];
+
+/** Returns the holder that lets us in; undefined when it does not. */
+export function holderIn({ attached }: Value): SharedHolder | undefined {
+  if (!isObject(attached)) return undefined;
+  const { epoch, client, pid } = attached;
+  if (!Number.isSafeInteger(epoch) || !Number.isSafeInteger(pid) || typeof client !== "string") return undefined;
+  return { epoch: epoch as number, client, pid: pid as number };
+}
+
+/** Throws SyntaxError for what no holder says. Members and events that are not known here are those of a newer one. */
+export function requireSound(value: Value): void {
+  const { reply, event, lost, at, leafId = null, lastId = null, sharedLeafId = null } = value;
+  const isSound =
+    [leafId, lastId, sharedLeafId].every(isIdOrNull) &&
+    (at === undefined || (isObject(at) && typeof at.head === "string" && isIdOrNull(at.lastId))) &&
+    (reply === undefined || isReply(value)) &&
+    (event === undefined || isEvent(value)) &&
+    (lost === undefined || (Number.isSafeInteger(lost) && (lost as number) > 0));
+  if (!isSound) throw new SyntaxError("no holder says that");
+}
+
+function isIdOrNull(id: unknown): boolean {
+  return id === null || typeof id === "string";
+}
+
+function isReply({ reply, result, error }: Value): boolean {
+  if (!Number.isSafeInteger(reply)) return false;
+  if (error === undefined) return result !== undefined;
+  if (!isObject(error) || !isObject(error.data)) return false;
+  return Number.isSafeInteger(error.code) && typeof error.sentence === "string" && typeof error.name === "string";
+}
+
+function isEvent({ event, payload }: Value): boolean {
+  if (typeof event !== "string" || !isObject(payload)) return false;
+  const { entryIds } = payload;
+  return event !== "session_append" || (Array.isArray(entryIds) && entryIds.every((id) => typeof id === "string"));
+}
+
+/** Whether this version knows an event. */
+export function isKnown(event: string): event is EventName {
+  return (eventNames as readonly string[]).includes(event);
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

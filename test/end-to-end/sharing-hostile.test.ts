@@ -1,0 +1,215 @@
+/** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
+
+import { readdirSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { put } from "../support/lifecycle.ts";
+import { chain, fileText, headerText } from "../support/lines.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import {
+  announced,
+  framed,
+  held,
+  joined,
+  knock,
+  QUIET,
+  said,
+  sendTo,
+  texts,
+  turn,
+  WISH,
+} from "../support/shared-session.ts";
+
+test.each(["os", "sync"])(
+  "what a dead holder left outside the index can be read by those who join the next (%s)",
+  async (durability) => {
+    const place = temporaryPlace();
+    const file = join(place.home, "dead.v2");
+    const dead = serveHere(["--session", file, "--store", "v2", ...QUIET], { place });
+    await dead.result("append", said("indexed"));
+    const index = join(file, "index", readdirSync(join(file, "index"))[0]);
+    const before = statSync(index).size;
+    await dead.result("append", said("found"));
+    await dead.finish();
+    truncateSync(index, before);
+    const next = serveHere(["--session", file, ...QUIET, "--durability", durability], { place });
+    // It takes the lock and writes nothing.
+    expect((await next.failure("append", { ...said("no"), expectedLeafId: null })).data.name).toBe("content_modified");
+    await announced(file);
+    const other = serveHere(["--session", file, "--durability", durability], { place });
+    expect(await texts(other)).toEqual(["indexed", "found"]);
+    await other.result("append", said("joined"));
+    expect(await texts(next)).toEqual(["indexed", "found", "joined"]);
+  },
+);
+
+describe("a holder that was joined and says", () => {
+  const message = (value: unknown): string => framed(JSON.stringify(value));
+  const good = '{"reply":1,"result":{"entryIds":["x"],"leafId":"x"}}';
+
+  test.each([
+    ["bytes of no kind", Buffer.from(Array.from({ length: 3000 }, (_, n) => (n * 7919) % 256))],
+    ["half a message", `Content-Length: 100\r\n\r\n{"reply":`],
+    ["a message of 4 GB", `Content-Length: 4000000000\r\n\r\n{"reply":1`],
+    ["a message without a length", "Content-Length: many\r\n\r\n{}"],
+    ["no object", framed("7")],
+    ["JSON that is none", framed('{"reply":1,')],
+    ["a reply without a result", message({ reply: 1 })],
+    ["a reply with an error that is none", message({ reply: 1, error: 5 })],
+    ["a reply with an empty error", message({ reply: 1, error: {} })],
+    ["replies to what was never asked", message({ reply: 99, result: {} }) + message({ reply: -1, error: {} })],
+    ["a leaf that is no id", message({ event: "session_tree", leafId: 5, payload: { newLeafId: 5, oldLeafId: null } })],
+    ["a leaf that nobody knows", message({ event: "session_tree", leafId: "no", payload: {} })],
+    ["an event that there is not", message({ event: "nothing_such", payload: {} })],
+    ["an event of other members", message({ event: "session_append", leafId: null, payload: { entryIds: 7 } })],
+    ["an event without members", message({ event: "session_append", leafId: null })],
+    ["a question that there is not", message({ ask: 1, hook: "nothing_such", payload: {} })],
+    ["a question that nobody registered for", message({ ask: 1, hook: "session_before_tree", payload: {} })],
+    ["a count that is none", message({ lost: -7, leafId: null }) + message({ lost: 0.5 }) + message({ lost: 1e300 })],
+    ["that it lets in again and again", message({ attached: 7, leafId: 7 }).repeat(3)],
+  ])("%s loses nothing, and ends nobody", async (_, answer) => {
+    const { other, asked, end, leafId } = await joined({ answer });
+    const write = other.request("append", said("once"));
+    await asked("once");
+    // Whatever was said is read before the end.
+    for (let turns = 0; turns < 20; turns++) await turn();
+    await end();
+    expect((await write).result.entryIds).toHaveLength(1);
+    const { entries } = await other.result("get_entries");
+    expect(entries.at(-1)).toMatchObject({ parentId: leafId, message: { content: "once" } });
+    expect(entries.filter(({ message }: Json) => message?.content === "once")).toHaveLength(1);
+    for (const { method, params } of other.events)
+      expect([method, params.seq]).toEqual([expect.stringMatching(/^session_|^events_lost$/), expect.any(Number)]);
+  });
+
+  test("a reply twice is answered once", async () => {
+    const { other, end } = await joined({ answer: framed(good) + framed(good) });
+    other.send({ jsonrpc: "2.0", id: 1, method: "append", params: said("lied") });
+    other.send({ jsonrpc: "2.0", id: 2, method: "get_state" });
+    expect([(await other.reply(1)).result.entryIds, (await other.reply(2)).error]).toEqual([["x"], undefined]);
+    await end();
+    expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
+  });
+
+  test.each([
+    ["where it is, which nobody can read", { place: { lastId: "nowhere" } }],
+    ["that it is nobody", { attached: 7 }],
+    ["that it has no number", { attached: { client: "x", pid: 1 } }],
+  ])("%s is not joined", async (_, holder) => {
+    const { other, lock } = await joined(holder);
+    expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+    expect(await texts(other)).toEqual(await texts(lock));
+  });
+
+  test("a leaf that nobody can read moves no leaf", async () => {
+    const { other, end, leafId, asked } = await joined({ place: { leafId: "nowhere" } });
+    const write = other.request("append", said("joined"));
+    await asked("joined");
+    await end();
+    const { entryIds } = (await write).result;
+    expect((await other.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
+  });
+
+  test("nothing, and lives, is not robbed: what it was asked fails after 30 s, and may be sent again", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { other, asked, end } = await joined();
+    const write = other.request("append", { ...said("once"), idempotencyKey: "k" });
+    await asked("once");
+    await vi.advanceTimersByTimeAsync(40_000);
+    expect((await write).error.data).toMatchObject({ name: "outcome_unknown", retryable: true, holder: { pid: 1 } });
+    expect(await texts(other)).toContain("held");
+    const again = other.request("append", { ...said("once"), idempotencyKey: "k" });
+    await end();
+    expect((await again).result.entryIds).toHaveLength(1);
+    expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
+  });
+});
+
+test("who asks a holder and does not read is not heard any more, and loses no answer", async () => {
+  const { file } = await held();
+  const announcement = await announced(file);
+  const socket = await knock(announcement, file);
+  sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+  // Each is answered by a refusal that names it.
+  const name = "x".repeat(100_000);
+  for (let call = 1; call <= 150; call++) sendTo(socket, { call, name, params: {} });
+  for (let turns = 0; turns < 3000; turns++) await turn();
+  expect(socket.writableLength).toBeGreaterThan(4_000_000);
+  let heard = "";
+  for await (const piece of socket) {
+    heard += piece;
+    if (heard.includes('"reply":150')) break;
+  }
+  expect([...heard.matchAll(/"reply":(\d+)/g)].map(([, number]) => Number(number))).toEqual(
+    Array.from({ length: 150 }, (_, n) => n + 1),
+  );
+});
+
+describe("what a server promised holds for what it asks of a holder that did not:", () => {
+  test("--confine", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--allow-path", place.home], { place });
+    expect((await other.result("append", said("confined"))).entryIds).toHaveLength(1);
+    expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
+    const outside = put(join(temporaryPlace().home, "o.jsonl"), fileText(headerText({ id: "o" }), ...chain(3)));
+    const merge = { from: "leaf", otherPath: outside, summary: "s" };
+    expect((await other.failure("merge_branch", merge)).data.name).toBe("path_outside_root");
+    expect((await other.failure("export_session", { format: "jsonl", outputPath: `${outside}.out` })).data.name).toBe(
+      "path_outside_root",
+    );
+  });
+
+  test("--read-only", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--read-only"], { place });
+    expect((await other.failure("append", said("no"))).data.name).toBe("read_only");
+    expect(await other.result("get_state")).not.toHaveProperty("holder");
+    expect((await texts(other)).at(-1)).toBe("held");
+  });
+
+  test("--max-message-bytes", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--max-message-bytes", "2000"], { place });
+    await other.result("append", said("small"));
+    expect((await other.failure("append", said("x".repeat(3000)))).message).toMatch(/2,?000/);
+    expect((await texts(other)).at(-1)).toBe("small");
+  });
+
+  test("--hook-timeout", async () => {
+    const { file, place } = await held();
+    const other = serveHere(["--session", file, ...QUIET, "--hook-timeout", "20"], { place });
+    await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    await other.result("append", said("joined"));
+    const { entries } = await other.result("get_entries");
+    expect(await other.result("branch", { entryId: entries[0].id })).toMatchObject({
+      cancelled: true,
+      reason: "hook_timeout",
+    });
+  });
+});
+
+test("a holder of another major version is not joined", async () => {
+  const { file, holder, place } = await held();
+  const { socket, ...announcement } = await announced(file);
+  const within = join(dirname(file), ".pi-session-server");
+  const name = readdirSync(within).find((one) => one.endsWith(".json")) as string;
+  writeFileSync(join(within, name), JSON.stringify({ ...announcement, protocol: 2 }), { mode: 0o600 });
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+  expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
+  expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
+  expect(socket).toMatch(/sock$/);
+});
+
+test("who could not join a holder joins the next one at once", async () => {
+  const { other, end, lock } = await joined({ attached: "nobody" });
+  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+  const { sessionFile } = await lock.result("get_state");
+  await end();
+  const next = serveHere(["--session", sessionFile, ...QUIET], { place: lock.place });
+  await next.result("append", said("next"));
+  await announced(sessionFile);
+  expect((await other.result("append", said("joined"))).entryIds).toHaveLength(1);
+  expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
+});

@@ -1,0 +1,126 @@
+/**
+ * Containers on one volume, imitated by namespaces of Linux: processes with network, pids, host name and mounts of
+ * their own, which have the folder of the sessions in common and nothing else.
+ */
+
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { onTestFinished } from "vitest";
+import { KEPT_CODE, PROGRAM } from "./build.ts";
+import type { Random } from "./random.ts";
+import { type Framing, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
+import type { Where } from "./sharing.ts";
+
+const NAMESPACES = ["-n", "-u", "-m", "-p", "-f", "--mount-proc", "--kill-child"];
+/** The volume as each container sees it. */
+const VOLUME = "/tmp/volume";
+/** Gives the container a `/tmp` of its own with the volume in it, its name and its run of a kernel, and starts the rest. */
+const ENTER = `set -e
+mount -t tmpfs tmpfs "$0"
+mkdir "$0/volume" "$0/home" "$0/run"
+chmod 700 "$0/run"
+mount --bind "$1" "$0/volume"
+if [ -n "$3" ]; then mount --bind "$3" /proc/sys/kernel/random/boot_id; fi
+echo "$2" > /proc/sys/kernel/hostname
+mount --move "$0" /tmp
+shift 3
+cd /tmp/home
+exec "$@"`;
+
+export interface Container {
+  /** The folder that it shares. */
+  readonly volume: string;
+  readonly hostname?: string;
+  /** The run of the kernel that it seems to have, if not ours. */
+  readonly bootId?: string;
+  /** Its XDG_RUNTIME_DIR: its own, none, or one that is not there. */
+  readonly runtime?: "own" | "none" | "missing";
+}
+
+/** Returns how a command is started in a container, which uses a folder of its own. */
+function commandFor({ volume, hostname = "container", bootId }: Container, folder: string): string[] {
+  const inside = join(folder, "tmp");
+  mkdirSync(inside);
+  const faked = bootId === undefined ? "" : join(folder, "boot_id");
+  if (bootId !== undefined) writeFileSync(faked, `${bootId}\n`);
+  // Only root has namespaces without becoming root in one of users.
+  const users = process.getuid?.() === 0 ? [] : ["-r"];
+  return ["unshare", ...users, ...NAMESPACES, "sh", "-c", ENTER, inside, volume, hostname, faked];
+}
+
+let isPossible: boolean | undefined;
+
+/** Whether this machine can have such containers; says so where it cannot. */
+export function hasContainers(): boolean {
+  isPossible ??= tryOne();
+  return isPossible;
+}
+
+function tryOne(): boolean {
+  if (process.platform !== "linux") return false;
+  const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
+  const [command, ...args] = commandFor({ volume: folder, bootId: "another" }, folder);
+  try {
+    // What is below /tmp is not there any more.
+    execFileSync(command, [...args, process.execPath, "-e", `require("fs").readFileSync(${JSON.stringify(PROGRAM)})`], {
+      stdio: "ignore",
+    });
+    return true;
+  } catch {
+    console.info("there can be no containers with mounts of their own here: what they share is not tried");
+    return false;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Returns the path of a file of the volume, as containers see it. */
+export function inVolume(name: string): string {
+  return join(VOLUME, name);
+}
+
+/** Starts the built program in a container of its own. Its death is that of the container. */
+export function spawnContained(
+  args: readonly string[],
+  container: Container,
+  framing: Framing = "lines",
+): SpawnedServer {
+  const { runtime = "own" } = container;
+  const [command, ...rest] = [...commandFor(container, temporaryFolder()), process.execPath, PROGRAM, ...args];
+  const own = runtime === "own" ? "/tmp/run" : "/tmp/nothing/there";
+  const child = spawn(command, rest, {
+    env: {
+      PATH: process.env.PATH,
+      XDG_CACHE_HOME: KEPT_CODE,
+      HOME: "/tmp/home",
+      PI_SESSION_SERVER_STATE_DIR: "/tmp/state",
+      ...(runtime === "none" ? {} : { XDG_RUNTIME_DIR: own }),
+    },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
+  return new SpawnedServer(child, framing, temporaryPlace());
+}
+
+/** Returns the process of a server that was started in a container, as this one sees it. */
+export function insideOf({ process: { pid } }: SpawnedServer): number {
+  return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim());
+}
+
+/** Servers that each run in a container of their own, of which some have a folder of the user and some have none. */
+export function containers(random: Random): Where {
+  return {
+    start: (args, framing, { home }) =>
+      spawnContained(
+        args,
+        { volume: home, hostname: `container-${random.hex(4)}`, runtime: random.pick(["own", "none", "missing"]) },
+        framing,
+      ),
+    pathOf: (_place, name) => inVolume(name),
+    pidOf: insideOf,
+  };
+}
