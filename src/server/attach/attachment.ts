@@ -442,8 +442,10 @@ export class Attachment {
     for (const id of missed.entryIds) this.noteTold(id);
     const { events, place } = missed;
     const oldLeafId = place.leafId;
-    settle(session, next ?? place);
-    const newLeafId = next ? next.leafId : oldLeafId;
+    // The holder may have told of a head that our host has left meanwhile.
+    const now = next?.head === session.heads.own ? next : place;
+    settle(session, now);
+    const newLeafId = now.leafId;
     if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
     if (events.length > 0) options.passOn(session, events);
   }
