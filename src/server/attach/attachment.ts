@@ -26,7 +26,7 @@ import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
-import { found, isTold, missedBy, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
+import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
 import { holderIn, isKnown, requireSound } from "./told.ts";
 import { HOOKS } from "./words.ts";
@@ -478,36 +478,15 @@ export class Attachment {
    * Reads what came since our host was told last, and tells it of that: all that there is, or what the next holder knew
    * when it let us in. Returns false, having told nothing, if that cannot be read yet.
    */
-  private catchUp(
-    told: ToldPlace,
-    { next, isFirst = false, isRead = false }: { next?: ToldPlace; isFirst?: boolean; isRead?: boolean } = {},
-  ): boolean {
+  private catchUp(told: ToldPlace, wish: CatchingUp = {}): boolean {
     const { session, asked, options } = this;
-    const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
-    const before = session.log.nodes.count;
-    if (!isRead) session.refresh();
+    const keys = asked.all.map(({ key }) => key);
+    const caught = catchUp(session, told, keys, wish);
     this.isBehind = false;
-    const { nodes } = session.log;
-    if (next?.lastId && nodes.position(next.lastId) < 0) return false;
-    const keys = asked.all.flatMap(({ key }) => session.repeated(key)?.ids ?? []);
-    const own = new Set(keys.map((id) => nodes.position(id)));
-    const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
-    const past = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
-    const end = past > 0 ? past : nodes.count;
-    // By their ids, because those that were not acknowledged may be gone and others in their places.
-    for (let position = end; isFirst && position < before; position++) this.noteTold(nodes.id(position));
-    // A file in which the last known entry is not was replaced; the refresh has read it anew.
-    const from = known.lastId === null || first > 0 ? first : end;
-    const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
-    for (const id of missed.entryIds) this.noteTold(id);
-    const { events } = missed;
-    const { leafId: oldLeafId } = missed.place;
-    const place = next && isTold(session, next, end) ? next : missed.place;
-    settle(session, place);
-    if (next && place !== next) this.place = { ...place, lastId: next.lastId };
-    const { leafId: newLeafId } = place;
-    if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
-    if (events.length > 0) options.passOn(session, events);
+    if (!caught) return false;
+    for (const id of caught.entryIds) this.noteTold(id);
+    if (caught.place) this.place = caught.place;
+    if (caught.events.length > 0) options.passOn(session, caught.events);
     return true;
   }
 }

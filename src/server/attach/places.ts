@@ -3,7 +3,7 @@
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
-import type { PendingEvent } from "../connection/host.ts";
+import { eventOf, type PendingEvent } from "../connection/host.ts";
 
 /** Where a session is for our host. */
 export interface ToldPlace {
@@ -50,7 +50,7 @@ export function settle(session: Session, { leafId, sharedLeafId, headLastId }: T
 }
 
 /** Returns a place as far as its entries are there: nobody can go on from one that only a dead holder knew. */
-export function found(session: Session, place: ToldPlace): ToldPlace {
+function found(session: Session, place: ToldPlace): ToldPlace {
   const { nodes } = session.log;
   const isThere = (id: string | null): boolean => id === null || nodes.position(id) >= 0;
   return {
@@ -62,7 +62,7 @@ export function found(session: Session, place: ToldPlace): ToldPlace {
 }
 
 /** Whether the leaves of a place are among the first `end` entries: those after them are yet to be told of. */
-export function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace, end: number): boolean {
+function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace, end: number): boolean {
   return [leafId, sharedLeafId].every((id) => {
     const position = id === null ? ROOT : nodes.position(id);
     return id === null || (position >= 0 && position < end);
@@ -88,7 +88,7 @@ interface TellingRun {
 }
 
 /** Returns the events about entries that were missed, and where the session is after them, beginning at a place. */
-export function missedBy(
+function missedBy(
   session: Session,
   { from, end, own, isFirst }: Missed,
   { head: mine, ...known }: ToldPlace,
@@ -133,4 +133,57 @@ function appended(
   const by = head === null || origin === "foreign" ? {} : { head };
   const payload = { entryIds: positions.map((position) => log.nodes.id(position)), origin, ...by };
   return { name: "session_append", sessionId, leafId, payload: origin === "self" ? payload : { ...payload, entries } };
+}
+
+export interface CatchingUp {
+  /** Where the next holder says that the session is; what comes after that it will tell. */
+  readonly next?: ToldPlace;
+  /** Whether our host heard of nothing before. */
+  readonly isFirst?: boolean;
+  /** Whether all was read already. */
+  readonly isRead?: boolean;
+}
+
+/** What our host is to be told. */
+interface CaughtUp {
+  readonly events: PendingEvent[];
+  /** Entries that it was told of, or is by these events. */
+  readonly entryIds: string[];
+  /** Where the session is, if the holder's word on that leads further than its entries do. */
+  readonly place?: ToldPlace;
+}
+
+/**
+ * Reads what came after a place of which our host was told, and puts the session where it is then. `keys` are those of
+ * what our host asked for. Returns undefined, having moved nothing, if what `next` tells cannot be read yet.
+ */
+export function catchUp(
+  session: Session,
+  told: ToldPlace,
+  keys: readonly string[],
+  { next, isFirst = false, isRead = false }: CatchingUp,
+): CaughtUp | undefined {
+  const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
+  const before = session.log.nodes.count;
+  if (!isRead) session.refresh();
+  const { nodes } = session.log;
+  if (next?.lastId && nodes.position(next.lastId) < 0) return undefined;
+  const own = new Set(keys.flatMap((key) => session.repeated(key)?.ids ?? []).map((id) => nodes.position(id)));
+  const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
+  const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
+  // A file in which the last known entry is not was replaced; the refresh has read it anew.
+  const from = known.lastId === null || first > 0 ? first : end;
+  const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
+  const entryIds = [...missed.entryIds];
+  // By their ids, because those that were not acknowledged may be gone and others in their places.
+  for (let position = end; isFirst && position < before; position++) entryIds.push(nodes.id(position));
+  // The holder may have told of a head that our host has left meanwhile.
+  const isOwn = next?.head === session.heads.own;
+  const now = next && isOwn && isTold(session, next, end) ? next : missed.place;
+  settle(session, now);
+  const { leafId: oldLeafId } = missed.place;
+  const { leafId: newLeafId } = now;
+  const { events } = missed;
+  if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
+  return { events, entryIds, place: next && isOwn && now !== next ? { ...now, lastId: next.lastId } : undefined };
 }
