@@ -358,7 +358,7 @@ test("a holder that lies of who is there is believed within limits", async () =>
     { lost: 3, leafId, lastId: leafId, clients: list },
     { event: "client_left", leafId, payload: { client: { id: "q" } } },
   );
-  say({ event: "client_joined", leafId, payload: {} }, { event: "client_left", leafId, payload: null });
+  say({ event: "client_joined", leafId, payload: {} }, { event: "client_left", leafId, payload: { client: null } });
   say({
     event: "session_append",
     leafId,

@@ -16,6 +16,7 @@ const DONE_FOR_GUESTS = [
   "branch",
   "compact",
   "compact_append",
+  "delete_head",
   "edit_context",
   "merge_branch",
   "set_label",
