@@ -88,7 +88,7 @@ test("no sentence of a failure brings a command or a param to a person", () => {
 
 test("every command has its verb, and every verb that is named exists", () => {
   const hosts =
-    /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(abort|follow_up|new_session|edit_context|compact_append|prepare_|create_checkpoint)/;
+    /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(abort|follow_up|new_session|edit_context|compact_append|prepare_|create_checkpoint|list_clients|list_heads|delete_head)/;
   for (const command of commandNames) {
     if (!command.includes("_") || hosts.test(command)) continue;
     const typed = inVerbs(`Use ${command} for it.`);

@@ -70,6 +70,8 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     return path;
   }
 
+  const shown = async (): Promise<string[]> => (await page.evaluate(SHOWN)).sort();
+
   test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
     expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
@@ -79,9 +81,9 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(await page.evaluate(HERE)).toBe(BESIDE);
     expect(await page.evaluate(BAR)).toBe(true);
     await page.press("e");
-    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE).sort());
+    await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
     await page.press("l");
-    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
+    await expect.poll(shown).toEqual(pathTo(LEAF).sort());
     await open(`#${ON_PATH}@${BESIDE}`);
     expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE).sort());
     expect(await page.evaluate(HERE)).toBe(ON_PATH);

@@ -317,7 +317,7 @@ function sharedBy(others: readonly SharedClient[], doing: string): Failure {
   const share = rest.length === 0 ? "shares" : "share";
   return new Failure(
     "session_locked",
-    `${who} ${share} this session, whose files ${doing} would replace. Close it there and try again; list_clients shows who has it.`,
+    `${who} ${share} this session, whose files ${doing} would replace. Close it there and try again.`,
     { clients: others.map(({ id, name, pid }) => ({ id, name, pid })) },
   );
 }

@@ -144,7 +144,7 @@ export interface CatchingUp {
   readonly isRead?: boolean;
 }
 
-/** What our host is to be told. */
+/** Events and entries that our host did not hear of until now. */
 interface CaughtUp {
   readonly events: PendingEvent[];
   /** Entries that it was told of, or is by these events. */
