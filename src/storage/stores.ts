@@ -12,6 +12,7 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
+import { foreignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -106,7 +107,10 @@ export function makeStores(options: StoresOptions): Stores {
     const shown = withBytes(disk, file, linesOf(disk, file));
     return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
+  const foreign = foreignStore(disk, env, paths.state);
   const openLog = (file: string, asReader?: boolean): Log => {
+    const others = foreign.open(file);
+    if (others) return others;
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {

@@ -1,0 +1,146 @@
+/**
+ * Takes the records of one file through a translation: lines of entries come out, and every record is counted. What is
+ * damaged, or what a translator fails on, is kept raw and costs nothing else.
+ */
+
+import { draftOf, entryLine } from "../format/entry.ts";
+import { bytesOf, jsonText, parse, textOf } from "../json/json.ts";
+import type { Env } from "../ports/env.ts";
+import type { Fidelity } from "../ports/fidelity.ts";
+import { Tally } from "./fidelity.ts";
+import { Ids } from "./ids.ts";
+import type { AboutSession, TranslatedEntry, Translation, Translator } from "./translator.ts";
+
+/** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
+const MOST_KEPT = 1 << 20;
+
+/** Lines that are not settled yet, and whether the agent is in the middle of one. */
+export interface WaitingLines {
+  readonly lines: readonly Uint8Array[];
+  readonly isPartial: boolean;
+}
+
+export class Derivation {
+  readonly agent: string;
+  readonly ids: Ids;
+  private readonly translation: Translation;
+  private readonly tally: Tally;
+  /** The ids of the entries that were emitted. */
+  private readonly emitted = new Set<string>();
+  private lastId: string | null = null;
+
+  /** `line` gets each settled entry as a line without line feed. */
+  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, line: (bytes: Uint8Array) => void) {
+    const { agent } = translator;
+    const { sha256 } = env;
+    this.agent = agent;
+    this.ids = new Ids(agent, sha256);
+    this.tally = new Tally(agent);
+    const emit = (entry: TranslatedEntry): void => line(lineOf(this.sound(entry, this.emitted)));
+    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, name });
+  }
+
+  /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
+  take(bytes: Uint8Array, number: number): boolean {
+    if (isBlank(bytes)) {
+      this.tally.note(number, { kind: "(blank line)", fate: "dropped" });
+      return true;
+    }
+    let value: unknown;
+    try {
+      value = parse(bytes);
+    } catch {
+      this.keepDamaged(bytes, number);
+      return false;
+    }
+    const record = { bytes, value, number };
+    try {
+      this.tally.note(number, this.translation.take(record));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const warning = `The record was not understood and is kept as it is: ${reason}.`;
+      this.translation.keep(record, { customType: `import:${this.agent}`, data: Uint8Array.from(bytes) });
+      this.tally.note(number, { kind: "(not understood)", fate: "preserved", warning });
+    }
+    return true;
+  }
+
+  /** Counts bytes after the last whole record, which the agent may still be writing. */
+  unfinished(number: number): Fidelity {
+    const { records, kinds, ...rest } = this.tally.report();
+    const kind = { kind: "(unfinished line)", first: number, preserved: 0, derived: 0, dropped: 1 };
+    return { records: records + 1, kinds: [...kinds, kind], ...rest };
+  }
+
+  report(): Fidelity {
+    return this.tally.report();
+  }
+
+  waiting(): WaitingLines {
+    const { entries, isPartial } = this.translation.waiting();
+    const { lastId } = this;
+    const more = new Set<string>();
+    const lines = entries.map((entry) => lineOf(this.sound(entry, more)));
+    this.lastId = lastId;
+    return { lines, isPartial };
+  }
+
+  /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
+  private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
+    const isThere = (id: string): boolean => this.emitted.has(id) || into.has(id);
+    let { id, parentId } = entry;
+    for (let n = 2; isThere(id); n++) id = this.ids.entry(`again:${entry.id}:${n}`);
+    if (parentId !== null && !isThere(parentId)) parentId = this.lastId;
+    into.add(id);
+    this.lastId = id;
+    return id === entry.id && parentId === entry.parentId ? entry : { ...entry, id, parentId };
+  }
+
+  about(): AboutSession {
+    return this.translation.about();
+  }
+
+  private keepDamaged(bytes: Uint8Array, number: number): void {
+    const kind = "(damaged line)";
+    if (bytes.length > MOST_KEPT) {
+      const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;
+      return this.tally.note(number, { kind, fate: "dropped", warning });
+    }
+    const data = { record: number, ...textOrBase64(bytes) };
+    this.translation.keep({ bytes, value: undefined, number }, { customType: `import:${this.agent}:damaged`, data });
+    this.tally.note(number, {
+      kind,
+      fate: "preserved",
+      warning: "The record is damaged. Its bytes are kept as they are.",
+    });
+  }
+}
+
+/** Returns the line of an entry, without line feed. */
+export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEntry): Uint8Array {
+  const base = { type, id, parentId, timestamp };
+  try {
+    return entryLine({ ...base, rest: draftOf(type, members).rest });
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    // Something in it is nested too deep for JSON.stringify.
+    const texts = Object.entries(members).map(([name, value]): [string, unknown] => [
+      name,
+      value instanceof Uint8Array || value === undefined ? value : bytesOf(jsonText(value)),
+    ]);
+    return entryLine({ ...base, rest: draftOf(type, Object.fromEntries(texts)).rest });
+  }
+}
+
+function isBlank(bytes: Uint8Array): boolean {
+  if (bytes.length > 1000) return false;
+  return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
+}
+
+function textOrBase64(bytes: Uint8Array): { text: string } | { base64: string } {
+  try {
+    return { text: textOf(bytes) };
+  } catch {
+    return { base64: Buffer.from(bytes).toString("base64") };
+  }
+}

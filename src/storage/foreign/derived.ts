@@ -1,0 +1,111 @@
+/** The session that is derived from another agent's file, as far as that was read. */
+
+import { basename } from "node:path";
+import { Derivation, type WaitingLines } from "../../core/foreign/derivation.ts";
+import type { Translator } from "../../core/foreign/translator.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { readAt, readIfThere } from "../fs/files.ts";
+import { LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
+
+/** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
+const EDGE = 4096;
+
+export interface DerivedOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly translator: Translator;
+  readonly file: string;
+}
+
+export class Derived {
+  readonly damage: Damage[] = [];
+  private readonly options: DerivedOptions;
+  private readonly derivation: Derivation;
+  private readonly reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+  private edges: { readonly first: Uint8Array; readonly last: Uint8Array } | undefined;
+
+  /** `line` gets each settled line. */
+  constructor(options: DerivedOptions, line: (bytes: Uint8Array) => void) {
+    const { translator, env, file } = options;
+    this.options = options;
+    this.derivation = new Derivation(translator, env, basename(file).replace(/\.[^.]*$/, ""), line);
+  }
+
+  /** Reads what is new in the file. */
+  read(fd: number): void {
+    const { disk, translator } = this.options;
+    const take = (bytes: Uint8Array, number: number, offset: number): void => {
+      if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
+    };
+    if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
+    else {
+      const { size } = disk.infoOf(fd);
+      if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
+      let number = 0;
+      for (const record of translator.form.records(readAt(disk, fd, 0, size))) take(record, ++number, 0);
+      this.reach.offset = size;
+      this.reach.lines = number;
+    }
+    this.edges = this.edgesOf(fd);
+  }
+
+  /** Whether what was read is still what the file begins with, so that only its end is new. */
+  isContinuedBy(fd: number, { size }: Pick<FileInfo, "size">): boolean {
+    const { edges, reach } = this;
+    if (this.options.translator.form.kind !== "lines" || !edges || size < reach.offset) return false;
+    const now = this.edgesOf(fd);
+    return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
+  }
+
+  waiting(): WaitingLines {
+    return this.derivation.waiting();
+  }
+
+  /** Returns what became of each record, and of a last line that is not whole. */
+  fidelity(): Fidelity {
+    return this.reach.isUnfinished ? this.derivation.unfinished(this.reach.lines + 1) : this.derivation.report();
+  }
+
+  /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
+  header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
+    const { file, translator } = this.options;
+    const { nativeId = basename(file), cwd, started, leafId } = this.derivation.about();
+    const header = {
+      type: "session",
+      version: 3,
+      id: this.derivation.ids.session(nativeId),
+      timestamp: started,
+      cwd,
+      parentSession,
+      // Before the first entry, as pi_agent_rust writes it.
+      leafId: leafId === null ? "" : leafId,
+      importedFrom: { agent: translator.agent, id: nativeId },
+    };
+    const line = bytesOf(JSON.stringify(header));
+    return { header: headerOf(JSON.parse(JSON.stringify(header))), line };
+  }
+
+  /** The agent's own id of the session that this one was made from, where its records say it. */
+  get nativeParentId(): string | undefined {
+    return this.derivation.about().nativeParentId;
+  }
+
+  /** Returns the edges of what was read; undefined where the file ends before. */
+  private edgesOf(fd: number): { first: Uint8Array; last: Uint8Array } | undefined {
+    const { disk } = this.options;
+    const length = Math.min(this.reach.offset, EDGE);
+    const first = readIfThere(disk, fd, 0, length);
+    const last = readIfThere(disk, fd, this.reach.offset - length, length);
+    return first && last ? { first, last } : undefined;
+  }
+
+  private noteDamage(line: number, byteOffset: number, length: number): void {
+    const reason = "the line is no JSON; its bytes are kept as an entry";
+    this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged: true });
+  }
+}

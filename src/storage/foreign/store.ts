@@ -1,0 +1,39 @@
+/** Opens files of other agents, for reading only. */
+
+import { join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
+import type { Translator } from "../../core/foreign/translator.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { ForeignLog } from "./log.ts";
+import { parentFile } from "./places.ts";
+import { recognised } from "./source.ts";
+
+export interface ForeignStore {
+  /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
+  open(file: string): Log | undefined;
+}
+
+/** `state`: our state folder, in which what is derived is kept meanwhile. */
+export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
+  const folder = join(state, "foreign");
+  const parentOf = (file: string, nativeId: string): string | undefined => parentFile(disk, file, nativeId);
+  const known = (file: string): Translator | undefined => {
+    if (isContainerName(file)) return undefined;
+    try {
+      return recognised(disk, file);
+    } catch (error) {
+      // Those who open it as a session say why it cannot be read.
+      if (!isErrno(error)) throw error;
+      return undefined;
+    }
+  };
+  return {
+    open(file) {
+      const translator = known(file);
+      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf });
+    },
+  };
+}
