@@ -137,6 +137,8 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file) => openLog(allowed(file)),
     factsAt: (file) => factsAt(disk, file, openForReading),
     openTrashed: (file) => at(file).open(file, true),
+    openStaged: (file) => jsonl.open(file, true),
+    openForeign: (file) => foreign.open(allowed(file)),
     absolute: (path) => absolute(path, cwd),
     allowed,
     find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),

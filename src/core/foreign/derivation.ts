@@ -80,16 +80,26 @@ export class Derivation {
     const { entries, isPartial } = this.translation.waiting();
     const { lastId } = this;
     const more = new Set<string>();
-    const lines = entries.map((entry) => lineOf(this.sound(entry, more)));
+    const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
+    const lines = made.map((entry) => lineOf(this.sound(entry, more)));
     this.lastId = lastId;
     return { lines, isPartial };
+  }
+
+  /**
+   * Returns the beginning of an entry, which will be another one when it is complete. Where it was imported, it then
+   * stays beside that.
+   */
+  private partial({ members, ...entry }: TranslatedEntry): TranslatedEntry {
+    const id = this.ids.entry(`partial:${entry.id}:${jsonText(members).length}`);
+    return { ...entry, id, members: { ...members, partial: true } };
   }
 
   /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
   private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
     const isThere = (id: string): boolean => this.emitted.has(id) || into.has(id);
     let { id, parentId } = entry;
-    for (let n = 2; isThere(id); n++) id = this.ids.entry(`again:${entry.id}:${n}`);
+    for (let n = 2; isThere(id); n++) id = `${entry.id}-${n}`;
     if (parentId !== null && !isThere(parentId)) parentId = this.lastId;
     into.add(id);
     this.lastId = id;

@@ -27,7 +27,7 @@ export interface OpenAnswer extends Omit<ModelAnswer, "content" | "stopReason" |
   readonly id: string;
   readonly content: JsonObject[];
   usage: ModelAnswer["usage"];
-  /** Missing: by whether it has calls. */
+  /** Missing: by whether it has calls. As long as it is missing, further blocks are expected until results come. */
   stopReason?: ModelAnswer["stopReason"];
   errorMessage?: string;
 }
@@ -140,7 +140,7 @@ export class Turns {
       before = item.id;
       return entry;
     });
-    return { entries, isPartial: false };
+    return { entries, isPartial: answer.stopReason === undefined && this.results.length === 0 };
   }
 
   private item(type: string, nativeId: string, timestamp: string, members: JsonObject): TurnItem {

@@ -7,6 +7,7 @@ import type { Fidelity } from "../../../src/core/ports/fidelity.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { foreignStore } from "../../../src/storage/foreign/store.ts";
+import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../disk.ts";
 import { testEnv } from "../env.ts";
 import type { Random } from "../random.ts";
@@ -24,8 +25,8 @@ export function diskWithForeign(content: string | Uint8Array, file = FOREIGN_FIL
   return disk;
 }
 
-export function foreignSessionOn(disk: FaultDisk, file = FOREIGN_FILE): Session {
-  const log = foreignStore(disk, testEnv(), "/state").open(file);
+export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state"): Session {
+  const log = foreignStore(disk, { ...testEnv(), now: () => Date.now() }, state).open(file);
   if (!log) throw new Error("the file is not recognised");
   return new Session(log, testEnv());
 }
