@@ -12,6 +12,8 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
+import { jointCatalog } from "./catalog/joint.ts";
+import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
@@ -59,6 +61,8 @@ export interface StoresOptions {
   readonly locks: Locks;
   /** Folders in which agents look for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
+  /** Folders in which other agents keep their sessions. */
+  readonly agentPlaces?: readonly AgentPlace[];
   /** Working directory of this process, in which relative paths of a host begin. */
   readonly cwd: string;
   /** The backend of new sessions. */
@@ -101,13 +105,13 @@ export function makeStores(options: StoresOptions): Stores {
     options.requireAllowed?.(path);
     return path;
   };
+  const foreign = foreignStore(disk, env, paths.state);
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = withBytes(disk, file, linesOf(disk, file));
     return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
-  const foreign = foreignStore(disk, env, paths.state);
   const openLog = (file: string, asReader?: boolean): Log => {
     const others = foreign.open(file);
     if (others) return others;
@@ -214,7 +218,13 @@ export function makeStores(options: StoresOptions): Stores {
         readOnly,
       ),
     ),
-    catalog: makeCatalog(catalog),
+    catalog: jointCatalog(makeCatalog(catalog), () =>
+      makeCatalog({
+        ...catalog,
+        paths: { root: join(paths.state, "agents"), state: paths.state },
+        agents: { places: options.agentPlaces ?? [], store: foreign },
+      }),
+    ),
     health: makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] }),
   };
 }

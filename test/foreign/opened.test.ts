@@ -68,7 +68,6 @@ test("one opens like any other, and nothing is written beside it", async () => {
   await refused("delete_session", { sessionPath: file });
   await refused("archive_session", { sessionPath: file });
   await refused("relocate_session", { sessionPath: file, cwd: place.cwd });
-  await refused("migrate_session", { sessionPath: file, mode: "apply" });
   expect(withoutTimes(file)).toEqual(before);
 });
 

@@ -40,6 +40,8 @@ export interface SessionSummary {
   readonly last: number;
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
+  /** The agent whose own file it is. */
+  readonly agent?: string;
 }
 
 /** Returns the time of the last message, or that of the beginning if it is later, as a fork's is. */

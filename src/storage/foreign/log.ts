@@ -6,6 +6,7 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { addHead, HeadReader } from "../../core/format/head.ts";
 import { sameBytes } from "../../core/json/json.ts";
@@ -26,6 +27,12 @@ export interface ForeignOptions extends DerivedOptions {
   readonly folder: string;
   /** Returns the file of the session with an agent's own id, beside another one. */
   readonly parentOf: (file: string, nativeId: string) => string | undefined;
+}
+
+/** Returns the failure of a change to a session of another agent's. */
+function readOnlyOf({ agent, title }: Translator): Failure {
+  const sentence = `This session is ${title}'s own file, which is only read. fork, clone or import_session makes it yours.`;
+  return new Failure("read_only", sentence, { agent });
 }
 
 export class ForeignLog implements Log {
@@ -62,8 +69,7 @@ export class ForeignLog implements Log {
     this.lines = new DerivedLines(disk, folder, () => env.now());
     this.derived = new Derived(options, (line) => this.settle(line));
     const { agent, title } = translator;
-    const sentence = `This session is ${title}'s own file, which is only read. fork, clone or import_session makes it yours.`;
-    this.readOnly = new Failure("read_only", sentence, { agent });
+    this.readOnly = readOnlyOf(translator);
     this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
     try {
       this.seen = this.reading((fd) => {

@@ -8,12 +8,18 @@ import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { ForeignLog } from "./log.ts";
-import { parentFile } from "./places.ts";
+import { type AgentPlace, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 
 export interface ForeignStore {
   /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
   open(file: string): Log | undefined;
+}
+
+/** Sessions of other agents: where they may be, and how they are read. */
+export interface AgentSessions {
+  readonly places: readonly AgentPlace[];
+  readonly store: ForeignStore;
 }
 
 /** `state`: our state folder, in which what is derived is kept meanwhile. */
