@@ -2,11 +2,12 @@
 
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
+import { codex } from "./codex/codex.ts";
 import { isObject } from "./messages.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [claude];
+export const TRANSLATORS: readonly Translator[] = [claude, codex];
 
 /** Returns the agents' names. */
 export const AGENTS: readonly string[] = TRANSLATORS.map(({ agent }) => agent);
