@@ -26,7 +26,7 @@ test("every kind of record is counted, and all leaves have a context that provid
 
 test("files that were damaged at random", () => {
   const whole = wholeClaudeSession().lines;
-  forSeeds(200, (random) => {
+  forSeeds(100, (random) => {
     const lines = random.chance(0.5) ? whole : randomClaudeSession(random, 6).lines;
     const bytes = damagedLines(random, lines);
     let session: ReturnType<typeof foreignSession>;

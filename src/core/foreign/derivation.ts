@@ -9,7 +9,7 @@ import type { Env } from "../ports/env.ts";
 import type { Fidelity } from "../ports/fidelity.ts";
 import { Tally } from "./fidelity.ts";
 import { Ids } from "./ids.ts";
-import type { AboutSession, TranslatedEntry, Translation, Translator } from "./translator.ts";
+import type { AboutSession, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
 /** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
 const MOST_KEPT = 1 << 20;
@@ -28,6 +28,8 @@ export class Derivation {
   /** The ids of the entries that were emitted. */
   private readonly emitted = new Set<string>();
   private lastId: string | null = null;
+  /** The beginning of the names of kinds. */
+  private kinds = "";
 
   /** `line` gets each settled entry as a line without line feed. */
   constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, line: (bytes: Uint8Array) => void) {
@@ -40,10 +42,34 @@ export class Derivation {
     this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, name });
   }
 
+  /** Takes the records of a file that this one continues, up to where it does. */
+  inherit(run: () => void): void {
+    this.kinds = "inherited/";
+    run();
+    this.kinds = "";
+  }
+
+  mark(): void {
+    this.translation.mark?.();
+  }
+
+  back(): void {
+    this.translation.back?.();
+  }
+
+  /** Reports something that is about no record. */
+  warn(sentence: string): void {
+    this.tally.warn(0, sentence);
+  }
+
+  private note(record: number, verdict: RecordVerdict): void {
+    this.tally.note(record, { ...verdict, kind: `${this.kinds}${verdict.kind}` });
+  }
+
   /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
   take(bytes: Uint8Array, number: number): boolean {
     if (isBlank(bytes)) {
-      this.tally.note(number, { kind: "(blank line)", fate: "dropped" });
+      this.note(number, { kind: "(blank line)", fate: "dropped" });
       return true;
     }
     let value: unknown;
@@ -55,12 +81,12 @@ export class Derivation {
     }
     const record = { bytes, value, number };
     try {
-      this.tally.note(number, this.translation.take(record));
+      this.note(number, this.translation.take(record));
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       const warning = `The record was not understood and is kept as it is: ${reason}.`;
       this.translation.keep(record, { customType: `import:${this.agent}`, data: Uint8Array.from(bytes) });
-      this.tally.note(number, { kind: "(not understood)", fate: "preserved", warning });
+      this.note(number, { kind: "(not understood)", fate: "preserved", warning });
     }
     return true;
   }
@@ -114,11 +140,11 @@ export class Derivation {
     const kind = "(damaged line)";
     if (bytes.length > MOST_KEPT) {
       const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;
-      return this.tally.note(number, { kind, fate: "dropped", warning });
+      return this.note(number, { kind, fate: "dropped", warning });
     }
     const data = { record: number, ...textOrBase64(bytes) };
     this.translation.keep({ bytes, value: undefined, number }, { customType: `import:${this.agent}:damaged`, data });
-    this.tally.note(number, {
+    this.note(number, {
       kind,
       fate: "preserved",
       warning: "The record is damaged. Its bytes are kept as they are.",

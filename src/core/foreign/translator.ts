@@ -60,6 +60,16 @@ export interface Unsettled {
   readonly isPartial: boolean;
 }
 
+/** The beginning of another file of the agent's, which a file continues without having a copy of it. */
+export interface SourceBase {
+  /** The agent's own id of the session that is continued. */
+  readonly nativeId: string;
+  /** Bytes of that file that are continued: whole lines. */
+  readonly end: number;
+  /** Whether it is the same session, in which something was taken back: the rest of that file stays as a branch. */
+  readonly isOwn: boolean;
+}
+
 /** The work on one file. */
 export interface Translation {
   /**
@@ -73,6 +83,10 @@ export interface Translation {
   keep(record: SourceRecord, members: Readonly<Record<string, unknown>>): void;
   /** Returns what waits, as it would be if the file ended here. Changes nothing. */
   waiting(): Unsettled;
+  /** Notes the place after the last record, to which {@link back} leads. Only formats with bases need it. */
+  mark?(): void;
+  /** Goes back to the place that was noted. */
+  back?(): void;
   /** Returns what is known of the session so far. */
   about(): AboutSession;
 }
@@ -118,5 +132,7 @@ export interface Translator {
   readonly form: SourceForm;
   /** Whether a file that begins so is one of this agent's: by what is in it, never by its name or a version. */
   recognises(beginning: Beginnings): boolean;
+  /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
+  base?(first: unknown): SourceBase | undefined;
   begin(tools: TranslationTools): Translation;
 }

@@ -2,15 +2,15 @@
 
 import { basename } from "node:path";
 import { Derivation, type WaitingLines } from "../../core/foreign/derivation.ts";
-import type { Translator } from "../../core/foreign/translator.ts";
+import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { readAt, readIfThere } from "../fs/files.ts";
-import { LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
+import { readAt, readIfThere, withFile } from "../fs/files.ts";
+import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
 
 /** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
 const EDGE = 4096;
@@ -20,7 +20,12 @@ export interface DerivedOptions {
   readonly env: Env;
   readonly translator: Translator;
   readonly file: string;
+  /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
+  readonly baseOf: (file: string, base: SourceBase) => string | undefined;
 }
+
+/** Files that one continues, over any number of steps, at most. */
+const MOST_BASES = 100;
 
 export class Derived {
   readonly damage: Damage[] = [];
@@ -39,6 +44,7 @@ export class Derived {
   /** Reads what is new in the file. */
   read(fd: number): void {
     const { disk, translator } = this.options;
+    if (translator.base && this.reach.offset === 0) this.readBases(fd);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
       if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
     };
@@ -52,6 +58,39 @@ export class Derived {
       this.reach.lines = number;
     }
     this.edges = this.edgesOf(fd);
+  }
+
+  /** Reads what the file continues: the beginnings of other files, the first of all first. */
+  private readBases(fd: number): void {
+    const { disk, translator, file, baseOf } = this.options;
+    const chain: (SourceBase & { readonly file: string })[] = [];
+    let base = translator.base?.(firstRecord(disk, fd));
+    for (let at = file; base !== undefined; ) {
+      const found = chain.length < MOST_BASES ? baseOf(at, base) : undefined;
+      if (found === undefined || chain.some((known) => known.file === found)) {
+        this.derivation.warn(
+          `The beginning of the session is in another file, that of ${base.nativeId}, which was not found.`,
+        );
+        break;
+      }
+      chain.unshift({ ...base, file: found });
+      at = found;
+      base = withFile(disk, disk.openRead(found), (other) => translator.base?.(firstRecord(disk, other)));
+    }
+    for (const one of chain) this.derivation.inherit(() => this.readBase(one));
+  }
+
+  private readBase({ file, end, isOwn }: SourceBase & { readonly file: string }): void {
+    const { disk } = this.options;
+    const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+    const take = (bytes: Uint8Array, number: number): void => void this.derivation.take(bytes, number);
+    withFile(disk, disk.openRead(file), (fd) => {
+      readLines(disk, fd, reach, take, end);
+      this.derivation.mark();
+      if (!isOwn) return;
+      readLines(disk, fd, reach, take);
+      this.derivation.back();
+    });
   }
 
   /** Whether what was read is still what the file begins with, so that only its end is new. */

@@ -2,7 +2,9 @@
 
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import type { SourceBase } from "../../core/foreign/translator.ts";
 import { type Disk, exists } from "../fs/disk.ts";
+import { infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIfListed } from "../fs/folders.ts";
 import type { Variables } from "../fs/paths.ts";
 
@@ -52,7 +54,7 @@ export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<s
   }
 }
 
-/** Returns the file of the session with an agent's own id that another one, which it made, lies beside. */
+/** Returns the file of the session with an agent's own id that another one was made from, or by. */
 export function parentFile(disk: Disk, file: string, nativeId: string): string | undefined {
   // No id of a file may become a part of a path unchecked.
   if (!/^[A-Za-z0-9-]{1,100}$/.test(nativeId)) return undefined;
@@ -64,5 +66,52 @@ export function parentFile(disk: Disk, file: string, nativeId: string): string |
     return exists(disk, parent) ? parent : undefined;
   }
   const beside = join(dirname(file), `${nativeId}.jsonl`);
-  return beside !== file && exists(disk, beside) ? beside : undefined;
+  if (beside !== file && exists(disk, beside)) return beside;
+  return rolloutsOf(disk, file, nativeId).at(-1);
+}
+
+/** Returns the file of a session of which the beginning is continued: one that has a whole line end there. */
+export function baseFile(disk: Disk, file: string, { nativeId, end }: SourceBase): string | undefined {
+  return rolloutsOf(disk, file, nativeId).find((path) => {
+    if (end === 0) return true;
+    const info = infoOrNull(disk, path);
+    if (path === file || info?.kind !== "file" || info.size < end) return false;
+    try {
+      return withFile(disk, disk.openRead(path), (fd) => readIfThere(disk, fd, end - 1, 1)?.[0] === 0x0a);
+    } catch {
+      return false;
+    }
+  });
+}
+
+const ROLLOUT_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const DAY = 86_400_000;
+
+/**
+ * Returns the files of a thread of Codex's, the oldest first: rollout-<time>-<thread>.jsonl and, after something was
+ * taken back, rollout-<time>-<thread>_<segment>.jsonl. They are in the folders of days: that of the thread, which its
+ * id tells but for the time zone, and that of the file that asks.
+ */
+function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
+  if (!ROLLOUT_ID.test(threadId)) return [];
+  const made = Number.parseInt(threadId.replace("-", "").slice(0, 12), 16);
+  const days = [-1, 0, 1].map((n) => new Date(made + n * DAY)).filter((day) => Number.isFinite(day.getTime()));
+  const own = dirname(file);
+  const home = dirname(dirname(dirname(dirname(own))));
+  const root = dirname(dirname(dirname(own)));
+  const folders = new Set([
+    own,
+    ...days.map((day) => join(root, ...day.toISOString().slice(0, 10).split("-"))),
+    ...["archived_sessions", "sessions"].flatMap((name) => [join(home, name), join(dirname(own), name)]),
+  ]);
+  const isOf = (name: string): boolean => {
+    const [, rest] = name.split(`-${threadId}`);
+    return name.startsWith("rollout-") && rest !== undefined && /^(?:_[0-9a-f-]+)?\.jsonl$/.test(rest);
+  };
+  return [...folders]
+    .flatMap((folder) => entriesIfListed(disk, folder).map(({ name, kind }) => ({ folder, name, kind })))
+    .filter(({ name, kind }) => kind === "file" && isOf(name))
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .map(({ folder, name }) => join(folder, name))
+    .filter((path) => path !== file);
 }

@@ -21,6 +21,17 @@ export function recognised(disk: Disk, file: string): Translator | undefined {
   return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
 }
 
+/** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */
+export function firstRecord(disk: Disk, fd: number): unknown {
+  const bytes = readAt(disk, fd, 0, Math.min(disk.infoOf(fd).size, CHUNK));
+  const feed = bytes.indexOf(0x0a);
+  try {
+    return parse(bytes, 0, feed < 0 ? bytes.length : feed);
+  } catch {
+    return undefined;
+  }
+}
+
 /** How far a file of lines was read. */
 export interface Reach {
   /** Offset of the first byte that was not read. */
@@ -39,8 +50,14 @@ export type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => 
  * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole JSON. The bytes of
  * a line may be overwritten when the next one is read.
  */
-export function readLines(disk: Disk, fd: number, reach: Reach, take: TakeRecord): void {
-  const { size } = disk.infoOf(fd);
+export function readLines(
+  disk: Disk,
+  fd: number,
+  reach: Reach,
+  take: TakeRecord,
+  past = Number.POSITIVE_INFINITY,
+): void {
+  const size = Math.min(disk.infoOf(fd).size, past);
   let held: Buffer[] = [];
   let heldBytes = 0;
   let start = reach.offset;

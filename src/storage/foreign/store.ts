@@ -2,13 +2,13 @@
 
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
-import type { Translator } from "../../core/foreign/translator.ts";
+import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { ForeignLog } from "./log.ts";
-import { type AgentPlace, parentFile } from "./places.ts";
+import { type AgentPlace, baseFile, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 
 export interface ForeignStore {
@@ -26,6 +26,7 @@ export interface AgentSessions {
 export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
   const folder = join(state, "foreign");
   const parentOf = (file: string, nativeId: string): string | undefined => parentFile(disk, file, nativeId);
+  const baseOf = (file: string, base: SourceBase): string | undefined => baseFile(disk, file, base);
   const known = (file: string): Translator | undefined => {
     if (isContainerName(file)) return undefined;
     try {
@@ -39,7 +40,7 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
   return {
     open(file) {
       const translator = known(file);
-      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf });
+      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
     },
   };
 }

@@ -4,7 +4,7 @@
  */
 
 import { isObject } from "../messages.ts";
-import type { Beginnings, Translator } from "../translator.ts";
+import type { Beginnings, SourceBase, Translator } from "../translator.ts";
 import { CodexTranslation } from "./translation.ts";
 
 const TYPES = new Set(["session_meta", "response_item", "event_msg", "turn_context", "compacted"]);
@@ -14,8 +14,18 @@ export const codex: Translator = {
   title: "Codex",
   form: { kind: "lines" },
   recognises,
+  base,
   begin: (tools) => new CodexTranslation(tools),
 };
+
+/** Returns the beginning of the other file that a paginated thread continues: it is a fork, or something was taken back. */
+function base(first: unknown): SourceBase | undefined {
+  const payload = isObject(first) && first.type === "session_meta" ? first.payload : undefined;
+  if (!isObject(payload) || !isObject(payload.history_base)) return undefined;
+  const { thread_id: nativeId, end_byte_offset: end } = payload.history_base;
+  if (typeof nativeId !== "string" || !Number.isSafeInteger(end) || (end as number) < 0) return undefined;
+  return { nativeId, end: end as number, isOwn: nativeId === payload.id };
+}
 
 function recognises({ bytes, lines }: Beginnings): boolean {
   if (lines.some(({ type, payload }) => TYPES.has(type as string) && isObject(payload))) return true;

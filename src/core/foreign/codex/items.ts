@@ -85,7 +85,9 @@ const BEGINNINGS: readonly (readonly [beginning: string, kind: string])[] = [
 export function harnessKind(item: JsonObject, text: string): string | undefined {
   const about = item.internal_chat_message_metadata_passthrough;
   const kinds = isObject(about) ? about.content_item_kinds : undefined;
-  if (Array.isArray(kinds) && kinds.length > 0 && kinds.every((kind) => typeof kind === "string" && kind.includes(".")))
+  const named = Array.isArray(kinds) ? kinds.filter((kind) => typeof kind === "string" && kind.includes(".")) : [];
+  if (named.some((kind) => kind.startsWith("user."))) return undefined;
+  if (Array.isArray(kinds) && named.length > 0 && named.length === kinds.length)
     return (
       (kinds[0] as string)
         .split(".")[1]

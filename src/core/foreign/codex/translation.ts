@@ -26,6 +26,7 @@ import { blocksIn, callIn, harnessKind, outputIn, textOfParts, thoughtIn } from 
 const REMEMBERED = 200;
 /** Events that only say again what response items or other records say. */
 const ECHOES = new Set(["user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content"]);
+const ECHOED_ITEMS = new Set(["UserMessage", "AgentMessage", "Reasoning"]);
 const ENDS_OF_TURNS = new Set(["task_complete", "turn_complete", "turn_aborted"]);
 
 export class CodexTranslation implements Translation {
@@ -41,6 +42,9 @@ export class CodexTranslation implements Translation {
   private readonly starts: (string | null)[] = [];
   private readonly said: string[] = [];
   private spent = "";
+  private marked: string | null = null;
+  /** Whether the next record is the first of its own file, after those of the file that it continues. */
+  private isInherited = false;
   private readonly copies = new Map<string, number>();
 
   constructor(tools: TranslationTools) {
@@ -60,11 +64,22 @@ export class CodexTranslation implements Translation {
     if (type === "session_meta") return this.takeMeta(source, payload);
     if (type === "turn_context") return this.takeContext(source, payload);
     if (type === "compacted") return this.takeCompaction(source, payload);
+    if (type === "token_usage_record") return this.takeRecordedUsage(source, payload);
     return this.raw(source, type);
   }
 
   keep(source: SourceRecord, members: JsonObject): void {
     this.turns.keep(source, this.time, members);
+  }
+
+  mark(): void {
+    this.marked = this.turns.tip;
+    this.isInherited = true;
+  }
+
+  back(): void {
+    this.turns.goTo(this.marked);
+    this.isInherited = true;
   }
 
   waiting(): Unsettled {
@@ -87,8 +102,10 @@ export class CodexTranslation implements Translation {
   // --- about the session ---------------------------------------------------------------------------------------
 
   private takeMeta(source: SourceRecord, payload: JsonObject): RecordVerdict {
-    // A fork has its own first, and then those of the sessions that it was copied from.
-    this.meta ??= payload;
+    // A copied fork has its own first, and then those of the sessions that it was copied from. One that continues
+    // another file has its own last.
+    if (!this.meta || this.isInherited) this.meta = payload;
+    this.isInherited = false;
     this.provider = textIn(payload.model_provider) ?? this.provider;
     return this.raw(source, "session_meta");
   }
@@ -198,9 +215,14 @@ export class CodexTranslation implements Translation {
     const kind = `event_msg/${name}`;
     if (ECHOES.has(name)) {
       const text = (textIn(payload.message) ?? textIn(payload.text) ?? "").trim();
-      // Whatever was not said in a response item is kept.
-      const isEcho = text === "" || this.said.some((said) => said.includes(text));
-      return isEcho ? { kind, fate: "preserved" } : this.raw(source, kind);
+      return this.isSaid(text) ? { kind, fate: "preserved" } : this.raw(source, kind);
+    }
+    if (name === "item_completed" && isObject(payload.item)) {
+      const { type, content, summary_text: summary } = payload.item;
+      const text = Array.isArray(summary) ? summary.join("\n\n") : textOfParts(content);
+      const isEcho = ECHOED_ITEMS.has(textIn(type) ?? "") && this.isSaid(text.trim());
+      const itemKind = `${kind}/${textIn(type) ?? "(no type)"}`;
+      return isEcho ? { kind: itemKind, fate: "preserved" } : this.raw(source, itemKind);
     }
     if (name === "token_count") return this.takeUsage(source, payload, kind);
     if (name === "thread_rolled_back") {
@@ -216,6 +238,20 @@ export class CodexTranslation implements Translation {
     return this.raw(source, kind);
   }
 
+  /** Whether a response item had a text. What none had is kept. */
+  private isSaid(text: string): boolean {
+    return text === "" || this.said.some((said) => said.includes(text));
+  }
+
+  /** Takes what one call of the model cost, which is written directly after its items. */
+  private takeRecordedUsage(source: SourceRecord, { usage }: JsonObject): RecordVerdict {
+    const { current } = this.turns;
+    if (!isObject(usage) || !current || current.usage !== NO_USAGE) return this.raw(source, "token_usage_record");
+    current.usage = usageIn(usage);
+    this.complete(false);
+    return { kind: "token_usage_record", fate: "derived" };
+  }
+
   /** Takes what a call of the model cost; what was counted before is written again from time to time. */
   private takeUsage(source: SourceRecord, { info }: JsonObject, kind: string): RecordVerdict {
     const last = isObject(info) ? info.last_token_usage : undefined;
@@ -228,6 +264,7 @@ export class CodexTranslation implements Translation {
       this.complete(false);
       return { kind, fate: "derived" };
     }
+    // It was counted by a record before, or belongs to a call of which nothing came.
     return this.raw(source, kind);
   }
 
@@ -275,5 +312,6 @@ function usageIn(usage: JsonObject): SourceUsage {
     input: Math.max(0, countIn(usage.input_tokens) - cached),
     output: countIn(usage.output_tokens),
     cacheRead: cached,
+    cacheWrite: countIn(usage.cache_write_input_tokens),
   };
 }
