@@ -40,7 +40,7 @@ export async function open(asking: Asking, operand: string): Promise<Result> {
   } catch (error) {
     if (!isUnknown(error)) throw error;
     const ours = fitting(await allSessions(asking), operand, "listed");
-    const found = ours.length > 0 ? ours : fitting(await sessionsOfAgents(asking), operand, "listed");
+    const found = ours.length > 0 ? ours : fittingAgents(await sessionsOfAgents(asking), operand);
     if (found.length === 0) throw isNoId(error) ? unknownSession(operand) : error;
     return asking.ask("switch_session", { sessionPath: onlyOne(found, operand).path });
   }
@@ -81,6 +81,13 @@ async function allSessions({ service, progress }: Asking): Promise<Listed[]> {
   const listed = await catalog.list({ headerOnly: true }, report);
   const archived = await catalog.list({ headerOnly: true, archived: true }, report);
   return [...listed.found, ...archived.found];
+}
+
+/** Returns the sessions of other agents with an id or a name, or with an id of the agent's own in their file's name. */
+function fittingAgents(sessions: readonly Listed[], operand: string): Listed[] {
+  const found = fitting(sessions, operand, "listed");
+  if (found.length > 0 || operand.length < LEAST_OF_ID) return found;
+  return sessions.filter(({ path }) => (path.split(/[/\\]/).pop() ?? "").includes(operand));
 }
 
 /** Returns every session of other agents, the latest first. */

@@ -16,6 +16,13 @@ export interface AgentPlace {
   readonly depth: number;
   /** Whether a file of this name may be a session. Its content says whether it is one. */
   readonly fits: (name: string) => boolean;
+  /** Returns a text that several files of one session have in their names, of which the last is all of it. */
+  readonly sessionIn?: (name: string) => string | undefined;
+}
+
+/** Returns the thread of a rollout file, which has several when something was taken back. */
+function threadIn(name: string): string | undefined {
+  return /^rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl$/.exec(name)?.[1];
 }
 
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
@@ -32,8 +39,8 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
     // <slug>/<sessionId>.jsonl and <slug>/<sessionId>/subagents/agent-<id>.jsonl
     { agent: "claude", folder: join(within("CLAUDE_CONFIG_DIR", ".claude"), "projects"), depth: 3, fits: isLines },
     // <year>/<month>/<day>/rollout-<time>-<id>.jsonl
-    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines },
-    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines },
+    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
+    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
   ];
 }
 
@@ -42,15 +49,21 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
  * followed: it may lead anywhere, and in circles.
  */
 export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<string> {
-  for (const { folder, depth, fits } of places) {
+  for (const { folder, depth, fits, sessionIn } of places) {
+    const last = new Map<string, { readonly name: string; readonly path: string }>();
     const open: [folder: string, depth: number][] = [[folder, depth]];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
       const [at, left] = next;
       for (const { name, kind } of entriesIfListed(disk, at))
         if (kind === "folder") {
           if (left > 0) open.push([join(at, name), left - 1]);
-        } else if (kind === "file" && fits(name)) yield join(at, name);
+        } else if (kind === "file" && fits(name)) {
+          const session = sessionIn?.(name);
+          if (session === undefined) yield join(at, name);
+          else if (name > (last.get(session)?.name ?? "")) last.set(session, { name, path: join(at, name) });
+        }
     }
+    for (const { path } of last.values()) yield path;
   }
 }
 
