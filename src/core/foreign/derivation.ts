@@ -4,12 +4,13 @@
  */
 
 import { draftOf, entryLine } from "../format/entry.ts";
-import { bytesOf, jsonText, parse, textOf } from "../json/json.ts";
+import { bytesOf, jsonText, parse, parseAbridged, textOf } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Fidelity } from "../ports/fidelity.ts";
 import { Tally } from "./fidelity.ts";
 import { Ids } from "./ids.ts";
-import type { AboutSession, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
+import { LONGEST_SURVEYED, quickHash } from "./survey.ts";
+import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
 /** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
 const MOST_KEPT = 1 << 20;
@@ -20,9 +21,14 @@ export interface WaitingLines {
   readonly isPartial: boolean;
 }
 
+/** Where settled entries go: as lines without line feed, or as they are, for a first look (`survey.ts`). */
+export type EntrySink =
+  | { readonly line: (bytes: Uint8Array) => void }
+  | { readonly entry: (entry: TranslatedEntry) => void };
+
 export class Derivation {
   readonly agent: string;
-  readonly ids: Ids;
+  private readonly ids: EntryIds;
   private readonly translation: Translation;
   private readonly tally: Tally;
   /** The ids of the entries that were emitted. */
@@ -31,14 +37,21 @@ export class Derivation {
   /** The beginning of the names of kinds. */
   private kinds = "";
 
-  /** `line` gets each settled entry as a line without line feed. */
-  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, line: (bytes: Uint8Array) => void) {
+  /** Returns the value of a record. */
+  private readonly parse: (bytes: Uint8Array) => unknown;
+
+  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, sink: EntrySink) {
     const { agent } = translator;
-    const { sha256 } = env;
+    const isSurvey = "entry" in sink;
+    const sha256 = isSurvey ? quickHash : env.sha256;
     this.agent = agent;
-    this.ids = new Ids(agent, sha256);
+    // Within one file, the agent's own ids tell as much.
+    this.ids = isSurvey ? { entry: (nativeId) => nativeId } : new Ids(agent, sha256);
     this.tally = new Tally(agent);
-    const emit = (entry: TranslatedEntry): void => line(lineOf(this.sound(entry, this.emitted)));
+    this.parse = isSurvey ? abridged : parse;
+    const emit = isSurvey
+      ? sink.entry
+      : (entry: TranslatedEntry): void => sink.line(lineOf(this.sound(entry, this.emitted)));
     this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, name });
   }
 
@@ -74,7 +87,7 @@ export class Derivation {
     }
     let value: unknown;
     try {
-      value = parse(bytes);
+      value = this.parse(bytes);
     } catch {
       this.keepDamaged(bytes, number);
       return false;
@@ -100,6 +113,10 @@ export class Derivation {
 
   report(): Fidelity {
     return this.tally.report();
+  }
+
+  waitingEntries(): readonly TranslatedEntry[] {
+    return this.translation.waiting().entries;
   }
 
   waiting(): WaitingLines {
@@ -166,6 +183,10 @@ export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEnt
     ]);
     return entryLine({ ...base, rest: draftOf(type, Object.fromEntries(texts)).rest });
   }
+}
+
+function abridged(bytes: Uint8Array): unknown {
+  return bytes.length > 2 * LONGEST_SURVEYED ? parseAbridged(bytes, LONGEST_SURVEYED) : parse(bytes);
 }
 
 function isBlank(bytes: Uint8Array): boolean {

@@ -98,11 +98,16 @@ export function toolCallBlock(id: string, name: string, args: unknown): JsonObje
   return { type: "toolCall", id, name, arguments: isObject(args) ? args : args === undefined ? {} : { input: args } };
 }
 
+/** Times as entries have them, on days that every month has: others are looked at more closely. */
+const USUAL_TIME = /^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
+
 /** The time of an entry whose record has none. */
 export const NO_TIME = "1970-01-01T00:00:00.000Z";
 
 /** Returns a time as entries have it, from ISO 8601 or milliseconds; `otherwise` for what is no time. */
 export function timeIn(value: unknown, otherwise: string): string {
+  // Nearly all are written as they are wanted.
+  if (typeof value === "string" && value.length === 24 && USUAL_TIME.test(value)) return value;
   if (typeof value !== "string" && typeof value !== "number") return otherwise;
   const at = typeof value === "number" ? value : Date.parse(value);
   return Number.isFinite(at) && Math.abs(at) < 8.64e15 ? new Date(at).toISOString() : otherwise;

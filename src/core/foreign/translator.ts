@@ -91,10 +91,13 @@ export interface Translation {
   about(): AboutSession;
 }
 
+/** Ids of entries by the agent's own ids, the same each time. */
+export type EntryIds = Pick<Ids, "entry">;
+
 /** The things that a translation works with. */
 export interface TranslationTools {
   readonly agent: string;
-  readonly ids: Ids;
+  readonly ids: EntryIds;
   readonly sha256: Env["sha256"];
   readonly emit: (entry: TranslatedEntry) => void;
   /** The name of the file without folder and ending: a hint where records leave something open. */

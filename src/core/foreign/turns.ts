@@ -40,6 +40,8 @@ export class Turns {
   private readonly after: TurnItem[] = [];
   private end: string | null = null;
   private readonly copies = new Map<string, number>();
+  /** The parent of each entry: where those go who take it back. */
+  private readonly parents = new Map<string, string | null>();
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
@@ -109,6 +111,12 @@ export class Turns {
     this.end = id;
   }
 
+  /** Returns the entry that one continues; null for the first. */
+  parentOf(id: string): string | null {
+    this.settle();
+    return this.parents.get(id) ?? null;
+  }
+
   /** Emits what waits. */
   settle(): void {
     const { entries } = this.waiting();
@@ -147,6 +155,7 @@ export class Turns {
 
   private emit(entry: TranslatedEntry): void {
     this.tools.emit(entry);
+    this.parents.set(entry.id, entry.parentId);
     this.end = entry.id;
   }
 

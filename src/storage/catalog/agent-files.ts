@@ -4,10 +4,10 @@ import { type AgentPlace, filesIn } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, infoOrNull } from "../fs/files.ts";
+import { infoOrNull } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { FolderChanges } from "./folders.ts";
-import { type Scan, summaryOfLog } from "./summary.ts";
+import { EMPTY, headerFacts, type Scan } from "./summary.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
@@ -43,10 +43,11 @@ export class AgentFiles {
 
 /** Returns the summary of another agent's session; null for a file that is none. */
 export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
-  const log = store.open(path);
-  if (!log) return null;
-  return closing(log, () => {
-    const base = { ...summaryOfLog(log), reach: log.nodes.count, agent: log.foreign?.agent };
-    return { base, now: base, size, grown: false };
-  });
+  const found = store.survey(path);
+  if (!found) return null;
+  const { agent, header, facts } = found;
+  const { entries, messages, name, first, activity } = facts;
+  const known = { entries, messages, name, first, activity };
+  const base = { ...EMPTY, ...headerFacts(header), ...known, id: header.id, reach: entries, plain: false, agent };
+  return { base, now: base, size, grown: false };
 }

@@ -54,7 +54,7 @@ export function modifiedAt({ activity, timestamp }: Pick<SessionSummary, "activi
 type Gathered = { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
 
 /** The summary before the first byte. */
-const EMPTY: SessionSummary = {
+export const EMPTY: SessionSummary = {
   reach: 0,
   mark: "",
   id: "",
@@ -239,7 +239,7 @@ function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uin
 }
 
 /** Returns the members of a header that a summary has, as far as they are texts. */
-function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
+export function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
   const { cwd, timestamp, parentSession, branchedFrom } = header as Readonly<Record<string, unknown>>;
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
   return { cwd: text(cwd), timestamp: text(timestamp), parentSession: text(parentSession) ?? text(branchedFrom) };

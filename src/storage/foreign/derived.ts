@@ -1,8 +1,9 @@
 /** The session that is derived from another agent's file, as far as that was read. */
 
 import { basename } from "node:path";
-import { Derivation, type WaitingLines } from "../../core/foreign/derivation.ts";
-import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
+import { Derivation, type EntrySink, type WaitingLines } from "../../core/foreign/derivation.ts";
+import { Ids } from "../../core/foreign/ids.ts";
+import type { SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
@@ -34,11 +35,10 @@ export class Derived {
   private readonly reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
   private edges: { readonly first: Uint8Array; readonly last: Uint8Array } | undefined;
 
-  /** `line` gets each settled line. */
-  constructor(options: DerivedOptions, line: (bytes: Uint8Array) => void) {
+  constructor(options: DerivedOptions, sink: EntrySink) {
     const { translator, env, file } = options;
     this.options = options;
-    this.derivation = new Derivation(translator, env, basename(file).replace(/\.[^.]*$/, ""), line);
+    this.derivation = new Derivation(translator, env, basename(file).replace(/\.[^.]*$/, ""), sink);
   }
 
   /** Reads what is new in the file. */
@@ -101,6 +101,10 @@ export class Derived {
     return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
   }
 
+  waitingEntries(): readonly TranslatedEntry[] {
+    return this.derivation.waitingEntries();
+  }
+
   waiting(): WaitingLines {
     return this.derivation.waiting();
   }
@@ -112,12 +116,12 @@ export class Derived {
 
   /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
   header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
-    const { file, translator } = this.options;
+    const { file, translator, env } = this.options;
     const { nativeId = basename(file), cwd, started, leafId } = this.derivation.about();
     const header = {
       type: "session",
       version: 3,
-      id: this.derivation.ids.session(nativeId),
+      id: new Ids(translator.agent, env.sha256).session(nativeId),
       timestamp: started,
       cwd,
       parentSession,

@@ -67,7 +67,7 @@ export class ForeignLog implements Log {
     this.options = options;
     this.file = file;
     this.lines = new DerivedLines(disk, folder, () => env.now());
-    this.derived = new Derived(options, (line) => this.settle(line));
+    this.derived = new Derived(options, { line: (line) => this.settle(line) });
     const { agent, title } = translator;
     this.readOnly = readOnlyOf(translator);
     this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
@@ -205,7 +205,7 @@ export class ForeignLog implements Log {
       else if (isSame) isSame = sameBytes(line, this.lines.read(at));
       at++;
     };
-    const derived = new Derived(this.options, take);
+    const derived = new Derived(this.options, { line: take });
     derived.read(fd);
     for (const line of derived.waiting().lines) take(line);
     if (!isSame || at < this.nodes.count) return false;

@@ -10,10 +10,13 @@ import type { Disk } from "../fs/disk.ts";
 import { ForeignLog } from "./log.ts";
 import { type AgentPlace, baseFile, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
+import { type Surveyed, survey } from "./survey.ts";
 
 export interface ForeignStore {
   /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
   open(file: string): Log | undefined;
+  /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
+  survey(file: string): Surveyed | undefined;
 }
 
 /** Sessions of other agents: where they may be, and how they are read. */
@@ -41,6 +44,10 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     open(file) {
       const translator = known(file);
       return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
+    },
+    survey(file) {
+      const translator = known(file);
+      return translator && survey({ disk, env, translator, file, baseOf }, parentOf);
     },
   };
 }
