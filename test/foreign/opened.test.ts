@@ -150,3 +150,16 @@ test("it is followed while the agent writes", () => {
   session.refresh();
   expect(entriesOf(session)).toEqual(entriesOf(foreignSessionOn(realDisk, file, place.state)));
 });
+
+test("a confined server reads what is inside of its folders, and no link of another agent's leads it out", async () => {
+  const place = temporaryPlace();
+  const inside = put(join(place.cwd, "given", "session.jsonl"), wholeClaudeSession().text);
+  const outside = claudeFile(place, wholeClaudeSession().text);
+  const server = serveLibrary(place, ["--confine", "--allow-path", join(place.cwd, "given")]);
+  await server.result("switch_session", { sessionPath: inside });
+  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
+  expect((await server.failure("switch_session", { sessionPath: outside })).data.name).toBe("path_outside_root");
+  expect((await server.failure("import_session", { path: outside })).data.name).toBe("path_outside_root");
+  expect((await server.result("import_session", { path: inside })).outcome).toBe("new");
+  expect((await server.result("list_sessions", { agents: ["claude"] })).sessions).toEqual([]);
+});

@@ -13,7 +13,7 @@ import { LONGEST_SURVEYED, quickHash } from "./survey.ts";
 import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
 /** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
-const MOST_KEPT = 1 << 20;
+export const MOST_KEPT = 1 << 20;
 
 /** Lines that are not settled yet, and whether the agent is in the middle of one. */
 export interface WaitingLines {

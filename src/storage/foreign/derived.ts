@@ -1,7 +1,7 @@
 /** The session that is derived from another agent's file, as far as that was read. */
 
 import { basename } from "node:path";
-import { Derivation, type EntrySink, type WaitingLines } from "../../core/foreign/derivation.ts";
+import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
 import { Ids } from "../../core/foreign/ids.ts";
 import type { SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -148,7 +148,8 @@ export class Derived {
   }
 
   private noteDamage(line: number, byteOffset: number, length: number): void {
-    const reason = "the line is no JSON; its bytes are kept as an entry";
-    this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged: true });
+    const salvaged = length <= MOST_KEPT;
+    const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
+    this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
 }

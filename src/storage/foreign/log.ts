@@ -14,7 +14,7 @@ import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/sto
 import { Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, infoIfPresent } from "../fs/disk.ts";
 import { guarded, withFile } from "../fs/files.ts";
-import { isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { clockOf, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { notASession } from "../log/failures.ts";
 import { Derived, type DerivedOptions } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
@@ -105,8 +105,12 @@ export class ForeignLog implements Log {
   }
 
   read(position: number): Uint8Array {
-    if (this.isClosed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+    this.requireOpen();
     return this.lines.read(position);
+  }
+
+  private requireOpen(): void {
+    if (this.isClosed) throw new Failure("storage_failed", "The session is closed. Open it again.");
   }
 
   *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
@@ -114,6 +118,7 @@ export class ForeignLog implements Log {
   }
 
   copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.requireOpen();
     return this.lines.copy(positions);
   }
 
@@ -123,10 +128,10 @@ export class ForeignLog implements Log {
 
   refresh(): Change {
     if (this.isReplaced) return { kind: "replaced" };
-    const { disk, env, translator } = this.options;
+    const { disk, translator } = this.options;
     const info = guarded("looking at the session file", () => infoIfPresent(disk, this.file));
     if (info === null) return { kind: "gone" };
-    if (isSameStamp(info, this.seen) && !isYoung(this.seen, env.now()) && !this.holdsBack) return { kind: "none" };
+    if (isSameStamp(info, this.seen) && !isYoung(this.seen, clockOf(disk)) && !this.holdsBack) return { kind: "none" };
     const first = this.nodes.count;
     const isThere = this.reading((fd) => {
       const now = disk.infoOf(fd);
@@ -180,8 +185,8 @@ export class ForeignLog implements Log {
     if (this.isReplaced) return false;
     const { lines, isPartial } = this.derived.waiting();
     const before = this.shown.slice(this.confirmed);
-    const { env } = this.options;
-    this.holdsBack = isPartial && !isOpening && before.length === 0 && env.now() - this.seen.modified < GOING_ON;
+    const age = clockOf(this.options.disk) - this.seen.modified;
+    this.holdsBack = isPartial && !isOpening && before.length === 0 && age < GOING_ON;
     if (this.holdsBack) {
       this.shown = [];
       this.confirmed = 0;

@@ -2,10 +2,12 @@
 
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import { isErrno } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { infoOrNull, readIfThere, withFile } from "../fs/files.ts";
-import { entriesIfListed } from "../fs/folders.ts";
+import { entriesIn } from "../fs/folders.ts";
 import type { Variables } from "../fs/paths.ts";
 
 /** A folder in which an agent keeps session files. */
@@ -54,7 +56,7 @@ export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<s
     const open: [folder: string, depth: number][] = [[folder, depth]];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
       const [at, left] = next;
-      for (const { name, kind } of entriesIfListed(disk, at))
+      for (const { name, kind } of ifAllowed(() => entriesIn(disk, at)) ?? [])
         if (kind === "folder") {
           if (left > 0) open.push([join(at, name), left - 1]);
         } else if (kind === "file" && fits(name)) {
@@ -122,9 +124,21 @@ function rolloutsOf(disk: Disk, file: string, threadId: string): string[] {
     return name.startsWith("rollout-") && rest !== undefined && /^(?:_[0-9a-f-]+)?\.jsonl$/.test(rest);
   };
   return [...folders]
-    .flatMap((folder) => entriesIfListed(disk, folder).map(({ name, kind }) => ({ folder, name, kind })))
+    .flatMap((folder) =>
+      (ifAllowed(() => entriesIn(disk, folder)) ?? []).map(({ name, kind }) => ({ folder, name, kind })),
+    )
     .filter(({ name, kind }) => kind === "file" && isOf(name))
     .sort((a, b) => (a.name < b.name ? -1 : 1))
     .map(({ folder, name }) => join(folder, name))
     .filter((path) => path !== file);
+}
+
+/** Returns the result of `find`; undefined where it would look outside of the folders that this server may use. */
+export function ifAllowed<T>(find: () => T | undefined): T | undefined {
+  try {
+    return find();
+  } catch (error) {
+    if (!isErrno(error) && !(error instanceof Failure)) throw error;
+    return undefined;
+  }
 }

@@ -8,7 +8,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { ForeignLog } from "./log.ts";
-import { type AgentPlace, baseFile, parentFile } from "./places.ts";
+import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 import { type Surveyed, survey } from "./survey.ts";
 
@@ -28,8 +28,9 @@ export interface AgentSessions {
 /** `state`: our state folder, in which what is derived is kept meanwhile. */
 export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
   const folder = join(state, "foreign");
-  const parentOf = (file: string, nativeId: string): string | undefined => parentFile(disk, file, nativeId);
-  const baseOf = (file: string, base: SourceBase): string | undefined => baseFile(disk, file, base);
+  const parentOf = (file: string, nativeId: string): string | undefined =>
+    ifAllowed(() => parentFile(disk, file, nativeId));
+  const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
   const known = (file: string): Translator | undefined => {
     if (isContainerName(file)) return undefined;
     try {
