@@ -198,3 +198,18 @@ test("records that are written again, twice, in another version, or without the 
       .slice(-3),
   ).toEqual(["After it", "Lost", "Its own parent"]);
 });
+
+test("files of the oldest versions, whose records have neither uuid nor parent, are one line", () => {
+  const at = (minute: number): string => `2024-01-01T10:0${minute}:00Z`;
+  const toolUse = { type: "tool_use", id: "toolu_1", name: "Read", input: { file_path: "a" } };
+  const records = [
+    { type: "user", timestamp: at(0), message: { content: "Mend it" }, cwd: "/home/me/app" },
+    { type: "assistant", timestamp: at(1), message: { content: [{ type: "text", text: "I look." }, toolUse] } },
+    { type: "user", timestamp: at(2), message: { content: "That is right" } },
+    { type: "assistant", timestamp: at(3), message: { content: [{ type: "text", text: "Done." }] } },
+  ];
+  const session = foreignSession(records.map((record) => `${JSON.stringify(record)}\n`).join(""));
+  requireSound(session);
+  expect(strictContext(session).map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant"]);
+  expect(session.cwd).toBe("/home/me/app");
+});

@@ -3,6 +3,7 @@
  * with a `uuid` continues the one that its `parentUuid` names; others are about the session, and the last one counts.
  */
 
+import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { ClaudeTranslation } from "./translation.ts";
 
@@ -30,6 +31,10 @@ function isOfClaude(record: Readonly<Record<string, unknown>>): boolean {
   const { type, uuid, parentUuid, sessionId, leafUuid, messageId } = record;
   if (typeof type !== "string") return false;
   if (typeof uuid === "string" && (parentUuid === null || typeof parentUuid === "string")) return true;
+  // The oldest versions name no parents.
+  const { message, timestamp } = record;
+  if ((type === "user" || type === "assistant") && isObject(message) && typeof timestamp === "string")
+    return "content" in message && (message.role ?? type) === type;
   if (NAMED.has(type)) return typeof sessionId === "string" || typeof leafUuid === "string";
   return ABOUT_FILES.has(type) && (typeof messageId === "string" || typeof sessionId === "string");
 }

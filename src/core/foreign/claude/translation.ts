@@ -77,8 +77,8 @@ export class ClaudeTranslation implements Translation {
     if (!isObject(record)) return this.keepRaw(source, "(no object)");
     const type = textIn(record.type) ?? "(no type)";
     this.noteFacts(record);
-    const { uuid } = record;
-    if (typeof uuid !== "string" || uuid === "") return this.takeMetadata(source, record, type);
+    const uuid = uuidIn(source, record, type);
+    if (uuid === undefined) return this.takeMetadata(source, record, type);
     const length = source.bytes.length;
     if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
     const isSidechain = record.isSidechain === true;
@@ -152,7 +152,9 @@ export class ClaudeTranslation implements Translation {
   /** Returns the place that a record continues. One whose parent is not there continues the last before it. */
   private parentOf({ record }: NodeRecord): { place: RecordPlace; warning: { warning?: string } } {
     const { parentUuid } = record;
-    if (parentUuid === null || parentUuid === undefined) return { place: this.root, warning: {} };
+    if (parentUuid === null) return { place: this.root, warning: {} };
+    // The oldest versions, and programs that write such files, name none.
+    if (parentUuid === undefined) return { place: this.last, warning: {} };
     const place = typeof parentUuid === "string" ? this.places.get(parentUuid) : undefined;
     if (place) return { place, warning: {} };
     const warning =
@@ -437,6 +439,12 @@ export class ClaudeTranslation implements Translation {
     const explicit = this.explicitLeaf === null ? undefined : this.places.get(this.explicitLeaf);
     return explicit ?? this.newest?.place ?? null;
   }
+}
+
+/** Returns the uuid of a record of the conversation; one that has none is told by its line. */
+function uuidIn(source: SourceRecord, { uuid, message }: JsonObject, type: string): string | undefined {
+  if (typeof uuid === "string" && uuid !== "") return uuid;
+  return SPOKEN.has(type) && isObject(message) ? `line:${source.number}` : undefined;
 }
 
 function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {

@@ -128,7 +128,8 @@ export class CodexTranslation implements Translation {
   // --- the conversation ----------------------------------------------------------------------------------------
 
   private takeItem(source: SourceRecord, item: JsonObject): RecordVerdict {
-    const { type } = item;
+    // The oldest versions say of a message only who speaks.
+    const type = item.type ?? (typeof item.role === "string" ? "message" : undefined);
     const kind = `response_item/${textIn(type) ?? "(no type)"}`;
     if (type === "message") return this.takeMessage(source, item);
     if (type === "reasoning") {
