@@ -5,8 +5,10 @@ import type { Session } from "../../src/core/session/session.ts";
 import {
   damagedLines,
   entriesOf,
+  FOREIGN_FILE,
   fidelityOf,
   foreignSession,
+  requireContinued,
   requirePairedAtEveryLeaf,
   requireSound,
   strictContext,
@@ -32,6 +34,10 @@ test("every kind of record is counted, and all leaves have a context that provid
   expect(session.name).toBe("My own title");
   expect(session.cwd).toBe("/home/me/project");
   expect(session.log.damage).toEqual([]);
+});
+
+test("a longer file has the entries of the shorter one", () => {
+  forSeeds(3, (random) => requireContinued(randomClaudeSession(random, 5).lines, FOREIGN_FILE));
 });
 
 test("files that were damaged at random", () => {

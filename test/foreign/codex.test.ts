@@ -9,6 +9,7 @@ import {
   fidelityOf,
   foreignSession,
   foreignSessionOn,
+  requireContinued,
   requirePairedAtEveryLeaf,
   requireSound,
   strictContext,
@@ -54,6 +55,10 @@ test("usage is counted once, and what was read from the cache is told from the r
     stopReason: "toolUse",
     model: "gpt-5-codex",
   });
+});
+
+test("a longer file has the entries of the shorter one", () => {
+  forSeeds(3, (random) => requireContinued(randomCodexSession(random, 5).lines, CODEX_FILE));
 });
 
 test("files that were damaged at random", () => {

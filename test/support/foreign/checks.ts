@@ -166,3 +166,16 @@ function otherValue(random: Random, line: string): string {
   }
   return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;
 }
+
+/**
+ * Requires that each beginning of a file has the entries of the whole, byte for byte, but for the beginning of an answer
+ * that was not complete: an import of the longer file continues that of the shorter one.
+ */
+export function requireContinued(lines: readonly string[], file: string): void {
+  const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`, file)).map((entry) => [entry.id, entry]));
+  for (let count = 1; count < lines.length; count++) {
+    const beginning = foreignSession(`${lines.slice(0, count).join("\n")}\n`, file);
+    for (const entry of entriesOf(beginning))
+      if (entry.partial !== true) expect(entry, `after ${count} records`).toEqual(whole.get(entry.id));
+  }
+}
