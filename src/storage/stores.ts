@@ -13,6 +13,7 @@ import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
+import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
@@ -161,6 +162,7 @@ export function makeStores(options: StoresOptions): Stores {
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
+  const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -225,7 +227,13 @@ export function makeStores(options: StoresOptions): Stores {
         agents: { places: options.agentPlaces ?? [], store: foreign },
       }),
     ),
-    health: makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] }),
+    health: {
+      ...health,
+      holders(sessionPaths) {
+        const files = [...sessionPaths];
+        return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces ?? [], files)]);
+      },
+    },
   };
 }
 

@@ -91,3 +91,21 @@ test("links in agents' folders lead nowhere, and what is no session is passed ov
   const server = serveLibrary(place);
   expect((await server.result("list_sessions", { agents: "all" })).sessions).toEqual([]);
 });
+
+test("a session that its agent has open now is marked as held", async () => {
+  const place = temporaryPlace();
+  const file = putClaude(place, ONE, "Where is the jam?");
+  const other = putClaude(place, ONE.replace("1111", "2222"), "And the honey?");
+  const notes = join(place.home, ".claude", "sessions");
+  put(join(notes, `${process.pid}.json`), JSON.stringify({ pid: process.pid, sessionId: ONE, status: "busy" }));
+  put(join(notes, "1.json"), '{"pid":4194304,"sessionId":"22221111-2222-4333-8444-555555555555"}');
+  put(join(notes, "2.json"), '{"pid":');
+  const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["claude"], holders: true });
+  const held = sessions.filter(({ lockedBy }: Json) => lockedBy !== undefined);
+  expect(held.map(({ sessionPath }: Json) => sessionPath).sort()).toEqual([
+    file,
+    join(dirname(file), ONE, "subagents", "agent-a0123456789abcdef.jsonl"),
+  ]);
+  expect(held[0].lockedBy).toMatchObject({ client: "claude", pid: process.pid });
+  expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toContain(other);
+});

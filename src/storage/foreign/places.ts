@@ -18,6 +18,8 @@ export interface AgentPlace {
   readonly depth: number;
   /** Whether a file of this name may be a session. Its content says whether it is one. */
   readonly fits: (name: string) => boolean;
+  /** Folder in which the agent notes its processes, with the sessions that these have open (`live.ts`). */
+  readonly registry?: string;
   /** Returns a text that several files of one session have in their names, of which the last is all of it. */
   readonly sessionIn?: (name: string) => string | undefined;
 }
@@ -36,10 +38,17 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
     const named = variables[variable];
     return resolve(named === undefined || named === "" ? join(home, ...otherwise) : named);
   };
+  const claude = within("CLAUDE_CONFIG_DIR", ".claude");
   const codex = within("CODEX_HOME", ".codex");
   return [
     // <slug>/<sessionId>.jsonl and <slug>/<sessionId>/subagents/agent-<id>.jsonl
-    { agent: "claude", folder: join(within("CLAUDE_CONFIG_DIR", ".claude"), "projects"), depth: 3, fits: isLines },
+    {
+      agent: "claude",
+      folder: join(claude, "projects"),
+      depth: 3,
+      fits: isLines,
+      registry: join(claude, "sessions"),
+    },
     // <year>/<month>/<day>/rollout-<time>-<id>.jsonl
     { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
     { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
