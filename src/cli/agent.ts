@@ -76,6 +76,11 @@ function requireReadable({ sessionFile, sessionId, store }: Result, template: st
     const sentence = "This is the kept file of a session that was migrated; an agent would write where nobody looks.";
     throw new Failure("read_only", `${sentence} Name the session by its id.`);
   }
+  if (store === "foreign") {
+    const sentence =
+      "The session is another agent's own file, which is only read: an agent of yours would write to it.";
+    throw new Failure("read_only", `${sentence} fork or import makes a session of yours of it; then resume that.`);
+  }
   if (store !== "v2" || template !== USUAL) return;
   const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback --apply makes it a file again. ${ANOTHER}`;
   throw new Failure("unsupported_command", sentence);

@@ -26,6 +26,19 @@ export const CWD_FLAG: Flag = {
   meaning: "only sessions of this working directory; alone, of the current one",
 };
 
+/** The option of verbs that look at the sessions of other agents, too. */
+export const AGENTS_FLAG: Flag = {
+  value: "names",
+  otherwise: "all",
+  meaning: "also sessions of other agents, such as claude; several with commas between, pi for our own; alone, of all",
+};
+
+/** Returns the agents that an option names. */
+export function agentsIn(flags: ReadonlyMap<string, string>): "all" | readonly string[] | undefined {
+  const names = flags.get("--agents");
+  return names === undefined || names === "all" ? names : names.split(",").map((name) => name.trim());
+}
+
 export interface Option extends Flag {
   readonly names: readonly string[];
 }

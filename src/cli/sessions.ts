@@ -1,6 +1,7 @@
 /** Finds the sessions that a person names: by path, by id, by the beginning of an id, or by name. */
 
 import { Failure } from "../core/failure.ts";
+import { AGENTS } from "../core/foreign/translators.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
 import { type Asking, CommandFailed, type Result } from "./asking.ts";
@@ -38,7 +39,8 @@ export async function open(asking: Asking, operand: string): Promise<Result> {
     return await asking.ask("switch_session", named(operand));
   } catch (error) {
     if (!isUnknown(error)) throw error;
-    const found = fitting(await allSessions(asking), operand, "listed");
+    const ours = fitting(await allSessions(asking), operand, "listed");
+    const found = ours.length > 0 ? ours : fittingAgents(await sessionsOfAgents(asking), operand);
     if (found.length === 0) throw isNoId(error) ? unknownSession(operand) : error;
     return asking.ask("switch_session", { sessionPath: onlyOne(found, operand).path });
   }
@@ -79,6 +81,20 @@ async function allSessions({ service, progress }: Asking): Promise<Listed[]> {
   const listed = await catalog.list({ headerOnly: true }, report);
   const archived = await catalog.list({ headerOnly: true, archived: true }, report);
   return [...listed.found, ...archived.found];
+}
+
+/** Returns the sessions of other agents with an id or a name, or with an id of the agent's own in their file's name. */
+function fittingAgents(sessions: readonly Listed[], operand: string): Listed[] {
+  const found = fitting(sessions, operand, "listed");
+  if (found.length > 0 || operand.length < LEAST_OF_ID) return found;
+  return sessions.filter(({ path }) => (path.split(/[/\\]/).pop() ?? "").includes(operand));
+}
+
+/** Returns every session of other agents, the latest first. */
+async function sessionsOfAgents({ service, progress }: Asking): Promise<readonly Listed[]> {
+  const report = (done: number, total: number): void => progress(done, total, "list_sessions");
+  const { found } = await service.catalog.list({ headerOnly: true, agents: AGENTS }, report);
+  return found;
 }
 
 /** Returns the sessions with an id, else those with an id that begins so, else those with this name. */

@@ -1,14 +1,15 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { damage } from "./shared/shapes.ts";
+import { damage, fidelity, fidelityShown } from "./shared/shapes.ts";
 
 export default command({
   name: "import_session",
   summary:
-    "Copies a session file of any version from anywhere into the session folders, byte for byte. What exists " +
-    "already is recognised and not written again; nothing is overwritten.",
+    "Copies a session file of any version from anywhere into the session folders, byte for byte; or makes a session of " +
+    "another agent's file, and reports what became of each of its records. What exists already is recognised and not " +
+    "written again; nothing is overwritten.",
   effect: "server",
-  params: { path: z.string().min(1).describe("of a JSONL session file") },
+  params: { path: z.string().min(1).describe("of a JSONL session file, or another agent's") },
   result: z.object({
     sessionId: z.string(),
     sessionPath: z.string().describe("where it is among the sessions"),
@@ -22,6 +23,7 @@ export default command({
     entryCount: z.number().int(),
     version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
     damage: z.array(damage).describe("what is wrong in the file; it is copied unchanged"),
+    fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
   }),
   failures: [
     "session_not_found",
@@ -48,6 +50,11 @@ export default command({
   },
   async run({ workspace, progress }, { path }) {
     const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress);
-    return { ...imported, damage: imported.damage.map((found) => ({ ...found })) };
+    const { fidelity: report } = imported;
+    return {
+      ...imported,
+      damage: imported.damage.map((found) => ({ ...found })),
+      fidelity: report && fidelityShown(report),
+    };
   },
 });

@@ -3,6 +3,7 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
 import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
+import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
 import { cursor, holder, limit, nextCursor } from "./shared/shapes.ts";
@@ -16,6 +17,7 @@ export default command({
   repeatable: true,
   params: {
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    agents: agentsParam,
     query: z
       .string()
       .optional()
@@ -81,7 +83,8 @@ export default command({
             "the beginning of the id, 8 characters or more, that no other session's id has; not while streamed",
           ),
         archived: z.boolean(),
-        store: z.enum(["jsonl", "v2"]),
+        store: z.enum(["jsonl", "v2", "foreign"]),
+        agent: agentMember,
         cost: z
           .number()
           .optional()
@@ -122,10 +125,15 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, until, limit, stream, quick, holders, ...request } = params;
+    const { since, until, limit, stream, quick, holders, agents, ...request } = params;
     if (quick === true) return glance(context, params.cwd, limit, holders);
     const order = params.sort ?? "modified";
-    const wanted = { ...request, since: moment("since", since), until: moment("until", until) };
+    const wanted = {
+      ...request,
+      agents: agentsOf(agents),
+      since: moment("since", since),
+      until: moment("until", until),
+    };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
     const { found, total } = listing;
     const shown = found.slice(0, limit);
@@ -182,7 +190,8 @@ function placeOf(listed: Listed, { parentOf, shortId }: Listing) {
 }
 
 function toRow(listed: Listed) {
-  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes, archived, store, cost } = listed;
+  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes, archived, store, agent, cost } =
+    listed;
   return {
     sessionPath: path,
     sessionId: id,
@@ -196,6 +205,7 @@ function toRow(listed: Listed) {
     sizeBytes,
     archived,
     store,
+    agent,
     cost,
   };
 }

@@ -4,6 +4,7 @@ import { bytesOf } from "../core/json/json.ts";
 import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
 import { moment } from "./list_sessions.ts";
+import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
@@ -36,6 +37,7 @@ export default command({
           "needed unless `tool` or `file` is given",
       ),
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    agents: agentsParam,
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])
       .optional()
@@ -87,6 +89,7 @@ export default command({
           .nullable()
           .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
         cwd: z.string().nullable(),
+        agent: agentMember,
         inheritedFrom: z
           .object({ sessionId: z.string(), name: z.string().nullable() })
           .optional()
@@ -120,7 +123,7 @@ export default command({
     },
   },
   async run(context, params) {
-    const { includeToolResults: toolResults, in: parts, tool, query = "", limit = PAGE, ...request } = params;
+    const { includeToolResults: toolResults, in: parts, tool, query = "", limit = PAGE, agents, ...request } = params;
     if (params.query === undefined && tool === undefined && params.file === undefined)
       throw new BadParams([{ path: "query", message: "is needed where neither tool nor file is given" }]);
     const times = { since: moment("since", params.since), until: moment("until", params.until) };
@@ -132,7 +135,17 @@ export default command({
       return position < 0 ? undefined : open.tree.isAncestor(position, open.tree.leaf);
     };
     const tools = typeof tool === "string" ? [tool] : tool;
-    const wanted = { ...request, ...times, query, parts, tools, toolResults, limit, isActive };
+    const wanted = {
+      ...request,
+      agents: agentsOf(agents),
+      ...times,
+      query,
+      parts,
+      tools,
+      toolResults,
+      limit,
+      isActive,
+    };
     const { hits, more } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(toRow);
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
@@ -142,7 +155,7 @@ export default command({
 
 function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, ...hit }: Hit) {
   const { shortId, inheritedFrom } = hit;
-  const { name, firstMessage, cwd } = hit.session;
+  const { name, firstMessage, cwd, agent } = hit.session;
   return {
     sessionPath: path,
     sessionId,
@@ -158,6 +171,7 @@ function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, to
     name,
     firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,
     cwd,
+    agent,
     inheritedFrom: inheritedFrom && { sessionId: inheritedFrom.id, name: inheritedFrom.name },
   };
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { command } from "./shared/command.ts";
-import { damage } from "./shared/shapes.ts";
+import { damage, fidelity, fidelityShown } from "./shared/shapes.ts";
 import { verified } from "./shared/verified.ts";
 
 export default command({
@@ -18,6 +18,7 @@ export default command({
       .array(z.object({ entryId: z.string(), reason: z.string() }))
       .describe("entries that pi_agent_rust skips; it opens such a session for reading only"),
     ok: z.boolean().describe("no damage"),
+    fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
   }),
   failures: ["session_not_found", "not_a_session", "storage_failed"],
   example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
@@ -26,12 +27,14 @@ export default command({
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     const isOpen = workspace.sessions.includes(session);
     try {
+      const source = session.log.foreign;
       const { damage, invariants, unreadableForRust, ok } = await verified(context, session, isOpen, context.progress);
       return {
         damage: damage.map((found) => ({ ...found })),
         invariants: { ...invariants },
         unreadableForRust: [...unreadableForRust],
         ok,
+        ...(source ? { fidelity: fidelityShown(source.fidelity()) } : {}),
       };
     } finally {
       workspace.release(session);

@@ -12,6 +12,10 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
+import { jointCatalog } from "./catalog/joint.ts";
+import { liveHolders } from "./foreign/live.ts";
+import type { AgentPlace } from "./foreign/places.ts";
+import { foreignStore } from "./foreign/store.ts";
 import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
@@ -58,6 +62,8 @@ export interface StoresOptions {
   readonly locks: Locks;
   /** Folders in which agents look for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
+  /** Folders in which other agents keep their sessions. */
+  readonly agentPlaces?: readonly AgentPlace[];
   /** Working directory of this process, in which relative paths of a host begin. */
   readonly cwd: string;
   /** The backend of new sessions. */
@@ -100,6 +106,7 @@ export function makeStores(options: StoresOptions): Stores {
     options.requireAllowed?.(path);
     return path;
   };
+  const foreign = foreignStore(disk, env, paths.state);
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
@@ -107,6 +114,8 @@ export function makeStores(options: StoresOptions): Stores {
     return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openLog = (file: string, asReader?: boolean): Log => {
+    const others = foreign.open(file);
+    if (others) return others;
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {
@@ -133,6 +142,8 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file) => openLog(allowed(file)),
     factsAt: (file) => factsAt(disk, file, openForReading),
     openTrashed: (file) => at(file).open(file, true),
+    openStaged: (file) => jsonl.open(file, true),
+    openForeign: (file) => foreign.open(allowed(file)),
     absolute: (path) => absolute(path, cwd),
     allowed,
     find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
@@ -151,6 +162,7 @@ export function makeStores(options: StoresOptions): Stores {
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
+  const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   return {
     names: Object.keys(byName),
     forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
@@ -208,8 +220,20 @@ export function makeStores(options: StoresOptions): Stores {
         readOnly,
       ),
     ),
-    catalog: makeCatalog(catalog),
-    health: makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] }),
+    catalog: jointCatalog(makeCatalog(catalog), () =>
+      makeCatalog({
+        ...catalog,
+        paths: { root: join(paths.state, "agents"), state: paths.state },
+        agents: { places: options.agentPlaces ?? [], store: foreign },
+      }),
+    ),
+    health: {
+      ...health,
+      holders(sessionPaths) {
+        const files = [...sessionPaths];
+        return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces ?? [], files)]);
+      },
+    },
   };
 }
 

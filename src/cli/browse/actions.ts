@@ -93,13 +93,14 @@ async function list({ ask }: Asking, { query, cursor, limit, isQuick }: Action &
   }
 }
 
-function paramsOf({ shelf, cwd, words, sort, isNamed }: ListQuery): Readonly<Record<string, unknown>> {
+function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Readonly<Record<string, unknown>> {
   return {
     cwd,
     query: words.trim() === "" ? undefined : words,
     archived: shelf === "archive" ? true : undefined,
     sort: sort === "modified" ? undefined : sort,
     named: isNamed ? true : undefined,
+    agents,
   };
 }
 
@@ -137,8 +138,8 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
   return { what: "listed", sessions, total: sessions.length, cursor: undefined };
 }
 
-async function search({ ask }: Asking, { words, cwd, cursor }: Action & { do: "search" }): Promise<Happening> {
-  const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, limit: HITS, cursor });
+async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & { do: "search" }): Promise<Happening> {
+  const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, agents, limit: HITS, cursor });
   return { what: "found", words, hits, from: cursor, cursor: nextCursor };
 }
 

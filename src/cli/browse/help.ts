@@ -82,6 +82,7 @@ const HELP: readonly (readonly [title: string, keys: readonly KeyLine[]])[] = [
       ["n N", "the next and the previous place in the session that the filter found"],
       ["s", "sorts by last use, creation, size or cost"],
       ["m", "only sessions with a name, or all"],
+      ["O", "also sessions of other agents, such as Claude Code, for reading; f makes one of yours of it"],
       ["A", "the archive, and back"],
       ["D", "the trash, and back"],
       ["t or right", "the session's tree"],

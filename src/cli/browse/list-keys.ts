@@ -44,13 +44,16 @@ const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {
   N: (state) => nextHit(state, -1),
   s: (state) => nextSort(state),
   m: (state) => requery(state, { isNamed: !state.list.query.isNamed }),
+  O: (state) => requery(state, { agents: state.list.query.agents ? undefined : "all" }),
   A: (state) => toShelf(state, "archive"),
   D: (state) => toShelf(state, "trash"),
 };
 
 const ON_SESSION: Readonly<Record<string, OnSession>> = {
-  enter: (state, session) =>
-    session.itemPath ? saying(state, RESTORE_FIRST) : withEffect(state, { do: "end", session }),
+  enter: (state, session) => {
+    if (session.itemPath) return saying(state, RESTORE_FIRST);
+    return session.agent ? saying(state, FORK_FIRST) : withEffect(state, { do: "end", session });
+  },
   t: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
   right: (state, session) => withEffect({ ...state, isBusy: true }, { do: "open", session }),
   r: (state, session) =>
@@ -70,6 +73,7 @@ const ON_SESSION: Readonly<Record<string, OnSession>> = {
   Y: (state, { itemPath, sessionPath }) => copied(state, itemPath ?? sessionPath),
 };
 
+const FORK_FIRST = "It is another agent's own: f makes a session of yours of it.";
 const RESTORE_FIRST = "It is in the trash: r brings it back.";
 
 function unlessTrashed(then: OnSession): OnSession {

@@ -202,7 +202,12 @@ export function found(state: BrowseState, { words, hits, from, cursor }: Happeni
   // Whoever has not moved wants the first, whatever comes before it now.
   const shown = lookedAt(followed(still(list.selected === 0 ? withList(next, { selected: 0, top: 0 }) : next)));
   if (cursor === undefined || all.length >= MAX_HITS) return shown;
-  return after(shown, withEffect(shown.state, { do: "search", words, cwd: list.query.cwd, cursor }));
+  return after(shown, withEffect(shown.state, { do: "search", words, ...placeOf(list.query), cursor }));
+}
+
+/** Returns where a search looks. */
+function placeOf({ cwd, agents }: ListQuery): Pick<ListQuery, "cwd" | "agents"> {
+  return { cwd, ...(agents ? { agents } : {}) };
 }
 
 /** Moves the selection. */
@@ -223,9 +228,11 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
   const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
   const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, ...emptied }));
-  const isOther = (["words", "cwd", "shelf"] as const).some((name) => query[name] !== state.list.query[name]);
+  const isOther = (["words", "cwd", "shelf", "agents"] as const).some((name) => query[name] !== state.list.query[name]);
   const isSearched = isOther && query.shelf === "sessions" && query.words.trim().length >= 2;
-  return isSearched ? after(step, withEffect(step.state, { do: "search", words: query.words, cwd: query.cwd })) : step;
+  return isSearched
+    ? after(step, withEffect(step.state, { do: "search", words: query.words, ...placeOf(query) }))
+    : step;
 }
 
 /** A key while the filter is typed; undefined for those that mean the same as otherwise. */

@@ -21,6 +21,8 @@ export interface ListQuery {
   readonly words: string;
   readonly sort: Sort;
   readonly isNamed: boolean;
+  /** Whether those of other agents are there, too. */
+  readonly agents?: "all";
 }
 
 /** A line of the list. */
@@ -211,7 +213,7 @@ export type BrowseEffect =
       /** Whether a part of it is enough, because it is wanted at once. */
       readonly isQuick: boolean;
     }
-  | { readonly do: "search"; readonly words: string; readonly cwd: string | undefined; readonly cursor?: string }
+  | ({ readonly do: "search"; readonly cursor?: string } & Pick<ListQuery, "words" | "cwd" | "agents">)
   | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
   | { readonly do: "look"; readonly sessionPath: string }
   | { readonly do: "open"; readonly session: Result }

@@ -112,7 +112,8 @@ function titleOf({ list: { query, isTyping }, cwd }: BrowseState, { home }: Outp
   const where =
     query.shelf === "trash" ? "" : query.cwd === undefined ? " of all folders" : ` of ${shortPath(cwd, home)}`;
   const sort = query.shelf === "trash" || query.sort === "modified" ? "" : `, ${sortName(query.sort)}`;
-  return `${filter}${shelf}${where}${query.isNamed ? ", named" : ""}${sort}`;
+  const whose = query.agents && query.shelf !== "trash" ? " and those of other agents" : "";
+  return `${filter}${shelf}${where}${whose}${query.isNamed ? ", named" : ""}${sort}`;
 }
 
 function emptySentence({ list: { query } }: BrowseState): string {
@@ -174,9 +175,10 @@ function extraText({ sizeBytes, cost }: Result, sort: Sort): string {
 function titleCell({ list }: BrowseState, { session, depth, hits }: ListRow, width: number, page: OutputStyle): string {
   const { paint } = page;
   const { words } = list.query;
-  const { name, firstMessage, forkedFrom } = session;
+  const { name, firstMessage, forkedFrom, agent } = session;
   const rail = depth === 0 ? "" : cutTo(`${"  ".repeat(Math.min(depth - 1, 4))}└ `, width);
-  const own = oneLine(name ?? firstMessage ?? "");
+  const said = oneLine(name ?? firstMessage ?? "");
+  const own = agent === undefined ? said : `${agent}: ${said === "" ? "(nothing said)" : said}`;
   const origin =
     depth === 0 && forkedFrom
       ? ` (fork of ${oneLine(forkedFrom.name ?? String(forkedFrom.sessionId).slice(0, 8))})`

@@ -1,15 +1,17 @@
 import { count, shortPath } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
-import { damageLine } from "./verify.ts";
+import { damageLine, fidelityLines } from "./verify.ts";
 
 export default {
   name: "import",
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more: "What exists already is recognised and not written again. Nothing is overwritten.",
+  more:
+    "The file of a session of Claude Code or Codex becomes a session here, and the report says what became of its " +
+    "records. What exists already is recognised and not written again. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
-  print({ sessionPath, outcome, conflictsWith, entryCount, damage }, _given, { home }) {
+  print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity }, _given, { home }) {
     const path = shortPath(sessionPath, home);
     const outcomes: Readonly<Record<string, string>> = {
       new: `It is now at ${path}.`,
@@ -22,6 +24,7 @@ export default {
       `${count(entryCount, "entry", "entries")}.`,
       ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
       ...damage.map(damageLine),
+      ...fidelityLines(fidelity),
     ];
   },
 } satisfies Verb;

@@ -1,7 +1,7 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { holderText } from "../holder.ts";
 import { timeFlag } from "../moments.ts";
-import { CWD_FLAG, numberAbove0 } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
@@ -36,6 +36,7 @@ export default {
   operands: [],
   flags: {
     "--cwd": CWD_FLAG,
+    "--agents": AGENTS_FLAG,
     "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
     "--since": {
       value: "time",
@@ -72,6 +73,7 @@ export default {
     const of = flags.get("--cwd");
     return ask("list_sessions", {
       cwd: of === undefined ? undefined : absolute(of, cwd),
+      agents: agentsIn(flags),
       query: flags.get("--query"),
       since: timeFlag(flags, "--since", asking),
       until: timeFlag(flags, "--until", asking),
@@ -207,8 +209,9 @@ function sessionRow(session: Result, columns: Columns, page: OutputStyle): strin
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
-function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy }: Result): string {
-  const text = oneLine(name ?? firstMessage ?? "");
+function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent }: Result): string {
+  const own = oneLine(name ?? firstMessage ?? "");
+  const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
   const marks = [lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
   if (marks.length === 0) return text;
   const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";

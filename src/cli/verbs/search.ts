@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { parseQuery } from "../../core/search/query.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { timeFlag } from "../moments.ts";
-import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutFront, cutTo, exact, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
 import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
@@ -36,6 +36,7 @@ export default {
   instead: ["--tool", "--file"],
   flags: {
     "--cwd": CWD_FLAG,
+    "--agents": AGENTS_FLAG,
     "--in": {
       value: "parts",
       meaning: `only these, with commas between: ${Object.keys(PARTS).join(", ")}; by default user, assistant and calls`,
@@ -102,6 +103,7 @@ function paramsOf(asking: Asking, { operands, flags }: Given): Readonly<Record<s
   return {
     query: operands.length === 0 ? undefined : operands.join(" "),
     cwd: of === undefined ? undefined : absolute(of, cwd),
+    agents: agentsIn(flags),
     role,
     in: parts?.flatMap((part) => partsOf(part)),
     tool: tool === undefined ? undefined : listed("--tool", flags),

@@ -27,13 +27,31 @@ export const verify = {
   status: ({ ok }) => (ok ? OK : DAMAGE),
 } satisfies Verb;
 
-function verdictLines({ ok, damage, unreadableForRust }: Result): string[] {
+/** Returns the lines about what became of the records of another agent's file. */
+export function fidelityLines(fidelity: Result | undefined): string[] {
+  if (!fidelity) return [];
+  const { records, kinds, warnings, warningCount } = fidelity;
+  const sum = (fate: string): number => kinds.reduce((total: number, kind: Result) => total + kind[fate], 0);
+  const lossy = kinds.filter(({ derived, dropped }: Result) => derived + dropped > 0);
+  return [
+    `${count(records, "record", "records")}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
+    ...lossy.map(({ kind, first, derived, dropped }: Result) => {
+      const parts = [derived > 0 ? `${derived} in part` : "", dropped > 0 ? `${dropped} dropped` : ""];
+      return `  ${inert(kind)}: ${parts.filter(Boolean).join(", ")}, the first is record ${first}`;
+    }),
+    ...warnings.map(({ record, sentence }: Result) => `  ${record > 0 ? `Record ${record}: ` : ""}${inert(sentence)}`),
+    ...(warningCount > warnings.length ? [`  and ${warningCount - warnings.length} more warnings`] : []),
+  ];
+}
+
+function verdictLines({ ok, damage, unreadableForRust, fidelity }: Result): string[] {
   return [
     ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),
     ...(unreadableForRust.length === 0
       ? []
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
+    ...fidelityLines(fidelity),
   ];
 }
 

@@ -1,5 +1,8 @@
 /** The contract of the catalog: facts about sessions that are known without opening them. */
 
+/** The name of our own sessions where agents are named. */
+export const OUR_AGENT = "pi";
+
 /** A session file in a list. */
 export interface Listed {
   readonly path: string;
@@ -23,7 +26,9 @@ export interface Listed {
   /** Whether the file has nothing but a header. */
   readonly headerOnly: boolean;
   readonly archived: boolean;
-  readonly store: "jsonl" | "v2";
+  readonly store: "jsonl" | "v2" | "foreign";
+  /** The agent whose own file it is, where it is none of ours. */
+  readonly agent?: string;
   /** The cost of its own entries, where its usage was counted since it changed. */
   readonly cost?: number;
 }
@@ -32,6 +37,8 @@ export type Order = "modified" | "created" | "name" | "size" | "cost";
 
 export interface ListRequest {
   readonly cwd?: string;
+  /** Names of the agents whose sessions fit, `pi` for our own; by default only ours. */
+  readonly agents?: readonly string[];
   readonly query?: string;
   readonly name?: string;
   /** Whether only sessions with a name fit. */
@@ -75,6 +82,8 @@ export interface SearchRequest {
   /** Its words; without any, all that fits the rest is found if `tools` or `file` is there. */
   readonly query: string;
   readonly cwd?: string;
+  /** See ListRequest.agents. */
+  readonly agents?: readonly string[];
   readonly role?: string;
   readonly parts?: readonly SearchPart[];
   /** Names of tools: only their calls and results. */

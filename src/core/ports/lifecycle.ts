@@ -2,6 +2,7 @@
 
 import type { Damage } from "../format/damage.ts";
 import type { Progress } from "./catalog.ts";
+import type { Fidelity } from "./fidelity.ts";
 import type { Leftovers } from "./leftovers.ts";
 import type { Operation, OperationStep } from "./operations.ts";
 
@@ -71,6 +72,8 @@ export interface Imported {
   readonly entryCount: number;
   readonly version: number;
   readonly damage: readonly Damage[];
+  /** The records of another agent's file, and what became of them. */
+  readonly fidelity?: Fidelity;
 }
 
 export interface Trashed {
@@ -123,7 +126,7 @@ export interface LifeCycle {
   unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   /** Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`. */
   relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
-  /** Imports a session file from anywhere. Throws not_a_session, and corrupt where the header is damaged. */
+  /** Imports a session file from anywhere, also another agent's. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
   readonly leftovers: Leftovers;
   /** Removes the items of our trash that were deleted before a time, or all, for good. Throws read_only. */

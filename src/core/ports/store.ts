@@ -5,6 +5,7 @@ import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { EntryHead } from "../format/head.ts";
 import type { Nodes } from "../tree/nodes.ts";
+import type { Fidelity } from "./fidelity.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
 export interface FileStamp {
@@ -165,6 +166,9 @@ export interface Log {
   /** State of a V2 store, one of nine. */
   readonly state?: string;
 
+  /** The agent whose own file this is, where it is no session of ours: it is only read, and its entries are derived. */
+  readonly foreign?: ForeignSource;
+
   /**
    * Marks the durable end of a V2 store, so that the next opening reads only what comes after it. Returns the number of
    * the checkpoint, or null when there are no entries. Throws read_only, session_locked and what `commit` throws.
@@ -179,6 +183,16 @@ export interface Log {
    * process has written to it since. Not every store supports this.
    */
   discard?(): void;
+}
+
+/** Another agent's file that a log reads. */
+export interface ForeignSource {
+  /** Its name in options and ids, such as `claude`. */
+  readonly agent: string;
+  /** Its name for people. */
+  readonly title: string;
+  /** Returns what became of each record of the file. */
+  fidelity(): Fidelity;
 }
 
 /** New lines by position: a function that makes the line of an entry from the stored one. */

@@ -46,8 +46,8 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 
 /** Returns a text that two wishes have in common when the same sessions fit both, in the same order. */
 export function wishKey(request: ListRequest): string {
-  const { cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort } = request;
-  return JSON.stringify([cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort]);
+  const { cwd, agents, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort } = request;
+  return JSON.stringify([cwd, agents, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort]);
 }
 
 /** Returns a function that checks whether a session fits a wish. */
@@ -57,6 +57,7 @@ export function filterOf(request: ListRequest): (listed: Listed) => boolean {
   const parentId = request.parent === undefined ? undefined : idInPath(request.parent);
   return (listed) => {
     if (listed.archived !== (request.archived ?? false)) return false;
+    if (listed.agent !== undefined && !request.agents?.includes(listed.agent)) return false;
     if (listed.headerOnly && request.headerOnly !== true) return false;
     if (request.cwd !== undefined && listed.cwd !== request.cwd) return false;
     if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;

@@ -182,7 +182,7 @@ export class Workspace {
       const file = cwd === undefined ? undefined : made(key, { cwd });
       if (file !== undefined) return this.open({ sessionPath: file });
     }
-    const file = current?.file ? made(key, { nextTo: current.file }) : undefined;
+    const file = current?.file && !current.log.foreign ? made(key, { nextTo: current.file }) : undefined;
     return file === undefined ? undefined : this.open({ sessionPath: file });
   }
 
@@ -272,7 +272,8 @@ export class Workspace {
     const { comesOf } = wanted;
     const file = wanted.file === undefined ? undefined : this.stores.absolute(wanted.file);
     const beginning = newBeginning(this.env, { ...wanted, cwd: wanted.cwd ?? this.cwd, file });
-    if (file !== undefined || !comesOf?.file) return beginning;
+    // Nothing is written into the folders of other agents.
+    if (file !== undefined || !comesOf?.file || comesOf.log.foreign) return beginning;
     return { ...beginning, file: this.stores.nextTo(comesOf.file, beginning.header) };
   }
 }

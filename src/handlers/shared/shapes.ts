@@ -1,6 +1,7 @@
 /** Shapes that several commands, events and hooks share. */
 
 import * as z from "zod";
+import type { Fidelity } from "../../core/ports/fidelity.ts";
 
 export const entry = z
   .looseObject({ type: z.string(), id: z.string(), parentId: z.string().nullish(), timestamp: z.string().optional() })
@@ -79,3 +80,31 @@ export const damage = z.looseObject({
   salvaged: z.boolean(),
   keptAt: z.string().optional().describe("where the bytes are that were removed from the file"),
 });
+
+const recordCount = z.number().int();
+
+/** The report about another agent's file. */
+export const fidelity = z.object({
+  agent: z.string(),
+  records: recordCount.describe("records that were read: the sum of all counts"),
+  kinds: z.array(
+    z.object({
+      kind: z.string().describe("as the agent calls it; in brackets where the file has none"),
+      first: recordCount.describe("number of the first such record, from 1: its line, or its place in a document"),
+      preserved: recordCount.describe("all that these say is in entries, at least as the raw record"),
+      derived: recordCount.describe("entries say less than these, or say it otherwise"),
+      dropped: recordCount.describe("nothing of these is in entries"),
+    }),
+  ),
+  warnings: z.array(z.object({ record: recordCount, sentence: z.string() })).describe("the first hundred"),
+  warningCount: recordCount,
+});
+
+export function fidelityShown(report: Fidelity): z.input<typeof fidelity> {
+  const { kinds, warnings } = report;
+  return {
+    ...report,
+    kinds: kinds.map((kind) => ({ ...kind })),
+    warnings: warnings.map((warning) => ({ ...warning })),
+  };
+}

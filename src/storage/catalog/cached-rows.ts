@@ -9,6 +9,7 @@ import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { momentOf } from "../../core/search/listing.ts";
+import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -44,6 +45,8 @@ export interface CatalogOptions {
   readonly watchFrom?: number;
   /** Whether texts are indexed after a list, before the first search. */
   readonly indexAhead?: boolean;
+  /** Other agents' sessions, which this catalog has in the place of ours. */
+  readonly agents?: AgentSessions;
   /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
 }
@@ -169,7 +172,8 @@ export class CachedRows {
       sizeBytes: size,
       headerOnly: now.entries === 0,
       archived: path.startsWith(this.archive),
-      store: isContainerName(path) ? "v2" : "jsonl",
+      store: now.agent !== undefined ? "foreign" : isContainerName(path) ? "v2" : "jsonl",
+      agent: now.agent,
       cost: usage?.cost,
     };
   }

@@ -35,6 +35,7 @@ import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { AgentFiles, scanForeign } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
@@ -74,7 +75,7 @@ export function makeCatalog(options: CatalogOptions): Catalog {
 
 class Finder implements Catalog {
   private readonly options: CatalogOptions;
-  private readonly folders: Folders;
+  private readonly folders: Pick<Folders, "changes" | "close">;
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
   private readonly ordered = new Map<Order, Listed[]>();
@@ -97,7 +98,8 @@ class Finder implements Catalog {
 
   constructor(options: CatalogOptions) {
     this.options = options;
-    this.folders = new Folders(options);
+    const { agents, disk } = options;
+    this.folders = agents ? new AgentFiles(disk, agents.places) : new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
     this.spent = new KeptUsage(options, this.kept);
@@ -163,9 +165,10 @@ class Finder implements Catalog {
       const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
       await this.refresh(progress);
-      return closing(new Search(this.options, this.kept.rows, this.relations, request, query), async (search) => {
+      const rows = rowsOf(this.kept.rows, request);
+      return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
         const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
-        return found ?? search.scanned(this.order("modified"));
+        return found ?? search.scanned(this.order("modified").filter(({ path }) => rows.has(path)));
       });
     });
   }
@@ -358,7 +361,7 @@ class Finder implements Catalog {
   }
 
   private scanOne(path: string, stamp: FoundStamp): void {
-    const { disk, env, openLog } = this.options;
+    const { disk, env, openLog, agents } = this.options;
     const before = this.kept.rows.get(path);
     const age = env.now() - stamp.changed;
     // A file's clock that is far ahead of ours cannot be compared with it.
@@ -368,9 +371,11 @@ class Finder implements Catalog {
       same && (stamp.size > before.size || (isSameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
     let scan: Scan | null | undefined;
     try {
-      scan = isContainerName(path)
-        ? scanContainer(disk, path, openLog, same ? before.base : undefined)
-        : scanFile(disk, path, grown ? before.base : undefined);
+      if (agents) scan = scanForeign(agents, path, stamp);
+      else
+        scan = isContainerName(path)
+          ? scanContainer(disk, path, openLog, same ? before.base : undefined)
+          : scanFile(disk, path, grown ? before.base : undefined);
     } catch {
       // It was removed or may not be read: the next call tries again.
     }
@@ -402,6 +407,12 @@ class Finder implements Catalog {
     }
     this.kept.note(path, row === undefined);
   }
+}
+
+/** Returns the rows of the agents that are asked for. */
+function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
+  if (!agents) return rows;
+  return new Map([...rows].filter(([, { listed }]) => listed.agent === undefined || agents.includes(listed.agent)));
 }
 
 function lackOf({ listed, usage }: SessionRow) {

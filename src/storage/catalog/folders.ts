@@ -11,7 +11,7 @@ import type { CatalogOptions } from "./cached-rows.ts";
 import { containerOfPointer, foundContainer } from "./containers.ts";
 
 /** The result of `changes`, by path. Files that are in neither list have not changed. */
-interface FolderChanges {
+export interface FolderChanges {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
   readonly removed: readonly string[];

@@ -40,6 +40,8 @@ export interface SessionSummary {
   readonly last: number;
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
+  /** The agent whose own file it is. */
+  readonly agent?: string;
 }
 
 /** Returns the time of the last message, or that of the beginning if it is later, as a fork's is. */
@@ -52,7 +54,7 @@ export function modifiedAt({ activity, timestamp }: Pick<SessionSummary, "activi
 type Gathered = { -readonly [K in keyof SessionSummary]: SessionSummary[K] };
 
 /** The summary before the first byte. */
-const EMPTY: SessionSummary = {
+export const EMPTY: SessionSummary = {
   reach: 0,
   mark: "",
   id: "",
@@ -237,7 +239,7 @@ function setActivity(f: Gathered, count: number, messageAt: (nth: number) => Uin
 }
 
 /** Returns the members of a header that a summary has, as far as they are texts. */
-function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
+export function headerFacts(header: object): Pick<SessionSummary, "cwd" | "timestamp" | "parentSession"> {
   const { cwd, timestamp, parentSession, branchedFrom } = header as Readonly<Record<string, unknown>>;
   const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
   return { cwd: text(cwd), timestamp: text(timestamp), parentSession: text(parentSession) ?? text(branchedFrom) };

@@ -25,7 +25,7 @@ export function usageState({ life, base, size }: SessionRow): string {
 /** Counts the usage of a session, continuing `known` if that is of the same file. Throws what reading it throws. */
 export function countUsage(
   { disk, openLog }: Pick<CatalogOptions, "disk" | "openLog">,
-  { base, life, size, listed: { path } }: SessionRow,
+  { base, life, size, now, listed: { path } }: SessionRow,
   models: ModelNames,
   known: SessionUsage | undefined,
 ): SessionUsage {
@@ -33,7 +33,8 @@ export function countUsage(
   const counter = new Counter(base, models, from);
   const begin = from?.reach ?? 0;
   const last = new Counter(base, models, undefined);
-  if (isContainerName(path)) closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
+  if (isContainerName(path) || now.agent !== undefined)
+    closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
   else
     withFile(disk, disk.openRead(path), (fd) => {
       countLines(disk, fd, counter, begin, base.reach);

@@ -31,6 +31,10 @@ export interface LifecycleDeps {
   factsAt(file: string): SeenFacts | undefined;
   /** Opens a session in the trash for reading. */
   openTrashed(file: string): Log;
+  /** Opens a file of ours that is not among the sessions yet. */
+  openStaged(file: string): Log;
+  /** Opens a file that is another agent's session; returns undefined for any other. */
+  openForeign(file: string): Log | undefined;
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;

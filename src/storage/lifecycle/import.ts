@@ -3,7 +3,7 @@
 import { dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
-import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
@@ -39,9 +39,15 @@ interface ImportSource extends HeaderPlace {
 /** Relation of an existing session to one that is imported. */
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
-export async function importSession(deps: LifecycleDeps, path: string, progress?: Progress): Promise<Imported> {
+/** Imports a session file of ours. `open`: how it is opened. */
+export async function importSession(
+  deps: LifecycleDeps,
+  path: string,
+  progress?: Progress,
+  open: (file: string) => Log = deps.open,
+): Promise<Imported> {
   requireWritable(deps);
-  return closing(deps.open(path), (log) =>
+  return closing(open(path), (log) =>
     guarded("importing the session", async () => {
       if (log.store !== "jsonl")
         throw new Failure(
@@ -204,7 +210,18 @@ function holdsAll(log: Log, part: Log): boolean {
 
 function holds(log: Log, part: Log, p: number): boolean {
   const position = log.nodes.position(part.nodes.id(p));
-  return position >= 0 && sameBytes(part.read(p), log.read(position));
+  if (position >= 0) return sameBytes(part.read(p), log.read(position));
+  return isDerived(log) && isDerived(part) && isPassing(part, p);
+}
+
+/** Whether a session was made from another agent's. */
+function isDerived({ header }: Log): boolean {
+  return header.importedFrom !== undefined;
+}
+
+/** Whether an entry only says how far the agent was: where its leaf was, or the beginning of an answer. */
+function isPassing(log: Log, position: number): boolean {
+  return log.nodes.isMarker(position) || (parse(log.read(position)) as { partial?: unknown }).partial === true;
 }
 
 /** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */

@@ -20,7 +20,7 @@ import {
   requireAsSeen,
   requireWritable,
 } from "./exclusive.ts";
-import { importSession } from "./import.ts";
+import { importAny } from "./import-foreign.ts";
 import { makeLeftovers } from "./prune.ts";
 import { about, factsOf, hasHappened, isBack, recorded } from "./recorded.ts";
 import { relocateSession } from "./relocate.ts";
@@ -47,7 +47,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       ),
     relocate: (file, cwd, allowMissing = false) =>
       exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
-    import: (path, progress) => importSession(deps, path, progress),
+    import: (path, progress) => importAny(deps, path, progress),
     leftovers: makeLeftovers(deps),
     emptyTrash: (before, progress) =>
       alone(deps, () => guarded("emptying the trash", () => emptyTrash(deps, before, progress))),

@@ -222,6 +222,9 @@ describe("the list", () => {
     expect(asked("m")).toEqual({ ...QUERY, isNamed: true });
     expect(asked("m")).toEqual(QUERY);
     for (const sort of ["created", "size", "cost", "modified"]) expect(asked("s")).toEqual({ ...QUERY, sort });
+    expect(asked("O")).toEqual({ ...QUERY, agents: "all" });
+    expect(browsing.screen[0]).toContain("and those of other agents");
+    expect(asked("O")).toEqual(QUERY);
     expect(asked("A")).toEqual({ ...QUERY, shelf: "archive" });
     expect(browsing.screen[0]).toMatch(/^Archive/);
     expect(asked("A")).toEqual(QUERY);

@@ -1,0 +1,76 @@
+/**
+ * One API message with the results of its calls. Claude Code writes each block of a message as a record of its own, and
+ * parallel results as siblings: a step gathers them, until a record comes that belongs to another.
+ */
+
+import { assistantMessage, type SourceUsage } from "../messages.ts";
+import type { TranslatedEntry } from "../translator.ts";
+
+/** An entry without its place in the tree. */
+export type StepItem = Omit<TranslatedEntry, "parentId">;
+
+/** Where a record of the agent's is among our entries: those who continue it come after `end`. */
+export interface RecordPlace {
+  /** The entry that was made of it; null for the place before the first. */
+  readonly first: string | null;
+  /** The last of those that were put behind it without being a branch. */
+  end: string | null;
+  readonly parent: RecordPlace | null;
+  /** Whether it is a message of the model with calls, whose results are all in one line behind it. */
+  calls: boolean;
+}
+
+export interface AnswerStep {
+  readonly place: RecordPlace;
+  readonly messageId: string | undefined;
+  readonly isSidechain: boolean;
+  readonly model: string;
+  readonly at: string;
+  readonly content: Readonly<Record<string, unknown>>[];
+  readonly callIds: Set<string>;
+  usage: SourceUsage;
+  /** As the API says it; null while it has not. */
+  stopReason: string | null;
+  readonly error: string | undefined;
+  readonly results: StepItem[];
+  /** Entries that were written meanwhile and come after the results. */
+  readonly after: StepItem[];
+}
+
+const STOP_REASONS: Readonly<Record<string, "stop" | "length" | "toolUse" | "error">> = {
+  end_turn: "stop",
+  stop_sequence: "stop",
+  pause_turn: "stop",
+  tool_use: "toolUse",
+  max_tokens: "length",
+  model_context_window_exceeded: "length",
+  refusal: "error",
+};
+
+/** Returns the items of a step in their order. */
+export function itemsOf(step: AnswerStep): StepItem[] {
+  const { place, content, model, usage, stopReason, error, at, callIds } = step;
+  const otherwise = callIds.size > 0 ? "toolUse" : "stop";
+  const message = assistantMessage({
+    content,
+    api: "anthropic-messages",
+    provider: "anthropic",
+    model,
+    usage,
+    stopReason: error !== undefined ? "error" : (STOP_REASONS[stopReason ?? ""] ?? otherwise),
+    ...(error === undefined ? {} : { errorMessage: error }),
+    at,
+  });
+  const speech: StepItem = { type: "message", id: place.first as string, timestamp: at, members: message };
+  return [speech, ...step.results, ...step.after];
+}
+
+/** Returns items as entries, each continuing the one before. */
+export function chained(items: readonly StepItem[], parentId: string | null): TranslatedEntry[] {
+  let before = parentId;
+  return items.map(({ type, id, timestamp, members }) => {
+    const entry = { type, id, parentId: before, timestamp, members };
+    before = id;
+    return entry;
+  });
+}

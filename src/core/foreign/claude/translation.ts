@@ -1,0 +1,463 @@
+/** The work on one file of Claude Code's. */
+
+import { bytesOf } from "../../json/json.ts";
+import type { Fate } from "../../ports/fidelity.ts";
+import {
+  countIn,
+  isObject,
+  type JsonObject,
+  NO_TIME,
+  NO_USAGE,
+  type SourceUsage,
+  textIn,
+  timeIn,
+  toolResultMessage,
+  userMessage,
+} from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
+import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
+import { harnessOf } from "./harness.ts";
+import { type AnswerStep, chained, itemsOf, type RecordPlace, type StepItem } from "./step.ts";
+import { Titles } from "./titles.ts";
+
+/** A record that continues another, as far as all of them have the same members. */
+interface NodeRecord {
+  readonly source: SourceRecord;
+  readonly record: JsonObject;
+  readonly uuid: string;
+  readonly at: string;
+  readonly isSidechain: boolean;
+}
+
+/** Records with a uuid that are parts of the conversation. */
+const SPOKEN = new Set(["user", "assistant"]);
+
+export class ClaudeTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly places = new Map<string, RecordPlace>();
+  /** Bytes of the record that has a uuid, by which one that is written again is told from another one. */
+  private readonly lengths = new Map<string, number>();
+  private readonly root: RecordPlace = { first: null, end: null, parent: null, calls: false };
+  /** The place of the last record of the conversation, which records about the session come after. */
+  private last = this.root;
+  private step: AnswerStep | null = null;
+  private boundary: CompactBoundary | null = null;
+  /** Names of the tools that were called, by the ids of the calls. */
+  private readonly toolNames = new Map<string, string>();
+  /** API messages whose usage was counted. */
+  private readonly counted = new Set<string>();
+  private readonly titles = new Titles();
+  /** Records about the session that were kept, the last of each type. */
+  private readonly latest = new Map<string, string>();
+  private readonly copies = new Map<string, number>();
+  private newest: { readonly at: string; readonly place: RecordPlace } | null = null;
+  private explicitLeaf: string | null = null;
+  private lastId: string | null = null;
+  private time = NO_TIME;
+  private session: { nativeIds: Set<string>; agentId?: string; cwd?: string; started?: string } = {
+    nativeIds: new Set(),
+  };
+  /** Whether the file is a subagent's, in which every record is of a side chain; undefined before the first. */
+  private isAgents: boolean | undefined;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const record = source.value;
+    if (!isObject(record)) return this.keepRaw(source, "(no object)");
+    const type = textIn(record.type) ?? "(no type)";
+    this.noteFacts(record);
+    const uuid = uuidIn(source, record, type);
+    if (uuid === undefined) return this.takeMetadata(source, record, type);
+    const length = source.bytes.length;
+    if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
+    const isSidechain = record.isSidechain === true;
+    this.isAgents ??= isSidechain;
+    this.time = timeIn(record.timestamp, this.time);
+    const node: NodeRecord = { source, record, uuid, at: this.time, isSidechain };
+    const again = this.places.has(uuid)
+      ? `${type} has the uuid of an earlier record and is another version of it.`
+      : undefined;
+    const verdict = this.takeNode(node, type);
+    this.lengths.set(uuid, length);
+    if (SPOKEN.has(type)) this.noteLeaf(node);
+    return again === undefined || verdict.warning !== undefined ? verdict : { ...verdict, warning: again };
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.add(this.rawItem(source, members));
+  }
+
+  waiting(): Unsettled {
+    const { step, boundary } = this;
+    const entries = step ? chained(itemsOf(step), step.place.parent?.end ?? null) : [];
+    if (boundary) {
+      const items = [boundary.raw, ...boundary.after.map(({ item }) => item)];
+      return { entries: chained(items, boundary.parent.end), isPartial: true };
+    }
+    return { entries, isPartial: step !== null && step.stopReason === null && step.results.length === 0 };
+  }
+
+  about(): AboutSession {
+    const { nativeIds, agentId, cwd, started } = this.session;
+    const { name } = this.tools;
+    const own = nativeIds.has(name) ? name : nativeIds.values().next().value;
+    const isAgents = this.isAgents === true && agentId !== undefined && own !== undefined;
+    const waiting = this.waiting().entries;
+    const lastId = waiting.at(-1)?.id ?? this.lastId;
+    const leaf = this.leafPlace();
+    const leafId = leaf !== null && leaf === this.step?.place ? lastId : leaf?.end;
+    return {
+      ...(own === undefined ? {} : { nativeId: isAgents ? `${own}/${agentId}` : own }),
+      ...(isAgents ? { nativeParentId: own } : {}),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === undefined ? {} : { started }),
+      ...(leaf === null || leafId === lastId ? {} : { leafId: leafId ?? null }),
+    };
+  }
+
+  // --- the tree ------------------------------------------------------------------------------------------------
+
+  private takeNode(node: NodeRecord, type: string): RecordVerdict {
+    const { record } = node;
+    if (type === "assistant" && isObject(record.message)) return this.takeAnswer(node, record.message);
+    if (type === "user" && isObject(record.message)) return this.takeGiven(node, record.message);
+    if (type === "system" && record.subtype === "compact_boundary") return this.takeBoundary(node);
+    const kind = typeof record.subtype === "string" ? `${type}/${record.subtype}` : type;
+    const item = this.rawItem(node.source, this.rawMembers(node.source), node.uuid);
+    if (this.boundary) {
+      this.boundary.after.push({ uuid: node.uuid, item });
+      return { kind, fate: "preserved" };
+    }
+    const parent = this.parentOf(node);
+    if (this.step && parent.place === this.step.place) {
+      this.places.set(node.uuid, this.step.place);
+      this.step.after.push(item);
+      return { kind, fate: "preserved" };
+    }
+    this.put(node, parent.place, [item]);
+    return { kind, fate: "preserved", ...parent.warning };
+  }
+
+  /** Returns the place that a record continues. One whose parent is not there continues the last before it. */
+  private parentOf({ record }: NodeRecord): { place: RecordPlace; warning: { warning?: string } } {
+    const { parentUuid } = record;
+    if (parentUuid === null) return { place: this.root, warning: {} };
+    // The oldest versions, and programs that write such files, name none.
+    if (parentUuid === undefined) return { place: this.last, warning: {} };
+    const place = typeof parentUuid === "string" ? this.places.get(parentUuid) : undefined;
+    if (place) return { place, warning: {} };
+    const warning =
+      "The record before it is not in the file, or comes after it. It continues the one that is written before it.";
+    return { place: this.last, warning: { warning } };
+  }
+
+  /** Emits entries for a record, and remembers its place. */
+  private put({ uuid }: NodeRecord, parent: RecordPlace, items: readonly StepItem[]): void {
+    this.settle();
+    const entries = chained(items, parent.end);
+    for (const entry of entries) this.tools.emit(entry);
+    const end = entries.at(-1)?.id ?? parent.end;
+    this.lastId = end ?? this.lastId;
+    if (parent.calls && items.every(({ type, members }) => type === "message" && roleIn(members) === "toolResult")) {
+      parent.end = end;
+      this.places.set(uuid, parent);
+      this.last = parent;
+      return;
+    }
+    const place: RecordPlace = { first: entries[0]?.id ?? parent.first, end, parent, calls: false };
+    this.places.set(uuid, place);
+    this.last = place;
+  }
+
+  /** Adds something that is no part of the conversation behind what was written last. */
+  private add(item: StepItem): void {
+    if (this.step) {
+      this.step.after.push(item);
+      return;
+    }
+    const { last } = this;
+    this.tools.emit({ ...item, parentId: last.end });
+    last.end = item.id;
+    this.lastId = item.id;
+  }
+
+  /** Emits what waits. */
+  private settle(): void {
+    const { step, boundary } = this;
+    this.step = null;
+    this.boundary = null;
+    if (step) {
+      for (const entry of chained(itemsOf(step), step.place.parent?.end ?? null)) {
+        this.tools.emit(entry);
+        step.place.end = entry.id;
+        this.lastId = entry.id;
+      }
+      if (step.messageId !== undefined) this.counted.add(step.messageId);
+    }
+    if (boundary) this.putCompaction(boundary, "", null);
+  }
+
+  // --- the conversation ----------------------------------------------------------------------------------------
+
+  private takeAnswer(node: NodeRecord, message: JsonObject): RecordVerdict {
+    const { record, uuid, at, isSidechain } = node;
+    const kind = "assistant";
+    const messageId = textIn(message.id);
+    const blocks = blocksOf(message.content);
+    let warning: { warning?: string } = {};
+    if (!this.step || messageId === undefined || this.step.messageId !== messageId || this.places.has(uuid)) {
+      const parent = this.parentOf(node);
+      warning = parent.warning;
+      this.settle();
+      const isNew = messageId === undefined || !this.counted.has(messageId);
+      const first = this.tools.ids.entry(this.places.has(uuid) ? `${uuid}#${node.source.bytes.length}` : uuid);
+      const isError = record.isApiErrorMessage === true;
+      this.step = {
+        place: { first, end: first, parent: parent.place, calls: false },
+        messageId,
+        isSidechain,
+        model: textIn(message.model) ?? "unknown",
+        at,
+        content: [],
+        callIds: new Set(),
+        usage: isNew ? usageIn(message, record) : NO_USAGE,
+        stopReason: null,
+        error: isError ? textOfBlocks(blocks) : undefined,
+        results: [],
+        after: [],
+      };
+    } else if (!this.counted.has(messageId)) this.step.usage = usageIn(message, record);
+    const { step } = this;
+    for (const block of blocks) {
+      step.content.push(answerBlock(block));
+      if (block.type !== "tool_use" || typeof block.id !== "string") continue;
+      step.callIds.add(block.id);
+      step.place.calls = true;
+      this.toolNames.set(block.id, textIn(block.name) ?? "");
+    }
+    step.stopReason = textIn(message.stop_reason) ?? step.stopReason;
+    this.places.set(uuid, step.place);
+    this.last = step.place;
+    return { kind, fate: "preserved", ...warning };
+  }
+
+  private takeGiven(node: NodeRecord, message: JsonObject): RecordVerdict {
+    const { record, uuid, at } = node;
+    const blocks = blocksOf(message.content);
+    const results = blocks.filter(({ type }) => type === "tool_result");
+    if (record.isCompactSummary === true) return this.takeSummary(node, textOfBlocks(blocks));
+    const rest = blocks.filter(({ type }) => type !== "tool_result");
+    const items: StepItem[] = results.map((block, index) => this.resultItem(node, block, index));
+    const said = this.saidItem(node, message, rest, results.length > 0);
+    const kind =
+      results.length > 0 ? "user/tool_result" : said?.kind === "user" ? "user" : `user/${said?.kind ?? "empty"}`;
+    const { step } = this;
+    if (
+      step &&
+      results.some(({ tool_use_id }) => step.callIds.has(textIn(tool_use_id) ?? "")) &&
+      !this.places.has(uuid)
+    ) {
+      step.results.push(...items);
+      if (said) step.after.push(said.item);
+      this.places.set(uuid, step.place);
+      this.last = step.place;
+      return { kind, fate: "preserved" };
+    }
+    const { place, warning } = this.parentOf(node);
+    if (said) items.push(said.item);
+    if (items.length === 0) items.push(this.item("message", uuid, at, userMessage("", at)));
+    this.put(node, place, items);
+    return { kind, fate: "preserved", ...warning };
+  }
+
+  private resultItem({ record, uuid, at }: NodeRecord, block: JsonObject, index: number): StepItem {
+    const toolCallId = textIn(block.tool_use_id) ?? "";
+    const details = index === 0 ? record.toolUseResult : undefined;
+    const message = toolResultMessage({
+      toolCallId,
+      toolName: this.toolNames.get(toolCallId) ?? "",
+      content: blocksOf(block.content).map(givenBlock),
+      isError: block.is_error === true,
+      details: typeof details === "string" ? undefined : details,
+      at,
+    });
+    return this.item("message", index === 0 ? uuid : `${uuid}/${index}`, at, message);
+  }
+
+  /** Returns the item of what a record says besides results: a person's turn, or what the program put in its place. */
+  private saidItem(node: NodeRecord, message: JsonObject, blocks: readonly JsonObject[], hasResults: boolean) {
+    const { record, uuid, at } = node;
+    if (blocks.length === 0) return undefined;
+    const nativeId = hasResults ? `${uuid}/text` : uuid;
+    const isText = typeof message.content === "string";
+    const content = isText ? message.content : blocks.map(givenBlock);
+    const harness = harnessOf(record, textOfBlocks(blocks));
+    if (!harness) return { kind: "user", item: this.item("message", nativeId, at, userMessage(content, at)) };
+    const { kind, isShown, isSeenByModel } = harness;
+    const customType = `claude:${kind}`;
+    const item = isSeenByModel
+      ? this.item("custom_message", nativeId, at, { customType, content, display: isShown })
+      : this.item("custom", nativeId, at, { customType, data: { content } });
+    return { kind, item };
+  }
+
+  // --- compactions ---------------------------------------------------------------------------------------------
+
+  private takeBoundary(node: NodeRecord): RecordVerdict {
+    this.settle();
+    const { source, record, uuid } = node;
+    const logical = textIn(record.logicalParentUuid);
+    const named = logical === undefined ? undefined : this.places.get(logical);
+    const parent = named ?? this.parentOf(node).place;
+    const raw = this.rawItem(source, this.rawMembers(source));
+    this.boundary = {
+      ...boundaryIn(record),
+      uuid,
+      at: node.at,
+      parent: parent === this.root ? this.last : parent,
+      raw,
+      after: [],
+    };
+    // Whatever the agent continued before it is compacted now.
+    this.explicitLeaf = null;
+    this.newest = null;
+    const lost = logical !== undefined && !named;
+    const warning =
+      "The record that was compacted last is not in the file. The compaction continues what is written before it.";
+    return { kind: "system/compact_boundary", fate: "derived", ...(lost ? { warning } : {}) };
+  }
+
+  private takeSummary(node: NodeRecord, summary: string): RecordVerdict {
+    const kind = "user/compact_summary";
+    const { boundary } = this;
+    this.boundary = null;
+    this.settle();
+    if (boundary) this.putCompaction(boundary, summary, node.uuid);
+    else {
+      const { place } = this.parentOf(node);
+      const { uuid, at, source } = node;
+      const parent = place === this.root ? this.last : place;
+      const raw = this.rawItem(source, this.rawMembers(source));
+      this.putCompaction(
+        { uuid, at, parent, kept: [], tokensBefore: 0, details: undefined, raw, after: [] },
+        summary,
+        null,
+      );
+    }
+    return { kind, fate: "derived" };
+  }
+
+  private putCompaction(boundary: CompactBoundary, summary: string, summaryUuid: string | null): void {
+    const { uuid, parent } = boundary;
+    const id = this.tools.ids.entry(uuid);
+    const kept = keptIn(boundary, this.places) ?? id;
+    this.tools.emit({ ...compactionItem(boundary, id, summary, kept), parentId: parent.end });
+    const place: RecordPlace = { first: id, end: id, parent, calls: false };
+    for (const { uuid: other, item } of boundary.after) {
+      this.tools.emit({ ...item, parentId: place.end });
+      place.end = item.id;
+      this.places.set(other, place);
+    }
+    this.places.set(uuid, place);
+    if (summaryUuid !== null) this.places.set(summaryUuid, place);
+    this.last = place;
+    this.lastId = place.end;
+    this.newest = { at: boundary.at, place };
+  }
+
+  // --- about the session ---------------------------------------------------------------------------------------
+
+  private takeMetadata(source: SourceRecord, record: JsonObject, type: string): RecordVerdict {
+    if (type === "last-prompt" && record.explicit === true) this.explicitLeaf = textIn(record.leafUuid) ?? null;
+    const title = this.titles.take(type, record, (uuid) => this.places.has(uuid));
+    if (title !== undefined) {
+      if (title !== null) this.add(this.rawItem(source, { name: title }, undefined, "session_info"));
+      return { kind: type, fate: title === null ? "preserved" : "derived" };
+    }
+    // Most of these are written again and again as they are.
+    const sum = this.tools.sha256(source.bytes);
+    if (this.latest.get(type) === sum) return { kind: type, fate: "preserved" };
+    this.latest.set(type, sum);
+    return this.keepRaw(source, type);
+  }
+
+  private keepRaw(source: SourceRecord, kind: string, fate: Fate = "preserved"): RecordVerdict {
+    this.add(this.rawItem(source, this.rawMembers(source)));
+    return { kind, fate };
+  }
+
+  private rawMembers({ bytes }: SourceRecord): JsonObject {
+    return { customType: "import:claude", data: Uint8Array.from(bytes) };
+  }
+
+  /** Returns an entry for a record as it is. Records that are written several times get an id for each time. */
+  private rawItem({ bytes }: SourceRecord, members: JsonObject, uuid?: string, type = "custom"): StepItem {
+    if (uuid !== undefined && !this.places.has(uuid)) return this.item(type, uuid, this.time, members);
+    const sum = this.tools.sha256(bytes);
+    const nth = (this.copies.get(sum) ?? 0) + 1;
+    this.copies.set(sum, nth);
+    return { type, id: this.tools.ids.entry(`raw:${sum}:${nth}`), timestamp: this.time, members };
+  }
+
+  /** Returns an item for a record; another version of a record that was there gets an id of its own. */
+  private item(type: string, nativeId: string, timestamp: string, members: JsonObject): StepItem {
+    const [uuid] = nativeId.split("/");
+    const id = this.places.has(uuid) ? `${nativeId}#${this.tools.sha256(bytesOf(JSON.stringify(members)))}` : nativeId;
+    return { type, id: this.tools.ids.entry(id), timestamp, members };
+  }
+
+  private noteFacts({ sessionId, agentId, cwd, timestamp }: JsonObject): void {
+    const { session } = this;
+    if (typeof sessionId === "string" && sessionId !== "" && session.nativeIds.size < 1000)
+      session.nativeIds.add(sessionId);
+    if (typeof agentId === "string" && agentId !== "") session.agentId ??= agentId;
+    if (typeof cwd === "string" && cwd !== "") session.cwd ??= cwd;
+    if (session.started === undefined && typeof timestamp === "string") {
+      const at = timeIn(timestamp, "");
+      if (at !== "") session.started = at;
+    }
+  }
+
+  private noteLeaf({ uuid, at, isSidechain }: NodeRecord): void {
+    if (isSidechain && this.isAgents !== true) return;
+    const place = this.places.get(uuid);
+    if (place && (this.newest === null || at >= this.newest.at)) this.newest = { at, place };
+  }
+
+  private leafPlace(): RecordPlace | null {
+    const explicit = this.explicitLeaf === null ? undefined : this.places.get(this.explicitLeaf);
+    return explicit ?? this.newest?.place ?? null;
+  }
+}
+
+/** Returns the uuid of a record of the conversation; one that has none is told by its line. */
+function uuidIn(source: SourceRecord, { uuid, message }: JsonObject, type: string): string | undefined {
+  if (typeof uuid === "string" && uuid !== "") return uuid;
+  return SPOKEN.has(type) && isObject(message) ? `line:${source.number}` : undefined;
+}
+
+function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
+  if (!isObject(usage)) return NO_USAGE;
+  return {
+    input: countIn(usage.input_tokens),
+    output: countIn(usage.output_tokens),
+    cacheRead: countIn(usage.cache_read_input_tokens),
+    cacheWrite: countIn(usage.cache_creation_input_tokens),
+    cost: countIn(costUSD),
+  };
+}
+
+function roleIn({ message }: JsonObject): unknown {
+  return isObject(message) ? message.role : undefined;
+}

@@ -1,0 +1,203 @@
+/**
+ * Takes the records of one file through a translation: lines of entries come out, and every record is counted. What is
+ * damaged, or what a translator fails on, is kept raw and costs nothing else.
+ */
+
+import { draftOf, entryLine } from "../format/entry.ts";
+import { bytesOf, jsonText, parse, parseAbridged, textOf } from "../json/json.ts";
+import type { Env } from "../ports/env.ts";
+import type { Fidelity } from "../ports/fidelity.ts";
+import { Tally } from "./fidelity.ts";
+import { Ids } from "./ids.ts";
+import { LONGEST_SURVEYED, quickHash } from "./survey.ts";
+import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
+
+/** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
+export const MOST_KEPT = 1 << 20;
+
+/** Lines that are not settled yet, and whether the agent is in the middle of one. */
+export interface WaitingLines {
+  readonly lines: readonly Uint8Array[];
+  readonly isPartial: boolean;
+}
+
+/** Where settled entries go: as lines without line feed, or as they are, for a first look (`survey.ts`). */
+export type EntrySink =
+  | { readonly line: (bytes: Uint8Array) => void }
+  | { readonly entry: (entry: TranslatedEntry) => void };
+
+export class Derivation {
+  readonly agent: string;
+  private readonly ids: EntryIds;
+  private readonly translation: Translation;
+  private readonly tally: Tally;
+  /** The ids of the entries that were emitted. */
+  private readonly emitted = new Set<string>();
+  private lastId: string | null = null;
+  /** The beginning of the names of kinds. */
+  private kinds = "";
+
+  /** Returns the value of a record. */
+  private readonly parse: (bytes: Uint8Array) => unknown;
+
+  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, sink: EntrySink) {
+    const { agent } = translator;
+    const isSurvey = "entry" in sink;
+    const sha256 = isSurvey ? quickHash : env.sha256;
+    this.agent = agent;
+    // Within one file, the agent's own ids tell as much.
+    this.ids = isSurvey ? { entry: (nativeId) => nativeId } : new Ids(agent, sha256);
+    this.tally = new Tally(agent);
+    this.parse = isSurvey ? abridged : parse;
+    const emit = isSurvey
+      ? sink.entry
+      : (entry: TranslatedEntry): void => sink.line(lineOf(this.sound(entry, this.emitted)));
+    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, name });
+  }
+
+  /** Takes the records of a file that this one continues, up to where it does. */
+  inherit(run: () => void): void {
+    this.kinds = "inherited/";
+    run();
+    this.kinds = "";
+  }
+
+  mark(): void {
+    this.translation.mark?.();
+  }
+
+  back(): void {
+    this.translation.back?.();
+  }
+
+  /** Reports something that is about no record. */
+  warn(sentence: string): void {
+    this.tally.warn(0, sentence);
+  }
+
+  private note(record: number, verdict: RecordVerdict): void {
+    this.tally.note(record, { ...verdict, kind: `${this.kinds}${verdict.kind}` });
+  }
+
+  /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
+  take(bytes: Uint8Array, number: number): boolean {
+    if (isBlank(bytes)) {
+      this.note(number, { kind: "(blank line)", fate: "dropped" });
+      return true;
+    }
+    let value: unknown;
+    try {
+      value = this.parse(bytes);
+    } catch {
+      this.keepDamaged(bytes, number);
+      return false;
+    }
+    const record = { bytes, value, number };
+    try {
+      this.note(number, this.translation.take(record));
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const warning = `The record was not understood and is kept as it is: ${reason}.`;
+      this.translation.keep(record, { customType: `import:${this.agent}`, data: Uint8Array.from(bytes) });
+      this.note(number, { kind: "(not understood)", fate: "preserved", warning });
+    }
+    return true;
+  }
+
+  /** Counts bytes after the last whole record, which the agent may still be writing. */
+  unfinished(number: number): Fidelity {
+    const { records, kinds, ...rest } = this.tally.report();
+    const kind = { kind: "(unfinished line)", first: number, preserved: 0, derived: 0, dropped: 1 };
+    return { records: records + 1, kinds: [...kinds, kind], ...rest };
+  }
+
+  report(): Fidelity {
+    return this.tally.report();
+  }
+
+  waitingEntries(): readonly TranslatedEntry[] {
+    return this.translation.waiting().entries;
+  }
+
+  waiting(): WaitingLines {
+    const { entries, isPartial } = this.translation.waiting();
+    const { lastId } = this;
+    const more = new Set<string>();
+    const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
+    const lines = made.map((entry) => lineOf(this.sound(entry, more)));
+    this.lastId = lastId;
+    return { lines, isPartial };
+  }
+
+  /**
+   * Returns the beginning of an entry, which will be another one when it is complete. Where it was imported, it then
+   * stays beside that.
+   */
+  private partial({ members, ...entry }: TranslatedEntry): TranslatedEntry {
+    const id = this.ids.entry(`partial:${entry.id}:${jsonText(members).length}`);
+    return { ...entry, id, members: { ...members, partial: true } };
+  }
+
+  /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
+  private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
+    const isThere = (id: string): boolean => this.emitted.has(id) || into.has(id);
+    let { id, parentId } = entry;
+    for (let n = 2; isThere(id); n++) id = `${entry.id}-${n}`;
+    if (parentId !== null && !isThere(parentId)) parentId = this.lastId;
+    into.add(id);
+    this.lastId = id;
+    return id === entry.id && parentId === entry.parentId ? entry : { ...entry, id, parentId };
+  }
+
+  about(): AboutSession {
+    return this.translation.about();
+  }
+
+  private keepDamaged(bytes: Uint8Array, number: number): void {
+    const kind = "(damaged line)";
+    if (bytes.length > MOST_KEPT) {
+      const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;
+      return this.note(number, { kind, fate: "dropped", warning });
+    }
+    const data = { record: number, ...textOrBase64(bytes) };
+    this.translation.keep({ bytes, value: undefined, number }, { customType: `import:${this.agent}:damaged`, data });
+    this.note(number, {
+      kind,
+      fate: "preserved",
+      warning: "The record is damaged. Its bytes are kept as they are.",
+    });
+  }
+}
+
+/** Returns the line of an entry, without line feed. */
+export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEntry): Uint8Array {
+  const base = { type, id, parentId, timestamp };
+  try {
+    return entryLine({ ...base, rest: draftOf(type, members).rest });
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    // Something in it is nested too deep for JSON.stringify.
+    const texts = Object.entries(members).map(([name, value]): [string, unknown] => [
+      name,
+      value instanceof Uint8Array || value === undefined ? value : bytesOf(jsonText(value)),
+    ]);
+    return entryLine({ ...base, rest: draftOf(type, Object.fromEntries(texts)).rest });
+  }
+}
+
+function abridged(bytes: Uint8Array): unknown {
+  return bytes.length > 2 * LONGEST_SURVEYED ? parseAbridged(bytes, LONGEST_SURVEYED) : parse(bytes);
+}
+
+function isBlank(bytes: Uint8Array): boolean {
+  if (bytes.length > 1000) return false;
+  return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
+}
+
+function textOrBase64(bytes: Uint8Array): { text: string } | { base64: string } {
+  try {
+    return { text: textOf(bytes) };
+  } catch {
+    return { base64: Buffer.from(bytes).toString("base64") };
+  }
+}

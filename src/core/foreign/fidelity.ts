@@ -1,0 +1,53 @@
+/** The fidelity report: what became of each record of another agent's file. Its counts add up to the records read. */
+
+import type { Fate, Fidelity, FidelityWarning } from "../ports/fidelity.ts";
+import type { RecordVerdict } from "./translator.ts";
+
+/** Kinds that are told apart, and warnings that are kept: a hostile file may have as many as it has records. */
+const MOST_KINDS = 500;
+const MOST_WARNINGS = 100;
+const OTHER_KINDS = "(other kinds)";
+/** Characters of the name of a kind, which a file may choose. */
+const LONGEST_KIND = 80;
+
+export class Tally {
+  private readonly agent: string;
+  private readonly kinds = new Map<string, { first: number } & Record<Fate, number>>();
+  private readonly warnings: FidelityWarning[] = [];
+  private warningCount = 0;
+  private records = 0;
+
+  constructor(agent: string) {
+    this.agent = agent;
+  }
+
+  note(record: number, { kind, fate, warning }: RecordVerdict): void {
+    const name = printable(kind);
+    const key = this.kinds.has(name) || this.kinds.size < MOST_KINDS ? name : OTHER_KINDS;
+    let counts = this.kinds.get(key);
+    if (!counts) {
+      counts = { first: record, preserved: 0, derived: 0, dropped: 0 };
+      this.kinds.set(key, counts);
+    }
+    counts[fate]++;
+    this.records++;
+    if (warning !== undefined) this.warn(record, warning);
+  }
+
+  warn(record: number, sentence: string): void {
+    this.warningCount++;
+    if (this.warnings.length < MOST_WARNINGS) this.warnings.push({ record, sentence });
+  }
+
+  report(): Fidelity {
+    const { agent, records, warningCount } = this;
+    const kinds = Array.from(this.kinds, ([kind, counts]) => ({ kind, ...counts }));
+    return { agent, records, kinds, warnings: [...this.warnings], warningCount };
+  }
+}
+
+/** Returns the name of a kind without what could do harm on a screen. */
+function printable(kind: string): string {
+  const short = kind.length > LONGEST_KIND ? `${kind.slice(0, LONGEST_KIND - 1)}…` : kind;
+  return short.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, "?");
+}

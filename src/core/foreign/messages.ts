@@ -1,0 +1,118 @@
+/** The messages that translators make, complete with all that Pi needs in one. */
+
+/** The value of a JSON object. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function textIn(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Returns a count that a file has; anything but a usable number counts as 0. */
+export function countIn(value: unknown): number {
+  return typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0;
+}
+
+/** Tokens of a message, and what it cost where the agent says so. */
+export interface SourceUsage {
+  readonly input: number;
+  readonly output: number;
+  readonly cacheRead?: number;
+  readonly cacheWrite?: number;
+  /** Dollars; missing where the agent does not say it. */
+  readonly cost?: number;
+}
+
+/** Returns the usage of a message. A cost that is not known is 0, which counts as unknown where there are tokens. */
+export function usageOfMessage({ input, output, cacheRead = 0, cacheWrite = 0, cost = 0 }: SourceUsage): JsonObject {
+  return {
+    input,
+    output,
+    cacheRead,
+    cacheWrite,
+    totalTokens: input + output + cacheRead + cacheWrite,
+    cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: cost },
+  };
+}
+
+export const NO_USAGE: SourceUsage = { input: 0, output: 0 };
+
+/** An answer of the model. */
+export interface ModelAnswer {
+  readonly content: readonly unknown[];
+  readonly api: string;
+  readonly provider: string;
+  readonly model: string;
+  readonly usage: SourceUsage;
+  readonly stopReason: "stop" | "length" | "toolUse" | "error" | "aborted";
+  readonly errorMessage?: string;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+export function assistantMessage({ content, api, provider, model, usage, stopReason, errorMessage, at }: ModelAnswer) {
+  const error = errorMessage === undefined ? {} : { errorMessage };
+  const message = { api, provider, model, usage: usageOfMessage(usage), stopReason, ...error, timestamp: momentIn(at) };
+  return { message: { role: "assistant", content, ...message } };
+}
+
+export function userMessage(content: unknown, at: string): JsonObject {
+  return { message: { role: "user", content, timestamp: momentIn(at) } };
+}
+
+/** A tool's answer. */
+export interface ToolAnswer {
+  readonly toolCallId: string;
+  readonly toolName: string;
+  readonly content: readonly unknown[];
+  readonly isError: boolean;
+  readonly details?: unknown;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+export function toolResultMessage({ toolCallId, toolName, content, isError, details, at }: ToolAnswer): JsonObject {
+  const more = details === undefined ? {} : { details };
+  return { message: { role: "toolResult", toolCallId, toolName, content, ...more, isError, timestamp: momentIn(at) } };
+}
+
+export function textBlock(text: string): JsonObject {
+  return { type: "text", text };
+}
+
+/** Returns a picture of base64 text. */
+export function imageBlock(data: string, mimeType: string): JsonObject {
+  return { type: "image", data, mimeType };
+}
+
+/** Returns a thought, with the signature by which its provider knows it as its own. */
+export function thinkingBlock(thinking: string, signature?: string): JsonObject {
+  return { type: "thinking", thinking, ...(signature === undefined ? {} : { thinkingSignature: signature }) };
+}
+
+/** Returns a call. Arguments that are no object, as a cut-off call has them, are kept as the text that they are. */
+export function toolCallBlock(id: string, name: string, args: unknown): JsonObject {
+  return { type: "toolCall", id, name, arguments: isObject(args) ? args : args === undefined ? {} : { input: args } };
+}
+
+/** Times as entries have them, on days that every month has: others are looked at more closely. */
+const USUAL_TIME = /^(?:19|20)\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$/;
+
+/** The time of an entry whose record has none. */
+export const NO_TIME = "1970-01-01T00:00:00.000Z";
+
+/** Returns a time as entries have it, from ISO 8601 or milliseconds; `otherwise` for what is no time. */
+export function timeIn(value: unknown, otherwise: string): string {
+  // Nearly all are written as they are wanted.
+  if (typeof value === "string" && value.length === 24 && USUAL_TIME.test(value)) return value;
+  if (typeof value !== "string" && typeof value !== "number") return otherwise;
+  const at = typeof value === "number" ? value : Date.parse(value);
+  return Number.isFinite(at) && Math.abs(at) < 8.64e15 ? new Date(at).toISOString() : otherwise;
+}
+
+function momentIn(at: string): number {
+  return Date.parse(at);
+}

@@ -1,0 +1,165 @@
+/**
+ * The conversation of an agent whose records come one after the other: an answer of the model, the results of its calls,
+ * the next turn. An answer may be written in several records, and waits with its results until something else is said.
+ * Whoever goes back in such a conversation begins a branch there.
+ */
+
+import {
+  assistantMessage,
+  type JsonObject,
+  type ModelAnswer,
+  type ToolAnswer,
+  toolResultMessage,
+  userMessage,
+} from "./messages.ts";
+import type { SourceRecord, TranslatedEntry, TranslationTools, Unsettled } from "./translator.ts";
+
+/** An entry without its place in the tree. */
+export interface TurnItem {
+  readonly type: string;
+  readonly id: string;
+  readonly timestamp: string;
+  readonly members: JsonObject;
+}
+
+/** An answer that is being gathered; what is known of it may change until it is settled. */
+export interface OpenAnswer extends Omit<ModelAnswer, "content" | "stopReason" | "usage" | "errorMessage"> {
+  readonly id: string;
+  readonly content: JsonObject[];
+  usage: ModelAnswer["usage"];
+  /** Missing: by whether it has calls. As long as it is missing, further blocks are expected until results come. */
+  stopReason?: ModelAnswer["stopReason"];
+  errorMessage?: string;
+}
+
+export class Turns {
+  private readonly tools: TranslationTools;
+  private answer: OpenAnswer | null = null;
+  private readonly results: TurnItem[] = [];
+  /** Entries that were written meanwhile and come after the results. */
+  private readonly after: TurnItem[] = [];
+  private end: string | null = null;
+  private readonly copies = new Map<string, number>();
+  /** The parent of each entry: where those go who take it back. */
+  private readonly parents = new Map<string, string | null>();
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+  }
+
+  /** The answer that is being gathered, if one is. */
+  get current(): OpenAnswer | null {
+    return this.answer;
+  }
+
+  /** Whether results of the current answer came already, so that further blocks belong to the next one. */
+  get hasResults(): boolean {
+    return this.results.length > 0;
+  }
+
+  /** The entry that the next one continues. */
+  get tip(): string | null {
+    this.settle();
+    return this.end;
+  }
+
+  /** Begins an answer. Its blocks are pushed to its content as they come. */
+  begin(answer: Omit<OpenAnswer, "id" | "content"> & { readonly nativeId: string }): OpenAnswer {
+    this.settle();
+    const { nativeId, ...rest } = answer;
+    this.answer = { ...rest, id: this.tools.ids.entry(nativeId), content: [] };
+    return this.answer;
+  }
+
+  /** Adds a tool's answer, to the current answer if that has asked for it. */
+  result(nativeId: string, answer: ToolAnswer): void {
+    const { toolCallId, at } = answer;
+    const item = this.item("message", nativeId, at, toolResultMessage(answer));
+    const isAsked = this.answer?.content.some(({ type, id }) => type === "toolCall" && id === toolCallId);
+    if (isAsked) this.results.push(item);
+    else this.put(item);
+  }
+
+  /** Adds a person's turn. */
+  user(nativeId: string, content: unknown, at: string): string {
+    return this.put(this.item("message", nativeId, at, userMessage(content, at)));
+  }
+
+  /** Adds an entry that ends the current answer. */
+  add(type: string, nativeId: string, at: string, members: JsonObject): string {
+    return this.put(this.item(type, nativeId, at, members));
+  }
+
+  /** Adds an entry beside the conversation, which the model does not see: it does not end the current answer. */
+  note(type: string, nativeId: string, at: string, members: JsonObject): void {
+    const item = this.item(type, nativeId, at, members);
+    if (this.answer) this.after.push(item);
+    else this.put(item);
+  }
+
+  /** Keeps a record as it is, or with other members. */
+  keep({ bytes }: SourceRecord, at: string, members: JsonObject = this.raw(bytes)): void {
+    const sum = this.tools.sha256(bytes);
+    const nth = (this.copies.get(sum) ?? 0) + 1;
+    this.copies.set(sum, nth);
+    this.note("custom", `raw:${sum}:${nth}`, at, members);
+  }
+
+  /** Goes back: what comes next continues an entry, or begins anew. What came after it stays as a branch. */
+  goTo(id: string | null): void {
+    this.settle();
+    this.end = id;
+  }
+
+  /** Returns the entry that one continues; null for the first. */
+  parentOf(id: string): string | null {
+    this.settle();
+    return this.parents.get(id) ?? null;
+  }
+
+  /** Emits what waits. */
+  settle(): void {
+    const { entries } = this.waiting();
+    this.answer = null;
+    this.results.length = 0;
+    this.after.length = 0;
+    for (const entry of entries) this.emit(entry);
+  }
+
+  waiting(): Unsettled {
+    const { answer } = this;
+    if (!answer) return { entries: [], isPartial: false };
+    const { id, at, content, usage, api, provider, model, errorMessage } = answer;
+    const stopReason = answer.stopReason ?? (content.some(({ type }) => type === "toolCall") ? "toolUse" : "stop");
+    const error = errorMessage === undefined ? {} : { errorMessage };
+    const members = assistantMessage({ content: [...content], api, provider, model, usage, stopReason, ...error, at });
+    const speech: TurnItem = { type: "message", id, timestamp: at, members };
+    let before = this.end;
+    const entries = [speech, ...this.results, ...this.after].map((item): TranslatedEntry => {
+      const entry = { ...item, parentId: before };
+      before = item.id;
+      return entry;
+    });
+    return { entries, isPartial: answer.stopReason === undefined && this.results.length === 0 };
+  }
+
+  private item(type: string, nativeId: string, timestamp: string, members: JsonObject): TurnItem {
+    return { type, id: this.tools.ids.entry(nativeId), timestamp, members };
+  }
+
+  private put(item: TurnItem): string {
+    this.settle();
+    this.emit({ ...item, parentId: this.end });
+    return item.id;
+  }
+
+  private emit(entry: TranslatedEntry): void {
+    this.tools.emit(entry);
+    this.parents.set(entry.id, entry.parentId);
+    this.end = entry.id;
+  }
+
+  private raw(bytes: Uint8Array): JsonObject {
+    return { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
+  }
+}

@@ -1,0 +1,115 @@
+/** Lines that were derived from another agent's file: in memory while they are few, then in a file without a name. */
+
+import { dirname } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
+import { concat } from "../../core/json/json.ts";
+import { Column } from "../../core/tree/nodes.ts";
+import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
+import { readAt } from "../fs/files.ts";
+import { sweepTemporaryFiles } from "../fs/staging.ts";
+import { LF } from "../log/lines.ts";
+
+/** Bytes up to which lines stay in memory, and bytes that are gathered before a write to the file. */
+const IN_MEMORY = 8 << 20;
+const GATHERED = 1 << 20;
+/** Bytes of lines that are read together. */
+const READ_TOGETHER = 1 << 20;
+
+export class DerivedLines {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly now: () => number;
+  private readonly starts = new Column(new Float64Array(64));
+  count = 0;
+  private size = 0;
+  /** Lines that are not in the file, each with its line feed; they begin at `held` there. */
+  private pieces: Uint8Array[] = [];
+  private held = 0;
+  private fd: number | undefined;
+
+  /** `folder`: where the file is made, when there is need of one. */
+  constructor(disk: Disk, folder: string, now: () => number) {
+    this.disk = disk;
+    this.folder = folder;
+    this.now = now;
+  }
+
+  add(line: Uint8Array): void {
+    this.starts.set(this.count, this.size);
+    this.count++;
+    const whole = concat([line, LF]);
+    this.pieces.push(whole);
+    this.size += whole.length;
+    this.starts.set(this.count, this.size);
+    if (this.size > IN_MEMORY && this.size - this.held >= GATHERED) this.write();
+  }
+
+  length(position: number): number {
+    const { values } = this.starts;
+    return values[position + 1] - values[position] - 1;
+  }
+
+  /** Returns a line without its line feed. */
+  read(position: number): Uint8Array {
+    const start = this.starts.values[position];
+    if (this.fd === undefined) return this.pieces[position].subarray(0, -1);
+    if (start >= this.held) this.write();
+    const { fd } = this;
+    return this.guarded(() => readAt(this.disk, fd as number, start, this.length(position)));
+  }
+
+  /** Yields lines with their line feeds, those together that lie together. */
+  *copy(positions: ArrayLike<number>): Generator<Uint8Array> {
+    for (let i = 0; i < positions.length; ) {
+      const from = i;
+      let bytes = 0;
+      do bytes += this.length(positions[i++]) + 1;
+      while (i < positions.length && positions[i] === positions[i - 1] + 1 && bytes < READ_TOGETHER);
+      yield* this.stretch(positions[from], i - from, bytes);
+    }
+  }
+
+  private *stretch(first: number, count: number, bytes: number): Generator<Uint8Array> {
+    if (this.fd === undefined) {
+      yield* this.pieces.slice(first, first + count);
+      return;
+    }
+    const start = this.starts.values[first];
+    if (start + bytes > this.held) this.write();
+    yield this.guarded(() => readAt(this.disk, this.fd as number, start, bytes));
+  }
+
+  close(): void {
+    if (this.fd !== undefined) closeQuietly(this.disk, this.fd);
+    this.fd = undefined;
+    this.pieces = [];
+  }
+
+  private write(): void {
+    this.guarded(() => {
+      this.fd ??= this.make();
+      writeAll(this.disk, this.fd, concat(this.pieces));
+    });
+    this.pieces = [];
+    this.held = this.size;
+  }
+
+  private make(): number {
+    const { disk, folder } = this;
+    disk.makeFolder(folder);
+    const temporary = temporaryName(`${folder}/derived`);
+    // A process that is killed between the two steps below leaves an empty file.
+    sweepTemporaryFiles(disk, dirname(temporary), this.now());
+    const fd = disk.create(temporary);
+    removeQuietly(disk, temporary);
+    return fd;
+  }
+
+  private guarded<T>(run: () => T): T {
+    try {
+      return run();
+    } catch (error) {
+      throw storageFailure(error, "keeping what was derived from another agent's file");
+    }
+  }
+}

@@ -1,0 +1,155 @@
+/** The session that is derived from another agent's file, as far as that was read. */
+
+import { basename } from "node:path";
+import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
+import { Ids } from "../../core/foreign/ids.ts";
+import type { SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { readAt, readIfThere, withFile } from "../fs/files.ts";
+import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
+
+/** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
+const EDGE = 4096;
+
+export interface DerivedOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly translator: Translator;
+  readonly file: string;
+  /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
+  readonly baseOf: (file: string, base: SourceBase) => string | undefined;
+}
+
+/** Files that one continues, over any number of steps, at most. */
+const MOST_BASES = 100;
+
+export class Derived {
+  readonly damage: Damage[] = [];
+  private readonly options: DerivedOptions;
+  private readonly derivation: Derivation;
+  private readonly reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+  private edges: { readonly first: Uint8Array; readonly last: Uint8Array } | undefined;
+
+  constructor(options: DerivedOptions, sink: EntrySink) {
+    const { translator, env, file } = options;
+    this.options = options;
+    this.derivation = new Derivation(translator, env, basename(file).replace(/\.[^.]*$/, ""), sink);
+  }
+
+  /** Reads what is new in the file. */
+  read(fd: number): void {
+    const { disk, translator } = this.options;
+    if (translator.base && this.reach.offset === 0) this.readBases(fd);
+    const take = (bytes: Uint8Array, number: number, offset: number): void => {
+      if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
+    };
+    if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
+    else {
+      const { size } = disk.infoOf(fd);
+      if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
+      let number = 0;
+      for (const record of translator.form.records(readAt(disk, fd, 0, size))) take(record, ++number, 0);
+      this.reach.offset = size;
+      this.reach.lines = number;
+    }
+    this.edges = this.edgesOf(fd);
+  }
+
+  /** Reads what the file continues: the beginnings of other files, the first of all first. */
+  private readBases(fd: number): void {
+    const { disk, translator, file, baseOf } = this.options;
+    const chain: (SourceBase & { readonly file: string })[] = [];
+    let base = translator.base?.(firstRecord(disk, fd));
+    for (let at = file; base !== undefined; ) {
+      const found = chain.length < MOST_BASES ? baseOf(at, base) : undefined;
+      if (found === undefined || chain.some((known) => known.file === found)) {
+        this.derivation.warn(
+          `The beginning of the session is in another file, that of ${base.nativeId}, which was not found.`,
+        );
+        break;
+      }
+      chain.unshift({ ...base, file: found });
+      at = found;
+      base = withFile(disk, disk.openRead(found), (other) => translator.base?.(firstRecord(disk, other)));
+    }
+    for (const one of chain) this.derivation.inherit(() => this.readBase(one));
+  }
+
+  private readBase({ file, end, isOwn }: SourceBase & { readonly file: string }): void {
+    const { disk } = this.options;
+    const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+    const take = (bytes: Uint8Array, number: number): void => void this.derivation.take(bytes, number);
+    withFile(disk, disk.openRead(file), (fd) => {
+      readLines(disk, fd, reach, take, end);
+      this.derivation.mark();
+      if (!isOwn) return;
+      readLines(disk, fd, reach, take);
+      this.derivation.back();
+    });
+  }
+
+  /** Whether what was read is still what the file begins with, so that only its end is new. */
+  isContinuedBy(fd: number, { size }: Pick<FileInfo, "size">): boolean {
+    const { edges, reach } = this;
+    if (this.options.translator.form.kind !== "lines" || !edges || size < reach.offset) return false;
+    const now = this.edgesOf(fd);
+    return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
+  }
+
+  waitingEntries(): readonly TranslatedEntry[] {
+    return this.derivation.waitingEntries();
+  }
+
+  waiting(): WaitingLines {
+    return this.derivation.waiting();
+  }
+
+  /** Returns what became of each record, and of a last line that is not whole. */
+  fidelity(): Fidelity {
+    return this.reach.isUnfinished ? this.derivation.unfinished(this.reach.lines + 1) : this.derivation.report();
+  }
+
+  /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
+  header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
+    const { file, translator, env } = this.options;
+    const { nativeId = basename(file), cwd, started, leafId } = this.derivation.about();
+    const header = {
+      type: "session",
+      version: 3,
+      id: new Ids(translator.agent, env.sha256).session(nativeId),
+      timestamp: started,
+      cwd,
+      parentSession,
+      // Before the first entry, as pi_agent_rust writes it.
+      leafId: leafId === null ? "" : leafId,
+      importedFrom: { agent: translator.agent, id: nativeId },
+    };
+    const line = bytesOf(JSON.stringify(header));
+    return { header: headerOf(JSON.parse(JSON.stringify(header))), line };
+  }
+
+  /** The agent's own id of the session that this one was made from, where its records say it. */
+  get nativeParentId(): string | undefined {
+    return this.derivation.about().nativeParentId;
+  }
+
+  /** Returns the edges of what was read; undefined where the file ends before. */
+  private edgesOf(fd: number): { first: Uint8Array; last: Uint8Array } | undefined {
+    const { disk } = this.options;
+    const length = Math.min(this.reach.offset, EDGE);
+    const first = readIfThere(disk, fd, 0, length);
+    const last = readIfThere(disk, fd, this.reach.offset - length, length);
+    return first && last ? { first, last } : undefined;
+  }
+
+  private noteDamage(line: number, byteOffset: number, length: number): void {
+    const salvaged = length <= MOST_KEPT;
+    const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
+    this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
+  }
+}

@@ -1,0 +1,239 @@
+/**
+ * A session of another agent as a log that is only read. Its entries are derived from the agent's own file when it is
+ * opened, and followed while the agent writes. Entries that wait, because the agent may still add to them, are shown
+ * when the file is opened; where they then come otherwise, what was known of the session no longer holds.
+ */
+
+import { storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+import type { Translator } from "../../core/foreign/translator.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
+import { addHead, HeadReader } from "../../core/format/head.ts";
+import { sameBytes } from "../../core/json/json.ts";
+import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/store.ts";
+import { Nodes } from "../../core/tree/nodes.ts";
+import { type FileInfo, infoIfPresent } from "../fs/disk.ts";
+import { guarded, withFile } from "../fs/files.ts";
+import { clockOf, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { notASession } from "../log/failures.ts";
+import { Derived, type DerivedOptions } from "./derived.ts";
+import { DerivedLines } from "./derived-lines.ts";
+
+/** Milliseconds after the agent's last write in which an answer in the middle is expected to go on. */
+const GOING_ON = 5000;
+
+export interface ForeignOptions extends DerivedOptions {
+  /** Folder for what is derived. */
+  readonly folder: string;
+  /** Returns the file of the session with an agent's own id, beside another one. */
+  readonly parentOf: (file: string, nativeId: string) => string | undefined;
+}
+
+/** Returns the failure of a change to a session of another agent's. */
+function readOnlyOf({ agent, title }: Translator): Failure {
+  const sentence = `This session is ${title}'s own file, which is only read. fork, clone or import_session makes it yours.`;
+  return new Failure("read_only", sentence, { agent });
+}
+
+export class ForeignLog implements Log {
+  readonly store = "foreign";
+  readonly file: string;
+  readonly header: SessionHeader;
+  readonly headerLine: Uint8Array;
+  readonly version = 3;
+  readonly nodes = new Nodes();
+  readonly readOnly: Failure;
+  readonly lockedBy = null;
+  readonly persisted = true;
+  readonly mayHideEntries = false;
+  readonly repairable = [];
+  readonly foreign: ForeignSource;
+  private readonly options: ForeignOptions;
+  private readonly heads = new HeadReader(this.nodes);
+  private readonly lines: DerivedLines;
+  private derived: Derived;
+  private seen: FileInfo;
+  /** The last entries, if they waited when they were shown, and how many of them came as they were shown. */
+  private shown: readonly Uint8Array[] = [];
+  private confirmed = 0;
+  /** Whether lines wait that are not shown, because the agent is in the middle of them. */
+  private holdsBack = false;
+  /** Whether an entry that was shown is another one now. */
+  private isReplaced = false;
+  private isClosed = false;
+
+  constructor(options: ForeignOptions) {
+    const { disk, env, file, folder, translator } = options;
+    this.options = options;
+    this.file = file;
+    this.lines = new DerivedLines(disk, folder, () => env.now());
+    this.derived = new Derived(options, { line: (line) => this.settle(line) });
+    const { agent, title } = translator;
+    this.readOnly = readOnlyOf(translator);
+    this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
+    try {
+      this.seen = this.reading((fd) => {
+        const info = disk.infoOf(fd);
+        this.derived.read(fd);
+        return info;
+      });
+      this.show(true);
+      const parentId = this.derived.nativeParentId;
+      const made = this.derived.header(parentId === undefined ? undefined : options.parentOf(file, parentId));
+      this.header = made.header;
+      this.headerLine = made.line;
+    } catch (error) {
+      this.lines.close();
+      throw error;
+    }
+  }
+
+  get damage() {
+    return this.derived.damage;
+  }
+
+  get durableCount(): number {
+    return this.nodes.count;
+  }
+
+  get stamp(): FileStamp {
+    return this.seen;
+  }
+
+  length(position: number): number {
+    return this.lines.length(position);
+  }
+
+  read(position: number): Uint8Array {
+    this.requireOpen();
+    return this.lines.read(position);
+  }
+
+  private requireOpen(): void {
+    if (this.isClosed) throw new Failure("storage_failed", "The session is closed. Open it again.");
+  }
+
+  *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    for (let i = 0; i < positions.length; i++) yield this.read(positions[i]);
+  }
+
+  copy(positions: ArrayLike<number>): Iterable<Uint8Array> {
+    this.requireOpen();
+    return this.lines.copy(positions);
+  }
+
+  attachment(): null {
+    return null;
+  }
+
+  refresh(): Change {
+    if (this.isReplaced) return { kind: "replaced" };
+    const { disk, translator } = this.options;
+    const info = guarded("looking at the session file", () => infoIfPresent(disk, this.file));
+    if (info === null) return { kind: "gone" };
+    if (isSameStamp(info, this.seen) && !isYoung(this.seen, clockOf(disk)) && !this.holdsBack) return { kind: "none" };
+    const first = this.nodes.count;
+    const isThere = this.reading((fd) => {
+      const now = disk.infoOf(fd);
+      if (translator.form.kind === "document") return this.readAnew(fd, now);
+      if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
+      this.derived.read(fd);
+      this.seen = now;
+      return this.show();
+    });
+    if (!isThere) this.isReplaced = true;
+    if (this.isReplaced) return { kind: "replaced" };
+    return this.nodes.count > first ? { kind: "grown", first } : { kind: "none" };
+  }
+
+  reopen(): Log {
+    return new ForeignLog(this.options);
+  }
+
+  acquireLock(): boolean {
+    throw this.readOnly;
+  }
+
+  unlock(): void {}
+
+  append(): void {
+    throw this.readOnly;
+  }
+
+  async commit(): Promise<void> {}
+
+  rollBack(): void {}
+
+  repair(): null {
+    return null;
+  }
+
+  close(): void {
+    this.isClosed = true;
+    this.lines.close();
+  }
+
+  /** Takes a line that is settled: a new entry, or one of those that were shown while they waited. */
+  private settle(line: Uint8Array): void {
+    if (this.confirmed === this.shown.length) this.add(line);
+    else if (sameBytes(line, this.shown[this.confirmed])) this.confirmed++;
+    else this.isReplaced = true;
+  }
+
+  /** Shows what waits. Returns false when that is other than what was shown before. */
+  private show(isOpening = false): boolean {
+    if (this.isReplaced) return false;
+    const { lines, isPartial } = this.derived.waiting();
+    const before = this.shown.slice(this.confirmed);
+    const age = clockOf(this.options.disk) - this.seen.modified;
+    this.holdsBack = isPartial && !isOpening && before.length === 0 && age < GOING_ON;
+    if (this.holdsBack) {
+      this.shown = [];
+      this.confirmed = 0;
+      return true;
+    }
+    if (before.some((line, at) => lines[at] === undefined || !sameBytes(line, lines[at]))) return false;
+    for (const line of lines.slice(before.length)) this.add(line);
+    this.shown = lines;
+    this.confirmed = 0;
+    return true;
+  }
+
+  /** Reads a document that was written anew. Returns false unless it has all entries that are known, and then others. */
+  private readAnew(fd: number, now: FileInfo): boolean {
+    if (isSameStamp(now, this.seen)) return true;
+    let at = 0;
+    let isSame = true;
+    const come: Uint8Array[] = [];
+    const take = (line: Uint8Array): void => {
+      if (at >= this.nodes.count) come.push(line);
+      else if (isSame) isSame = sameBytes(line, this.lines.read(at));
+      at++;
+    };
+    const derived = new Derived(this.options, { line: take });
+    derived.read(fd);
+    for (const line of derived.waiting().lines) take(line);
+    if (!isSame || at < this.nodes.count) return false;
+    for (const line of come) this.add(line);
+    this.derived = derived;
+    this.seen = now;
+    return true;
+  }
+
+  private add(line: Uint8Array): void {
+    addHead(this.heads, this.nodes, line);
+    this.lines.add(line);
+  }
+
+  private reading<T>(use: (fd: number) => T): T {
+    const { disk } = this.options;
+    try {
+      return withFile(disk, disk.openRead(this.file), (fd) => {
+        if (disk.infoOf(fd).kind !== "file") throw notASession(this.file, "it is not a regular file");
+        return use(fd);
+      });
+    } catch (error) {
+      throw storageFailure(error, "reading the session");
+    }
+  }
+}

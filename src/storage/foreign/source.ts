@@ -1,0 +1,109 @@
+/** Another agent's file: recognised by its beginning, and read as records. Nothing is ever written to it. */
+
+import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
+import { translatorOf } from "../../core/foreign/translators.ts";
+import { parse } from "../../core/json/json.ts";
+import type { Disk } from "../fs/disk.ts";
+import { beginningOf, readAt } from "../fs/files.ts";
+
+/** Bytes of one read. */
+const CHUNK = 1 << 20;
+/** Bytes of a line beyond which it counts as damaged: no text of Node's can be longer. */
+const LONGEST_LINE = 1 << 28;
+/** Bytes of a document beyond which it is not read. */
+export const LARGEST_DOCUMENT = 1 << 29;
+
+/** Returns the translator that knows a file; undefined for a session of ours, and anything else. Throws errno errors. */
+export function recognised(disk: Disk, file: string): Translator | undefined {
+  // One byte more shows whether this is all.
+  const bytes = beginningOf(disk, file, BYTES_SEEN + 1);
+  if (!bytes || bytes.length === 0) return undefined;
+  return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+}
+
+/** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */
+export function firstRecord(disk: Disk, fd: number): unknown {
+  const bytes = readAt(disk, fd, 0, Math.min(disk.infoOf(fd).size, CHUNK));
+  const feed = bytes.indexOf(0x0a);
+  try {
+    return parse(bytes, 0, feed < 0 ? bytes.length : feed);
+  } catch {
+    return undefined;
+  }
+}
+
+/** How far a file of lines was read. */
+export interface Reach {
+  /** Offset of the first byte that was not read. */
+  offset: number;
+  /** Number of lines that were read. */
+  lines: number;
+  /** Whether the last one has no line feed yet. */
+  isUnterminated: boolean;
+  /** Whether there are bytes after it that may be the beginning of a line. */
+  isUnfinished: boolean;
+}
+
+export type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
+
+/**
+ * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole JSON. The bytes of
+ * a line may be overwritten when the next one is read.
+ */
+export function readLines(
+  disk: Disk,
+  fd: number,
+  reach: Reach,
+  take: TakeRecord,
+  past = Number.POSITIVE_INFINITY,
+): void {
+  const size = Math.min(disk.infoOf(fd).size, past);
+  let held: Buffer[] = [];
+  let heldBytes = 0;
+  let start = reach.offset;
+  const line = (bytes: Uint8Array): void => {
+    // What comes after a line that was read without its line feed is this line feed.
+    if (reach.isUnterminated && bytes.length === 0) reach.isUnterminated = false;
+    else {
+      reach.isUnterminated = false;
+      reach.lines++;
+      take(bytes, reach.lines, start);
+    }
+  };
+  for (let at = reach.offset; at < size; ) {
+    const chunk = readAt(disk, fd, at, Math.min(CHUNK, size - at));
+    at += chunk.length;
+    let from = 0;
+    for (let feed = chunk.indexOf(0x0a); feed >= 0; feed = chunk.indexOf(0x0a, from)) {
+      const piece = chunk.subarray(from, feed);
+      line(heldBytes === 0 ? piece : Buffer.concat([...held, piece]));
+      held = [];
+      start += heldBytes + piece.length + 1;
+      heldBytes = 0;
+      from = feed + 1;
+    }
+    if (from < chunk.length) {
+      heldBytes += chunk.length - from;
+      // Of a longer line, only its beginning is kept: it cannot be read.
+      if (heldBytes <= LONGEST_LINE) held.push(chunk.subarray(from));
+    }
+  }
+  reach.offset = start;
+  const rest = heldBytes === 0 || heldBytes > LONGEST_LINE ? undefined : Buffer.concat(held);
+  reach.isUnfinished = heldBytes > 0;
+  if (!rest || !isWholeObject(rest)) return;
+  line(rest);
+  reach.offset = start + rest.length;
+  reach.isUnterminated = true;
+  reach.isUnfinished = false;
+}
+
+function isWholeObject(bytes: Buffer): boolean {
+  if (bytes.at(-1) !== 0x7d) return false;
+  try {
+    parse(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}

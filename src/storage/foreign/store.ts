@@ -1,0 +1,54 @@
+/** Opens files of other agents, for reading only. */
+
+import { join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
+import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
+import { ForeignLog } from "./log.ts";
+import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
+import { recognised } from "./source.ts";
+import { type Surveyed, survey } from "./survey.ts";
+
+export interface ForeignStore {
+  /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
+  open(file: string): Log | undefined;
+  /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
+  survey(file: string): Surveyed | undefined;
+}
+
+/** Sessions of other agents: where they may be, and how they are read. */
+export interface AgentSessions {
+  readonly places: readonly AgentPlace[];
+  readonly store: ForeignStore;
+}
+
+/** `state`: our state folder, in which what is derived is kept meanwhile. */
+export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
+  const folder = join(state, "foreign");
+  const parentOf = (file: string, nativeId: string): string | undefined =>
+    ifAllowed(() => parentFile(disk, file, nativeId));
+  const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
+  const known = (file: string): Translator | undefined => {
+    if (isContainerName(file)) return undefined;
+    try {
+      return recognised(disk, file);
+    } catch (error) {
+      // Those who open it as a session say why it cannot be read.
+      if (!isErrno(error)) throw error;
+      return undefined;
+    }
+  };
+  return {
+    open(file) {
+      const translator = known(file);
+      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
+    },
+    survey(file) {
+      const translator = known(file);
+      return translator && survey({ disk, env, translator, file, baseOf }, parentOf);
+    },
+  };
+}

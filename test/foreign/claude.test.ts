@@ -1,0 +1,221 @@
+/** Sessions of Claude Code: their tree, messages, compactions, and the count of what became of each record. */
+
+import { expect, test } from "vitest";
+import type { Session } from "../../src/core/session/session.ts";
+import {
+  damagedLines,
+  entriesOf,
+  FOREIGN_FILE,
+  fidelityOf,
+  foreignSession,
+  requireContinued,
+  requirePairedAtEveryLeaf,
+  requireSound,
+  strictContext,
+} from "../support/foreign/checks.ts";
+import {
+  ClaudeWriter,
+  call,
+  randomClaudeSession,
+  said,
+  thought,
+  wholeClaudeSession,
+} from "../support/foreign/claude.ts";
+import { forSeeds } from "../support/random.ts";
+
+test("every kind of record is counted, and all leaves have a context that providers take", () => {
+  const writer = wholeClaudeSession();
+  const session = foreignSession(writer.text);
+  requireSound(session);
+  const report = fidelityOf(session.log);
+  expect(report.records).toBe(writer.records.length);
+  expect(report.warnings).toEqual([]);
+  expect(requirePairedAtEveryLeaf(session)).toBe(2);
+  expect(session.name).toBe("My own title");
+  expect(session.cwd).toBe("/home/me/project");
+  expect(session.log.damage).toEqual([]);
+});
+
+test("a longer file has the entries of the shorter one", () => {
+  forSeeds(3, (random) => requireContinued(randomClaudeSession(random, 5).lines, FOREIGN_FILE));
+});
+
+test("files that were damaged at random", () => {
+  const whole = wholeClaudeSession().lines;
+  forSeeds(100, (random) => {
+    const lines = random.chance(0.5) ? whole : randomClaudeSession(random, 6).lines;
+    const bytes = damagedLines(random, lines);
+    let session: ReturnType<typeof foreignSession>;
+    try {
+      session = foreignSession(bytes);
+    } catch (error) {
+      if (/not recognised/.test(String(error))) return;
+      throw error;
+    }
+    requireSound(session);
+    const parts = bytes.toString("latin1").split("\n");
+    if (parts.at(-1) === "") parts.pop();
+    expect(fidelityOf(session.log).records).toBe(parts.length);
+    session.close();
+  });
+});
+
+function messagesOf(session: Session, role: string): Record<string, unknown>[] {
+  return entriesOf(session)
+    .map(({ message }) => message as Record<string, unknown> | undefined)
+    .filter((message) => message?.role === role) as Record<string, unknown>[];
+}
+
+test("the blocks of one API message are one entry, and its usage counts once", () => {
+  const w = new ClaudeWriter();
+  w.human("Hello");
+  w.answer([thought("Well"), said("I look."), call("toolu_1"), call("toolu_2")]);
+  w.result("toolu_1", "one");
+  w.result("toolu_2", "two");
+  w.answer([said("Done.")]);
+  const spoken = messagesOf(foreignSession(w.text), "assistant");
+  expect(spoken).toHaveLength(2);
+  expect(spoken[0]).toMatchObject({
+    provider: "anthropic",
+    model: "claude-sonnet-4-5",
+    stopReason: "toolUse",
+    usage: { input: 10, output: 40, cacheRead: 5, cacheWrite: 2, totalTokens: 57, cost: { total: 0 } },
+    content: [
+      { type: "thinking", thinking: "Well", thinkingSignature: "c2lnbmF0dXJl" },
+      { type: "text", text: "I look." },
+      { type: "toolCall", id: "toolu_1", name: "Bash", arguments: { command: "ls" } },
+      { type: "toolCall", id: "toolu_2" },
+    ],
+  });
+});
+
+test("parallel results are no branches, whichever block they name; a second turn of a person is one", () => {
+  const w = new ClaudeWriter();
+  const question = w.human("Hello");
+  const [first, second] = w.answer([call("toolu_1"), call("toolu_2")]);
+  w.result("toolu_1", "one", first);
+  const late = w.last;
+  w.result("toolu_2", "two", second);
+  w.answer([said("Done.")], late);
+  const session = foreignSession(w.text);
+  expect(session.tree.branchCount).toBe(0);
+  expect(strictContext(session).map(({ role }) => role)).toEqual([
+    "user",
+    "assistant",
+    "toolResult",
+    "toolResult",
+    "assistant",
+  ]);
+  w.human("Hello again", null);
+  const retried = foreignSession(w.text);
+  expect(requirePairedAtEveryLeaf(retried)).toBe(2);
+  w.human("Another way", question);
+  expect(requirePairedAtEveryLeaf(foreignSession(w.text))).toBe(3);
+});
+
+test("a compaction keeps what the boundary says, and nothing where that is not on the way to it", () => {
+  const compacted = (head: (kept: string, other: string) => string) => {
+    const w = new ClaudeWriter();
+    const other = w.human("On another branch");
+    w.human("First", null);
+    w.answer([said("One.")]);
+    const kept = w.human("Second");
+    const [tail] = w.answer([said("Two.")]);
+    const compactMetadata = {
+      trigger: "manual",
+      preTokens: 900,
+      preservedSegment: { headUuid: head(kept, other), tailUuid: tail },
+    };
+    const boundary = w.node("system", { subtype: "compact_boundary", logicalParentUuid: tail, compactMetadata }, null);
+    w.about("mode", { mode: "normal" });
+    w.node("attachment", { attachment: { type: "date" } }, boundary);
+    w.node("user", { isCompactSummary: true, message: { role: "user", content: "In short" } }, boundary);
+    w.human("Third");
+    return foreignSession(w.text);
+  };
+  const session = compacted((kept) => kept);
+  requireSound(session);
+  expect(strictContext(session).map(({ role, content, summary }) => summary ?? [role, content])).toEqual([
+    "In short",
+    ["user", "Second"],
+    ["assistant", [{ type: "text", text: "Two." }]],
+    ["user", "Third"],
+  ]);
+  expect(entriesOf(session).find(({ type }) => type === "compaction")).toMatchObject({ tokensBefore: 900 });
+  expect(strictContext(compacted((_kept, other) => other)).map(({ role }) => role)).toEqual([
+    "compactionSummary",
+    "user",
+  ]);
+});
+
+test("the leaf is the explicit one, else the newest of the main chain, whatever is written last", () => {
+  const w = new ClaudeWriter();
+  const first = w.human("First");
+  w.human("Second", first);
+  const side = w.uuid();
+  w.node("user", { uuid: side, isSidechain: true, message: { role: "user", content: "Aside" } }, null);
+  const textAt = (session: Session): unknown =>
+    (session.entry(session.tree.leaf).message as { content?: unknown })?.content;
+  expect(textAt(foreignSession(w.text))).toBe("Second");
+  w.about("last-prompt", { lastPrompt: "First", leafUuid: first, explicit: true });
+  const moved = foreignSession(w.text);
+  expect(strictContext(moved).map(({ content }) => content)).toEqual(["First"]);
+});
+
+test("a fork has the ids of what it shares with its original, and another id itself", () => {
+  const w = new ClaudeWriter();
+  w.human("First");
+  w.answer([said("One.")]);
+  const original = foreignSession(w.text);
+  const other = "aaaaaaaa-0000-4000-8000-000000000001";
+  for (const record of w.records) record.sessionId = other;
+  w.human("On");
+  const fork = foreignSession(w.text, `/elsewhere/project/${other}.jsonl`);
+  expect(fork.id).not.toBe(original.id);
+  const ids = entriesOf(original).map(({ id }) => id);
+  expect(
+    entriesOf(fork)
+      .map(({ id }) => id)
+      .slice(0, ids.length),
+  ).toEqual(ids);
+});
+
+test("records that are written again, twice, in another version, or without the one before them", () => {
+  const w = new ClaudeWriter();
+  const first = w.human("First");
+  w.answer([said("One.")]);
+  const once = foreignSession(w.text);
+  w.records.push(...w.records.slice(0, 2));
+  expect(entriesOf(foreignSession(w.text))).toEqual(entriesOf(once));
+  w.records.push({ ...w.records[0], message: { role: "user", content: "First, in other words" } });
+  w.human("After it", first);
+  const session = foreignSession(w.text);
+  requireSound(session);
+  expect(strictContext(session).map(({ content }) => content)).toEqual(["First, in other words", "After it"]);
+  expect(fidelityOf(session.log).warningCount).toBe(1);
+  w.human("Lost", "99999999-0000-4000-8000-000000000000");
+  const own = w.uuid();
+  w.node("user", { uuid: own, message: { role: "user", content: "Its own parent" } }, own);
+  const strange = foreignSession(w.text);
+  requireSound(strange);
+  expect(
+    strictContext(strange)
+      .map(({ content }) => content)
+      .slice(-3),
+  ).toEqual(["After it", "Lost", "Its own parent"]);
+});
+
+test("files of the oldest versions, whose records have neither uuid nor parent, are one line", () => {
+  const at = (minute: number): string => `2024-01-01T10:0${minute}:00Z`;
+  const toolUse = { type: "tool_use", id: "toolu_1", name: "Read", input: { file_path: "a" } };
+  const records = [
+    { type: "user", timestamp: at(0), message: { content: "Mend it" }, cwd: "/home/me/app" },
+    { type: "assistant", timestamp: at(1), message: { content: [{ type: "text", text: "I look." }, toolUse] } },
+    { type: "user", timestamp: at(2), message: { content: "That is right" } },
+    { type: "assistant", timestamp: at(3), message: { content: [{ type: "text", text: "Done." }] } },
+  ];
+  const session = foreignSession(records.map((record) => `${JSON.stringify(record)}\n`).join(""));
+  requireSound(session);
+  expect(strictContext(session).map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant"]);
+  expect(session.cwd).toBe("/home/me/app");
+});

@@ -1,0 +1,165 @@
+/** Sessions of other agents over the wire: read like any other, never written, and taken along by a fork or an import. */
+
+import { appendFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { entriesOf, fidelityOf, foreignSessionOn } from "../support/foreign/checks.ts";
+import { randomClaudeSession, wholeClaudeSession } from "../support/foreign/claude.ts";
+import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { Random } from "../support/random.ts";
+import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+
+function claudeFile(place: Place, text: string, name = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11"): string {
+  return put(join(place.home, ".claude", "projects", "-home-me-project", `${name}.jsonl`), text);
+}
+
+function withoutTimes(file: string): Record<string, string> {
+  return contentsOf(dirname(dirname(dirname(file))));
+}
+
+test("one opens like any other, and nothing is written beside it", async () => {
+  const place = temporaryPlace();
+  const file = claudeFile(place, wholeClaudeSession().text);
+  const before = withoutTimes(file);
+  const server = serveLibrary(place);
+  await server.result("switch_session", { sessionPath: file });
+  const state = await server.result("get_state");
+  expect(state).toMatchObject({
+    sessionFile: file,
+    store: "foreign",
+    readOnly: true,
+    sessionName: "My own title",
+    cwd: "/home/me/project",
+    persisted: true,
+    diagnostics: [],
+  });
+  const { messages } = await server.result("get_context", { strict: true });
+  expect(messages.map(({ role }: Json) => role)).toEqual([
+    "compactionSummary",
+    "user",
+    "user",
+    "assistant",
+    "user",
+    "assistant",
+    "toolResult",
+    "user",
+    "assistant",
+    "custom",
+    "user",
+    "assistant",
+  ]);
+  const verdict = await server.result("verify_session");
+  expect(verdict).toMatchObject({ ok: true, damage: [], fidelity: { agent: "claude" } });
+  const tree = await server.result("get_tree");
+  expect(JSON.stringify(tree)).toContain("No, list the folders");
+  const exported = join(place.home, "out.jsonl");
+  await server.result("export_session", { outputPath: exported, format: "jsonl" });
+  expect(JSON.parse(read(exported).split("\n")[0])).toMatchObject({ type: "session", version: 3 });
+  const refused = async (method: string, params: object): Promise<void> => {
+    const { data, message } = await server.failure(method, params);
+    expect([method, data.name]).toEqual([method, "read_only"]);
+    expect(message).toContain("import_session makes it yours");
+  };
+  await refused("append", { entries: [{ type: "message", message: { role: "user", content: "hello" } }] });
+  await refused("set_session_name", { name: "other" });
+  await refused("create_checkpoint", {});
+  await server.result("close_session", { sessionId: state.sessionId });
+  await refused("delete_session", { sessionPath: file });
+  await refused("archive_session", { sessionPath: file });
+  await refused("relocate_session", { sessionPath: file, cwd: place.cwd });
+  expect(withoutTimes(file)).toEqual(before);
+});
+
+test("a clone and a fork are ours, in the folder of the session's directory", async () => {
+  const place = temporaryPlace();
+  const file = claudeFile(place, wholeClaudeSession().text);
+  const before = withoutTimes(file);
+  const server = serveLibrary(place);
+  await server.result("switch_session", { sessionPath: file });
+  const leaf = (await server.result("get_state")).leafId;
+  await server.result("clone");
+  const clone = await server.result("get_state");
+  expect(clone).toMatchObject({ store: "jsonl", readOnly: false, parentSession: file, leafId: leaf });
+  expect(clone.sessionFile.startsWith(rootOf(place))).toBe(true);
+  await server.result("append", { entries: [{ type: "message", message: { role: "user", content: "and on" } }] });
+  expect(withoutTimes(file)).toEqual(before);
+});
+
+test("an import is new, then known, then continued; another past is a conflict", async () => {
+  const place = temporaryPlace();
+  const lines = randomClaudeSession(new Random(7), 8).lines;
+  const file = claudeFile(place, `${lines.slice(0, 20).join("\n")}\n`);
+  const server = serveLibrary(place);
+  const first = await server.result("import_session", { path: file });
+  expect(first).toMatchObject({ outcome: "new", fidelity: { agent: "claude", records: 20 } });
+  expect(await server.result("import_session", { path: file })).toEqual({ ...first, outcome: "known" });
+  appendFileSync(file, `${lines.slice(20).join("\n")}\n`);
+  const more = await server.result("import_session", { path: file });
+  expect(more).toMatchObject({ outcome: "continued", sessionId: first.sessionId, sessionPath: first.sessionPath });
+  await server.result("switch_session", { sessionPath: first.sessionPath });
+  const entries = (await server.result("get_state")).entryCount;
+  await server.result("switch_session", { sessionPath: file });
+  // An answer that was not complete when it was imported stays beside the one that it became.
+  expect(entries - (await server.result("get_state")).entryCount).toBeLessThanOrEqual(1);
+  writeFileSync(file, `${lines.join("\n").replaceAll("Turn 0", "Turn zero")}\n`);
+  expect(await server.result("import_session", { path: file })).toMatchObject({ outcome: "conflict" });
+});
+
+test("wherever the source was cut, the rest continues its import", async () => {
+  const lines = randomClaudeSession(new Random(3), 4).lines;
+  const whole = `${lines.join("\n")}\n`;
+  for (let cut = 1; cut < lines.length; cut += 3) {
+    const place = temporaryPlace();
+    const file = claudeFile(place, `${lines.slice(0, cut).join("\n")}\n`);
+    const server = serveLibrary(place);
+    await server.result("import_session", { path: file });
+    writeFileSync(file, whole);
+    const { outcome, sessionPath } = await server.result("import_session", { path: file });
+    expect([cut, outcome]).toEqual([cut, "continued"]);
+    await server.result("switch_session", { sessionPath });
+    const context = await server.result("get_context", { strict: true });
+    await server.result("switch_session", { sessionPath: file });
+    expect(context.messages).toEqual((await server.result("get_context", { strict: true })).messages);
+    server.end();
+    await server.rest();
+  }
+});
+
+test("it is followed while the agent writes", () => {
+  const place = temporaryPlace();
+  const lines = randomClaudeSession(new Random(5), 6).lines;
+  const file = claudeFile(place, `${lines[0]}\n`);
+  const session = foreignSessionOn(realDisk, file, place.state);
+  for (let at = 1; at < lines.length; at++) {
+    const half = Math.floor(lines[at].length / 2);
+    appendFileSync(file, lines[at].slice(0, half));
+    session.refresh();
+    const before = entriesOf(session);
+    session.refresh();
+    expect(entriesOf(session)).toEqual(before);
+    appendFileSync(file, `${lines[at].slice(half)}\n`);
+    const told = session.refresh();
+    if (session.log.nodes.count > before.length) expect(told?.positions.length).toBeGreaterThan(0);
+  }
+  const other = foreignSessionOn(realDisk, file, place.state);
+  expect(entriesOf(session)).toEqual(entriesOf(other));
+  expect(session.leafId).toBe(other.leafId);
+  expect(fidelityOf(session.log)).toEqual(fidelityOf(other.log));
+  writeFileSync(file, `${lines.slice(0, 9).join("\n")}\n`);
+  session.refresh();
+  expect(entriesOf(session)).toEqual(entriesOf(foreignSessionOn(realDisk, file, place.state)));
+});
+
+test("a confined server reads what is inside of its folders, and no link of another agent's leads it out", async () => {
+  const place = temporaryPlace();
+  const inside = put(join(place.cwd, "given", "session.jsonl"), wholeClaudeSession().text);
+  const outside = claudeFile(place, wholeClaudeSession().text);
+  const server = serveLibrary(place, ["--confine", "--allow-path", join(place.cwd, "given")]);
+  await server.result("switch_session", { sessionPath: inside });
+  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
+  expect((await server.failure("switch_session", { sessionPath: outside })).data.name).toBe("path_outside_root");
+  expect((await server.failure("import_session", { path: outside })).data.name).toBe("path_outside_root");
+  expect((await server.result("import_session", { path: inside })).outcome).toBe("new");
+  expect((await server.result("list_sessions", { agents: ["claude"] })).sessions).toEqual([]);
+});

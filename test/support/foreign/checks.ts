@@ -1,0 +1,181 @@
+/** Checks that every translator passes, whatever the file: all is counted, and every leaf has a context that providers take. */
+
+import { expect } from "vitest";
+import { paired, type Shown } from "../../../src/core/context/pairing.ts";
+import { parse, textOf } from "../../../src/core/json/json.ts";
+import type { Fidelity } from "../../../src/core/ports/fidelity.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
+import { Session } from "../../../src/core/session/session.ts";
+import { foreignStore } from "../../../src/storage/foreign/store.ts";
+import type { Disk } from "../../../src/storage/fs/disk.ts";
+import { FaultDisk } from "../disk.ts";
+import { testEnv } from "../env.ts";
+import type { Random } from "../random.ts";
+
+export const FOREIGN_FILE = "/elsewhere/project/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl";
+
+/** Opens a file with this content as a session, on a disk in memory. */
+export function foreignSession(content: string | Uint8Array, file = FOREIGN_FILE): Session {
+  return foreignSessionOn(diskWithForeign(content, file), file);
+}
+
+export function diskWithForeign(content: string | Uint8Array, file = FOREIGN_FILE): FaultDisk {
+  const disk = new FaultDisk();
+  disk.put(file, typeof content === "string" ? Buffer.from(content) : content);
+  return disk;
+}
+
+export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state"): Session {
+  const log = foreignStore(disk, { ...testEnv(), now: () => Date.now() }, state).open(file);
+  if (!log) throw new Error("the file is not recognised");
+  return new Session(log, testEnv());
+}
+
+/** Returns the report of a log, whose counts must add up. */
+export function fidelityOf(log: Log): Fidelity {
+  const report = log.foreign?.fidelity();
+  if (!report) throw new Error("the log is not another agent's");
+  requireSum(report);
+  return report;
+}
+
+export function requireSum({ records, kinds }: Fidelity): void {
+  let sum = 0;
+  for (const { preserved, derived, dropped } of kinds) sum += preserved + derived + dropped;
+  expect(sum).toBe(records);
+}
+
+/** Returns the entries of a session in their order. */
+export function entriesOf({ log }: Session): Record<string, unknown>[] {
+  return Array.from({ length: log.nodes.count }, (_, p) => JSON.parse(textOf(log.read(p))) as Record<string, unknown>);
+}
+
+/** The messages of the strict context at a leaf, by value. */
+export function strictContext(session: Session, leaf = session.tree.leaf): Record<string, unknown>[] {
+  const shown: Shown[] = [];
+  for (const item of session.context(leaf).items) {
+    const [text] = session.messageTexts([item]);
+    if (text) shown.push({ item, text: Uint8Array.from(text) });
+  }
+  return paired(session.tree, shown).map(({ text }) => parse(text) as Record<string, unknown>);
+}
+
+/** Requires of each leaf that every call has its result directly after it, and that no result comes without its call. */
+export function requirePairedAtEveryLeaf(session: Session): number {
+  const { nodes } = session.log;
+  const parents = new Set(Array.from({ length: nodes.count }, (_, p) => nodes.parent(p)));
+  let leaves = 0;
+  for (let position = 0; position < nodes.count; position++) {
+    if (parents.has(position)) continue;
+    leaves++;
+    expect(pairingFault(strictContext(session, position)), `at entry ${nodes.id(position)}`).toBeNull();
+  }
+  return leaves;
+}
+
+/** Returns how messages break the rule of providers; null where they keep it. */
+export function pairingFault(messages: readonly Record<string, unknown>[]): string | null {
+  let open: string[] = [];
+  for (const [n, { role, content, toolCallId }] of messages.entries()) {
+    if (role === "toolResult") {
+      // Where an id is empty, the order pairs (core/context/pairing.ts).
+      const exact = open.indexOf(String(toolCallId));
+      const at = exact >= 0 ? exact : toolCallId === "" ? 0 : open.indexOf("");
+      if (at < 0 || open.length === 0)
+        return `message ${n} is a result of ${toolCallId}, which was not called just before`;
+      open.splice(at, 1);
+      continue;
+    }
+    if (open.length > 0) return `message ${n} comes before the results of ${open.join(", ")}`;
+    if (role !== "assistant" || !Array.isArray(content)) continue;
+    open = content.filter(({ type }) => type === "toolCall").map(({ id }) => String(id));
+  }
+  return open.length > 0 ? `the results of ${open.join(", ")} are missing at the end` : null;
+}
+
+/** Requires that no entry names a parent that is missing or comes later, and that ids are there once. */
+export function requireSoundTree(session: Session): void {
+  const seen = new Set<string>();
+  for (const { id, parentId } of entriesOf(session)) {
+    expect(seen.has(id as string), `id ${id} twice`).toBe(false);
+    if (parentId !== null) expect(seen.has(parentId as string), `parent ${parentId} of ${id}`).toBe(true);
+    seen.add(id as string);
+  }
+}
+
+/** Everything that holds for every file, damaged or not. */
+export function requireSound(session: Session): void {
+  fidelityOf(session.log);
+  requireSoundTree(session);
+  requirePairedAtEveryLeaf(session);
+}
+
+/** Returns lines that were damaged in one of many ways. */
+export function damagedLines(random: Random, lines: readonly string[]): Buffer {
+  const out = lines.map((line) => Buffer.from(line));
+  for (let times = 1 + random.int(4); times > 0 && out.length > 0; times--) {
+    const at = random.int(out.length);
+    const line = out[at];
+    const ways: (() => void)[] = [
+      () => out.splice(at, 1),
+      () => out.splice(at, 0, line),
+      () => out.splice(random.int(out.length), 0, ...out.splice(at, 1)),
+      () => {
+        out[at] = line.subarray(0, random.int(line.length + 1));
+      },
+      () => {
+        const bytes = Buffer.from(line);
+        if (bytes.length > 0) bytes[random.int(bytes.length)] = random.int(256);
+        out[at] = bytes;
+      },
+      () => {
+        out[at] = Buffer.concat([line, out[(at + 1) % out.length]]);
+      },
+      () => {
+        out[at] = Buffer.from(otherValue(random, line.toString()));
+      },
+    ];
+    random.pick(ways)();
+  }
+  const end = random.chance(0.5) ? "\n" : "";
+  const bytes = Buffer.concat(out.flatMap((line, n) => (n === 0 ? [line] : [Buffer.from("\n"), line])));
+  return Buffer.concat([bytes, Buffer.from(end)]);
+}
+
+const VALUES = ["null", "0", "-1", "1e400", '""', '"x"', "[]", "{}", "true", '[null,{"type":7}]', '"__proto__"'];
+
+/** Returns a line in which one value is another one: what each member is cannot be relied upon. */
+function otherValue(random: Random, line: string): string {
+  const places = [...line.matchAll(/:(?=["{[\dtfn])/g)].map(({ index }) => index + 1);
+  if (places.length === 0) return random.pick(VALUES);
+  const from = random.pick(places);
+  let depth = 0;
+  let isText = false;
+  let to = from;
+  for (; to < line.length; to++) {
+    const c = line[to];
+    if (isText) {
+      if (c === "\\") to++;
+      else if (c === '"') isText = false;
+    } else if (c === '"') isText = true;
+    else if (c === "{" || c === "[") depth++;
+    else if (c === "}" || c === "]" || c === ",") {
+      if (depth === 0) break;
+      if (c !== ",") depth--;
+    }
+  }
+  return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;
+}
+
+/**
+ * Requires that each beginning of a file has the entries of the whole, byte for byte, but for the beginning of an answer
+ * that was not complete: an import of the longer file continues that of the shorter one.
+ */
+export function requireContinued(lines: readonly string[], file: string): void {
+  const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`, file)).map((entry) => [entry.id, entry]));
+  for (let count = 1; count < lines.length; count++) {
+    const beginning = foreignSession(`${lines.slice(0, count).join("\n")}\n`, file);
+    for (const entry of entriesOf(beginning))
+      if (entry.partial !== true) expect(entry, `after ${count} records`).toEqual(whole.get(entry.id));
+  }
+}
