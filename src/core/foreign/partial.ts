@@ -1,0 +1,95 @@
+/**
+ * JSON documents as far as they are whole: one that was cut off, or damaged in the middle, still has members and
+ * elements that can be read.
+ */
+
+import { bytesOf, concat, knownValueEnd, type Range, skipSpace, stringAt, valueEnd, valueStart } from "../json/json.ts";
+
+const OPEN_BRACE = 0x7b;
+const OPEN_BRACKET = 0x5b;
+const COMMA = 0x2c;
+
+/** A member of an object, or an element of an array, by the range of its value. */
+export interface DocumentPart extends Range {
+  /** Empty for elements. */
+  readonly name: string;
+  /** Whether the value is JSON. One that is not may still have parts that are. */
+  readonly isWhole: boolean;
+}
+
+export interface DocumentParts {
+  readonly parts: readonly DocumentPart[];
+  /** The position after the object or array. */
+  readonly end: number;
+}
+
+export function isObjectAt(b: Uint8Array, { start }: Range): boolean {
+  return b[start] === OPEN_BRACE;
+}
+
+export function isArrayAt(b: Uint8Array, { start }: Range): boolean {
+  return b[start] === OPEN_BRACKET;
+}
+
+/**
+ * Returns the parts of the object or array that begins in this range, in order. A value that is no JSON ends where its
+ * brackets say so, or else at the end of the range: nothing between the brackets is left out.
+ */
+export function partsOf(b: Uint8Array, start = 0, end = b.length): DocumentParts {
+  const parts: DocumentPart[] = [];
+  let i = skipSpace(b, start, end);
+  const open = b[i];
+  if (i >= end || (open !== OPEN_BRACE && open !== OPEN_BRACKET)) return { parts, end: start };
+  i = skipSpace(b, i + 1, end);
+  while (i < end && b[i] !== open + 2) {
+    const at = open === OPEN_BRACE ? valueStart(b, i, end) : i;
+    const name = open === OPEN_BRACE && at >= 0 ? nameAt(b, i, end) : "";
+    const whole = at < 0 ? -1 : valueEnd(b, at, end);
+    const past = whole >= 0 ? whole : at < 0 ? -1 : looseEnd(b, at, end, open + 2);
+    if (past < 0) {
+      parts.push({ name, start: at < 0 ? i : at, end, isWhole: false });
+      return { parts, end };
+    }
+    parts.push({ name, start: at, end: past, isWhole: whole >= 0 });
+    i = skipSpace(b, past, end);
+    if (i < end && b[i] === COMMA) i = skipSpace(b, i + 1, end);
+  }
+  return { parts, end: Math.min(i + 1, end) };
+}
+
+/** Returns a member as an object of its own: its value alone does not say what it is. */
+export function memberAlone(b: Uint8Array, { name, start, end }: DocumentPart): Uint8Array {
+  return concat([bytesOf(`{${JSON.stringify(name)}:`), b.subarray(start, end), bytesOf("}")]);
+}
+
+/** Returns an object of these members. */
+export function objectOf(b: Uint8Array, members: readonly DocumentPart[]): Uint8Array {
+  const texts = members.flatMap(({ name, start, end }, index) => [
+    bytesOf(`${index === 0 ? "" : ","}${JSON.stringify(name)}:`),
+    b.subarray(start, end),
+  ]);
+  return concat([bytesOf("{"), ...texts, bytesOf("}")]);
+}
+
+/** Returns the rest of a document after its end; undefined when that is only white space. */
+export function restAfter(b: Uint8Array, end: number): Uint8Array | undefined {
+  const at = skipSpace(b, end, b.length);
+  return at < b.length ? b.subarray(at) : undefined;
+}
+
+/** Returns where a value ends by its strings and brackets alone; -1 when nothing that may come after it is there. */
+function looseEnd(b: Uint8Array, at: number, end: number, close: number): number {
+  const past = knownValueEnd(b, at, end);
+  if (past < 0 || past > end) return -1;
+  const next = skipSpace(b, past, end);
+  return next >= end || b[next] === COMMA || b[next] === close ? past : -1;
+}
+
+function nameAt(b: Uint8Array, at: number, end: number): string {
+  try {
+    return stringAt(b, at, end);
+  } catch {
+    // It is no UTF-8.
+    return "";
+  }
+}
