@@ -70,6 +70,23 @@ test("an answer has its thoughts and calls, and after it the results", () => {
   ]);
 });
 
+test("tokens are those that the record of a call says, and count once", () => {
+  const w = new CopilotWriter();
+  w.start();
+  w.user("Go");
+  const usage = { inputTokens: 1000, outputTokens: 50, cacheReadTokens: 100, cost: 1, apiCallId: "api_1" };
+  w.event("session.usage_record", { usage });
+  w.answer("One ", [], { apiCallId: "api_1", chunkIndex: 0 });
+  w.answer("answer", ["a"], { apiCallId: "api_1", chunkIndex: 1 });
+  w.tool("a", { content: "out" });
+  w.answer("Without a record", [], { apiCallId: "api_2", outputTokens: 7 });
+  const [, first, , second] = strictContext(foreignSession(w.text));
+  // The cost is a factor of Copilot's own, and no money.
+  expect(first.usage).toMatchObject({ input: 900, output: 50, cacheRead: 100, cost: { total: 0 } });
+  expect(second.usage).toMatchObject({ input: 0, output: 7 });
+  expect(first.content).toHaveLength(3);
+});
+
 test("after a compaction, the model sees its summary and what comes after it", () => {
   const w = new CopilotWriter();
   w.start();

@@ -94,6 +94,8 @@ export function wholeCopilotLog(): CopilotWriter {
   w.tool("call_2", undefined, { success: false, error: { message: "denied", code: "denied" } });
   w.event("assistant.turn_end", { turnId: "0" });
   for (const [type, data] of BESIDE) w.event(type, data);
+  const usage = { inputTokens: 1000, outputTokens: 50, cacheReadTokens: 100, cost: 1 };
+  w.event("session.usage_record", { usage: { ...usage, apiCallId: "api_2", finishReason: "tool_calls" } });
   w.answer("Two ", [], { apiCallId: "api_2", chunkIndex: 0, chunkCount: 2, reasoningOpaque: "b3BhcXVl" });
   w.answer("chunks", ["call_3"], { apiCallId: "api_2", chunkIndex: 1, chunkCount: 2 });
   w.tool("call_3", "a text alone");

@@ -1,4 +1,4 @@
-/** What is in Copilot's events, as blocks and results of ours. */
+/** The contents of Copilot's events as blocks and results of ours. */
 
 import {
   countIn,

@@ -10,7 +10,7 @@ import type {
   TranslationTools,
   Unsettled,
 } from "../translator.ts";
-import { Turns } from "../turns.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
 import { answerBlocks, outcomeIn, pictureOf, sourceIn, usageInEvent } from "./events.ts";
 
 const PROVIDER = "github-copilot";
@@ -23,7 +23,7 @@ interface CopilotEvent {
   readonly data: JsonObject;
 }
 
-type Take = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
+type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
 
 /** Events that say nothing but that something is about to begin or has ended. */
 const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
@@ -31,13 +31,15 @@ const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
 export class CopilotTranslation implements Translation {
   private readonly tools: TranslationTools;
   private readonly turns: Turns;
-  private readonly takers: Readonly<Record<string, Take>>;
+  private readonly takers: Readonly<Record<string, TakeEvent>>;
   private session: { id?: string; parent?: string; cwd?: string; started?: string } = {};
   private model = "unknown";
   private time = NO_TIME;
   /** The call of the API that the current answer is of. */
   private apiCall: string | undefined;
   private reasoning = "";
+  /** The usage of calls of the API whose answers have not come yet. */
+  private readonly usages = new Map<string, JsonObject>();
   private readonly toolNames = new Map<string, string>();
   private readonly assets = new Map<string, JsonObject>();
   /** The entry before each message of a person's. */
@@ -62,6 +64,7 @@ export class CopilotTranslation implements Translation {
       "assistant.reasoning": (event) => this.takeReasoning(event),
       "assistant.message": (event) => this.takeAnswer(event),
       "assistant.usage": (event) => this.takeUsage(event),
+      "session.usage_record": (event) => this.takeUsageRecord(event),
       "tool.execution_start": (event) => this.takeToolStart(event),
       "tool.execution_complete": (event) => this.takeToolEnd(event),
     };
@@ -113,7 +116,7 @@ export class CopilotTranslation implements Translation {
 
   // --- about the session ---------------------------------------------------------------------------------------
 
-  private takeStart({ source, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeStart({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { sessionId, startTime, context, selectedModel, detachedFromSpawningParentSessionId: parent } = data;
     const { session } = this;
     if (typeof sessionId === "string" && sessionId !== "") session.id ??= sessionId;
@@ -126,7 +129,7 @@ export class CopilotTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { newModel, previousModel: _, ...more } = data;
     if (typeof newModel !== "string") return this.raw(source);
     this.model = newModel;
@@ -134,7 +137,7 @@ export class CopilotTranslation implements Translation {
     return { fate: Object.keys(more).length === 0 ? "preserved" : "derived" };
   }
 
-  private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const name = textIn(data.title)
       ?.replace(/[\r\n]+/g, " ")
       .trim();
@@ -143,7 +146,7 @@ export class CopilotTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeAsset({ source, data }: CopilotEvent): ReturnType<Take> {
+  private takeAsset({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { assetId } = data;
     if (typeof assetId === "string" && String(data.mimeType).startsWith("image/")) this.assets.set(assetId, data);
     return this.raw(source);
@@ -151,7 +154,7 @@ export class CopilotTranslation implements Translation {
 
   // --- the conversation ----------------------------------------------------------------------------------------
 
-  private takeUser({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeUser({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { content, transformedContent, attachments } = data;
     if (typeof content !== "string") return this.raw(source);
     this.reasoning = "";
@@ -169,7 +172,7 @@ export class CopilotTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { content, kind } = data;
     if (typeof content !== "string") return this.raw(source);
     const members = { customType: "copilot:notification", content: [textBlock(content)], details: { kind } };
@@ -177,12 +180,12 @@ export class CopilotTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeReasoning({ source, data }: CopilotEvent): ReturnType<Take> {
+  private takeReasoning({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     this.reasoning = textIn(data.content) ?? "";
     return this.raw(source);
   }
 
-  private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { apiCallId, chunkIndex, outputTokens } = data;
     const model = textIn(data.model) ?? this.model;
     const call = textIn(apiCallId);
@@ -191,7 +194,10 @@ export class CopilotTranslation implements Translation {
     const usage = { input: 0, output: countIn(outputTokens) };
     const begun = { nativeId, api: apiOf(PROVIDER, model), provider: PROVIDER, model, usage, at };
     const answer = isMore && countIn(chunkIndex) > 0 ? current : this.turns.begin(begun);
-    if (answer === current) answer.usage = { ...current.usage, output: Math.max(current.usage.output, usage.output) };
+    const record = call === undefined ? undefined : this.usages.get(call);
+    if (record) this.useRecord(answer, record);
+    else if (answer === current)
+      answer.usage = { ...current.usage, output: Math.max(current.usage.output, usage.output) };
     this.apiCall = call;
     const blocks = answerBlocks(data, this.reasoning);
     this.reasoning = "";
@@ -200,23 +206,39 @@ export class CopilotTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeUsage({ source, data }: CopilotEvent): ReturnType<Take> {
+  private takeUsage({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { current } = this.turns;
     const call = textIn(data.apiCallId);
     if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall))
       return this.raw(source);
-    current.usage = usageInEvent(data);
-    if (data.finishReason === "length") current.stopReason = "length";
+    this.useRecord(current, data);
     return { fate: "derived" };
   }
 
-  private takeToolStart({ source, data }: CopilotEvent): ReturnType<Take> {
+  /** Takes what a call of the API took, which is said before its answer. */
+  private takeUsageRecord({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { usage } = data;
+    const call = isObject(usage) ? textIn(usage.apiCallId) : undefined;
+    if (!isObject(usage) || call === undefined) return this.raw(source);
+    const { current } = this.turns;
+    if (current && call === this.apiCall) this.useRecord(current, usage);
+    else this.usages.set(call, usage);
+    return { fate: "derived" };
+  }
+
+  private useRecord(answer: OpenAnswer, usage: JsonObject): void {
+    answer.usage = usageInEvent(usage);
+    if (usage.finishReason === "length") answer.stopReason = "length";
+    this.usages.delete(String(usage.apiCallId));
+  }
+
+  private takeToolStart({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { toolCallId } = data;
     // What an answer asked for is said there.
     return typeof toolCallId === "string" && this.toolNames.has(toolCallId) ? { fate: "preserved" } : this.raw(source);
   }
 
-  private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const toolCallId = textIn(data.toolCallId) ?? "";
     const toolName = this.toolNames.get(toolCallId);
     if (toolName === undefined) return this.raw(source);
@@ -226,7 +248,7 @@ export class CopilotTranslation implements Translation {
 
   // --- the tree ------------------------------------------------------------------------------------------------
 
-  private takeCompaction({ source, nativeId, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeCompaction({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const { success, summaryContent, preCompactionTokens, ...details } = data;
     if (success !== true || typeof summaryContent !== "string") return this.raw(source);
     const firstKeptEntryId = this.tools.ids.entry(nativeId);
@@ -235,21 +257,21 @@ export class CopilotTranslation implements Translation {
     return { fate: "derived" };
   }
 
-  private takeCleared({ source, at }: CopilotEvent): ReturnType<Take> {
+  private takeCleared({ source, at }: CopilotEvent): ReturnType<TakeEvent> {
     this.turns.goTo(null);
     this.turns.keep(source, at);
     return { fate: "preserved" };
   }
 
   /** Goes back to the place before an event, where that and what came after it are still in the file. */
-  private takeRewind({ source, at, data }: CopilotEvent): ReturnType<Take> {
+  private takeRewind({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
     const place = typeof data.upToEventId === "string" ? this.places.get(data.upToEventId) : undefined;
     if (place !== undefined) this.turns.goTo(place);
     this.turns.keep(source, at);
     return { fate: "preserved" };
   }
 
-  private raw(source: SourceRecord): ReturnType<Take> {
+  private raw(source: SourceRecord): ReturnType<TakeEvent> {
     this.turns.keep(source, this.time);
     return { fate: "preserved" };
   }

@@ -1,4 +1,4 @@
-/** What is in Goose's messages, as blocks and results of ours. */
+/** The contents of Goose's messages as blocks and results of ours. */
 
 import {
   countIn,
@@ -56,7 +56,7 @@ function calledBlock({ id, toolCall, thoughtSignature }: JsonObject): JsonObject
   return typeof thoughtSignature === "string" ? { ...block, thoughtSignature } : block;
 }
 
-/** What a tool answered: what the model sees of it, and the rest. */
+/** A tool's answer: what the model sees of it, and the rest. */
 export interface ToolOutcome {
   readonly content: readonly JsonObject[];
   readonly isError: boolean;

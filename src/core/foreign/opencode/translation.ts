@@ -96,7 +96,8 @@ export class OpencodeTranslation implements Translation {
     const { id, parentID, directory, time } = this.session;
     const nativeId = textIn(id);
     const parent = textIn(parentID);
-    const cwd = textIn(directory);
+    // An export without what is private has a note in place of the folder.
+    const cwd = /^(?:\/|\\\\|[A-Za-z]:)/.test(textIn(directory) ?? "") ? textIn(directory) : undefined;
     const started = isObject(time) ? timeIn(time.created, "") : "";
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
@@ -167,7 +168,7 @@ export class OpencodeTranslation implements Translation {
 
   // --- a person's message --------------------------------------------------------------------------------------
 
-  private takeGiven(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): Verdict {
+  private takeGiven(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
     const text = textIn(part.text);
     if (type === "text" && text !== undefined) {
       const content = [textBlock(text)];
@@ -204,7 +205,7 @@ export class OpencodeTranslation implements Translation {
 
   // --- the model's message -------------------------------------------------------------------------------------
 
-  private takeSpoken(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): Verdict {
+  private takeSpoken(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
     if (type === "step-start") {
       open.hasSteps = true;
       open.isStepOver = true;
@@ -229,7 +230,7 @@ export class OpencodeTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private takeTool(open: OpenMessage, part: JsonObject): Verdict {
+  private takeTool(open: OpenMessage, part: JsonObject): PartFate {
     this.answerFor(open, part, true).content.push(callBlock(part));
     const result = resultOf(part, open.at);
     if (!result) return { fate: "derived" };
@@ -272,7 +273,7 @@ export class OpencodeTranslation implements Translation {
 
   // --- compactions ---------------------------------------------------------------------------------------------
 
-  private takeSummary(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): Verdict {
+  private takeSummary(open: OpenMessage, source: SourceRecord, part: JsonObject, type: string): PartFate {
     const text = textIn(part.text);
     if (type === "text" && text !== undefined) {
       open.summary += open.summary === "" ? text : `\n${text}`;
@@ -283,7 +284,7 @@ export class OpencodeTranslation implements Translation {
     return { fate: "preserved" };
   }
 
-  private compactionItem({ compaction, summary, info }: OpenMessage): Item {
+  private compactionItem({ compaction, summary, info }: OpenMessage): MessageItem {
     const { id, at, part } = compaction as NonNullable<OpenMessage["compaction"]>;
     const { auto, overflow, tail_start_id } = part;
     const kept = typeof tail_start_id === "string" ? this.firsts.get(tail_start_id) : undefined;
@@ -297,7 +298,7 @@ export class OpencodeTranslation implements Translation {
     return { type: "compaction", nativeId: id, at, members };
   }
 
-  private askedItem({ id, at, bytes }: NonNullable<OpenMessage["compaction"]>): Item {
+  private askedItem({ id, at, bytes }: NonNullable<OpenMessage["compaction"]>): MessageItem {
     return { type: "custom", nativeId: id, at, members: { customType: `import:${this.tools.agent}`, data: bytes } };
   }
 
@@ -335,17 +336,17 @@ export class OpencodeTranslation implements Translation {
   }
 
   /** Returns the entries of a person's message. */
-  private itemsOf(open: OpenMessage): Item[] {
+  private itemsOf(open: OpenMessage): MessageItem[] {
     const { said, items, nativeId, at, compaction } = open;
     if (said.length > 0) return [{ type: "message", nativeId, at, members: userMessage([...said], at) }, ...items];
     return items.length > 0 || compaction ? items : [this.emptyItem(open)];
   }
 
-  private emptyItem({ nativeId, at, info }: OpenMessage): Item {
+  private emptyItem({ nativeId, at, info }: OpenMessage): MessageItem {
     return { type: "custom", nativeId, at, members: { customType: "opencode:empty", data: info } };
   }
 
-  private emit({ type, nativeId, at, members }: Item): string {
+  private emit({ type, nativeId, at, members }: MessageItem): string {
     return this.turns.add(type, nativeId, at, members);
   }
 
@@ -382,7 +383,7 @@ export class OpencodeTranslation implements Translation {
   }
 
   /** Returns items as entries after others, or after the last that was emitted. */
-  private chained(items: readonly Item[], after: readonly TranslatedEntry[]): TranslatedEntry[] {
+  private chained(items: readonly MessageItem[], after: readonly TranslatedEntry[]): TranslatedEntry[] {
     if (items.length === 0) return [];
     let before = after.at(-1)?.id ?? this.turns.tip;
     return items.map(({ type, nativeId, at, members }) => {
@@ -393,8 +394,8 @@ export class OpencodeTranslation implements Translation {
   }
 }
 
-type Item = OpenMessage["items"][number];
-type Verdict = Omit<RecordVerdict, "kind">;
+type MessageItem = OpenMessage["items"][number];
+type PartFate = Omit<RecordVerdict, "kind">;
 
 /** Returns whether the model has ended a message. */
 function isOver({ finish, time }: JsonObject): boolean {
