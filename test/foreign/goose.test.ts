@@ -106,6 +106,23 @@ test("an export that grew has the entries that it had, and more", () => {
   expect(later.length).toBe(first.length + 3);
 });
 
+test("a file of lines, as older versions have it", () => {
+  const facts = { working_dir: "/home/me/project", description: "An older session", message_count: 2 };
+  const created = Date.UTC(2025, 8, 14, 8) / 1000;
+  const value = [said("out")];
+  const lines = [
+    facts,
+    { role: "user", created, content: [said("Go")] },
+    { role: "assistant", created, content: [asked("a")] },
+    { role: "user", created, content: [{ type: "toolResponse", id: "a", toolResult: { status: "success", value } }] },
+  ].map((line) => JSON.stringify(line));
+  const session = foreignSession(`${lines.join("\n")}\n{"role":"assis`);
+  requireSound(session);
+  expect(fidelityOf(session.log)).toMatchObject({ agent: "goose", records: 5 });
+  expect(session.name).toBe("An older session");
+  expect(strictContext(session).map(({ role }) => role)).toEqual(["user", "assistant", "toolResult"]);
+});
+
 test("of a cut or damaged export, what is whole is read", () => {
   const w = wholeGooseExport();
   const half = foreignSession(w.text.slice(0, w.text.indexOf("it broke")));

@@ -106,8 +106,8 @@ export function usageOfAnswer(usage: unknown): SourceUsage | undefined {
   const output = countIn(outputTokens);
   const cacheRead = countIn(cacheReadTokens);
   const cacheWrite = countIn(cacheWriteTokens);
-  // By the total it shows whether those of the cache are among the input.
-  const isAmong = countIn(totalTokens) === input + output;
+  // By the total, where there is one, it shows whether those of the cache are among the input.
+  const isAmong = totalTokens === undefined || totalTokens === input + output;
   const fresh = isAmong ? Math.max(0, input - cacheRead - cacheWrite) : input;
   return { input: fresh, output, cacheRead, cacheWrite, cost: countIn(cost) };
 }

@@ -1,11 +1,14 @@
 /**
  * Goose's exports: one JSON document with the facts of the session and, in `conversation`, its messages. The facts are
- * the first record, each message is one.
+ * the first record, each message is one. Older versions kept the same in a file of lines, the facts in the first.
  */
 
 import { isArrayAt, isObjectAt, objectOf, partsOf, restAfter } from "../partial.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { GooseTranslation } from "./translation.ts";
+
+const OPEN_BRACE = 0x7b;
+const LINE_FEED = 0x0a;
 
 export const goose: Translator = {
   agent: "goose",
@@ -17,6 +20,10 @@ export const goose: Translator = {
 
 function* records(b: Uint8Array): Generator<Uint8Array> {
   const { parts, end } = partsOf(b);
+  if (isOlder(b, end)) {
+    yield* linesOf(b);
+    return;
+  }
   const lists = parts.filter((part) => part.name === "conversation" && isArrayAt(b, part));
   const facts = parts.filter((part) => !lists.includes(part) && part.isWhole);
   if (facts.length > 0) yield objectOf(b, facts);
@@ -27,7 +34,25 @@ function* records(b: Uint8Array): Generator<Uint8Array> {
   if (rest) yield rest;
 }
 
-function recognises({ bytes }: Beginnings): boolean {
+/** Returns whether the first line is a whole object, and another one comes after it. */
+function isOlder(b: Uint8Array, end: number): boolean {
+  const feed = b.indexOf(LINE_FEED);
+  return b[0] === OPEN_BRACE && feed > 0 && feed <= end + 1 && b[feed + 1] === OPEN_BRACE;
+}
+
+function* linesOf(b: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < b.length; ) {
+    const feed = b.indexOf(LINE_FEED, at);
+    const end = feed < 0 ? b.length : feed;
+    yield b.subarray(at, end);
+    at = end + 1;
+  }
+}
+
+function recognises({ bytes, lines }: Beginnings): boolean {
+  const [facts, first] = lines;
+  if (facts && first && isOlder(bytes, bytes.length))
+    return typeof facts.working_dir === "string" && typeof first.created === "number" && Array.isArray(first.content);
   const { parts } = partsOf(bytes);
   const names = new Map(parts.map((part) => [part.name, part]));
   const list = names.get("conversation");
