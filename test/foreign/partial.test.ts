@@ -45,3 +45,9 @@ test("a line that is lost at its end costs what is in it", () => {
   expect(partsIn('{\n  "a": "x,\n  "b": 1\n}')).toEqual(['!a="x', "b=1"]);
   expect(partsIn('{\n  "a: {\n    "c": 1\n  },\n  "b": 1\n}').at(-1)).toBe("b=1");
 });
+
+test("of very many damaged parts, the last are one", () => {
+  const parts = partsIn(`[${Array.from({ length: 1000 }, (_, n) => `{"n":x${n}}`).join(",")}]`);
+  expect(parts).toHaveLength(101);
+  expect(parts.at(-1)).toContain('{"n":x999}');
+});

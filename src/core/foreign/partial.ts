@@ -20,6 +20,12 @@ const OPEN_BRACKET = 0x5b;
 const COMMA = 0x2c;
 const LINE_FEED = 0x0a;
 
+/**
+ * Damaged parts of one object or array after which its rest counts as one more: each may be looked at up to the end of
+ * the document to find out that it is damaged.
+ */
+const MOST_DAMAGED = 100;
+
 /** A member of an object, or an element of an array, by the range of its value. */
 export interface DocumentPart extends Range {
   /** Empty for elements. */
@@ -52,12 +58,14 @@ export function partsOf(b: Uint8Array, start = 0, end = b.length): DocumentParts
   const open = b[i];
   if (i >= end || (open !== OPEN_BRACE && open !== OPEN_BRACKET)) return { parts, end: start };
   i = skipSpace(b, i + 1, end);
+  let damaged = 0;
   while (i < end && b[i] !== open + 2) {
     const found = open === OPEN_BRACE ? valueStart(b, i, end) : i;
     const name = open === OPEN_BRACE && found >= 0 ? nameAt(b, i, end) : "";
     const at = found < 0 ? i : found;
     const whole = found < 0 ? -1 : valueEnd(b, at, end);
-    const past = whole >= 0 ? whole : looseEnd(b, at, end, open + 2);
+    if (whole < 0) damaged++;
+    const past = whole >= 0 ? whole : damaged > MOST_DAMAGED ? end : looseEnd(b, at, end, open + 2);
     parts.push({ name, start: at, end: past, isWhole: whole >= 0 });
     i = skipSpace(b, past, end);
     if (i < end && b[i] === COMMA) i = skipSpace(b, i + 1, end);
