@@ -112,7 +112,8 @@ export function wholeOpencodeExport(): OpencodeWriter {
   w.step([
     { type: "reasoning", text: "", metadata: { openai: { itemId: "rs_1", reasoningEncryptedContent: "b3BhcXVl" } } },
     { type: "reasoning", text: "More", metadata: { openai: { itemId: "rs_2" } } },
-    words("There is one."),
+    words("There is one.", { metadata: { openai: { itemId: "msg_1" } } }),
+    { ...done("call_10", "signed"), metadata: { google: { thoughtSignature: "c2ln" } } },
   ]);
   w.user([
     words("See these"),

@@ -37,6 +37,8 @@ export class CopilotTranslation implements Translation {
   private time = NO_TIME;
   /** The call of the API that the current answer is of. */
   private apiCall: string | undefined;
+  /** Whether more pieces of that answer are to come. */
+  private isPartial = false;
   private reasoning = "";
   /** The usage of calls of the API whose answers have not come yet. */
   private readonly usages = new Map<string, JsonObject>();
@@ -101,7 +103,7 @@ export class CopilotTranslation implements Translation {
   }
 
   waiting(): Unsettled {
-    return this.turns.waiting();
+    return { ...this.turns.waiting(), isPartial: this.isPartial && this.turns.current !== null };
   }
 
   about(): AboutSession {
@@ -186,7 +188,8 @@ export class CopilotTranslation implements Translation {
   }
 
   private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
-    const { apiCallId, chunkIndex, outputTokens } = data;
+    const { apiCallId, chunkIndex, chunkCount, outputTokens } = data;
+    this.isPartial = countIn(chunkIndex) + 1 < countIn(chunkCount);
     const model = textIn(data.model) ?? this.model;
     const call = textIn(apiCallId);
     const { current, hasResults } = this.turns;

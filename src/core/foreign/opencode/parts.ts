@@ -56,7 +56,10 @@ export function callBlock(part: JsonObject): JsonObject {
   const state = isObject(part.state) ? part.state : {};
   const { input, raw } = state;
   const isCutOff = typeof raw === "string" && raw !== "" && isObject(input) && Object.keys(input).length === 0;
-  return toolCallBlock(callIdOf(part), textIn(part.tool) ?? "", isCutOff ? raw : input);
+  const block = toolCallBlock(callIdOf(part), textIn(part.tool) ?? "", isCutOff ? raw : input);
+  const { google } = isObject(part.metadata) ? part.metadata : {};
+  const { thoughtSignature } = isObject(google) ? google : {};
+  return typeof thoughtSignature === "string" ? { ...block, thoughtSignature } : block;
 }
 
 export function callIdOf({ callID, id }: JsonObject): string {

@@ -220,8 +220,12 @@ export class OpencodeTranslation implements Translation {
       return { fate: "derived" };
     }
     const text = textIn(part.text);
-    if (type === "text" && text !== undefined) this.answerFor(open, part).content.push(textBlock(text));
-    else if (type === "reasoning" && text !== undefined) this.answerFor(open, part).content.push(thoughtBlock(part));
+    if (type === "text" && text !== undefined) {
+      this.answerFor(open, part).content.push(textBlock(text));
+      // What a provider wants to know of its own text again has no place.
+      return { fate: part.metadata === undefined ? "preserved" : "derived" };
+    }
+    if (type === "reasoning" && text !== undefined) this.answerFor(open, part).content.push(thoughtBlock(part));
     else if (type === "tool") return this.takeTool(open, part);
     else {
       this.turns.keep(source, open.at);
@@ -235,7 +239,7 @@ export class OpencodeTranslation implements Translation {
     const result = resultOf(part, open.at);
     if (!result) return { fate: "derived" };
     this.turns.result(`${textIn(part.id) ?? `${open.id}/${result.toolCallId}`}/result`, result);
-    return { fate: "preserved" };
+    return { fate: part.metadata === undefined ? "preserved" : "derived" };
   }
 
   /** Returns the answer that a part belongs to: each step is one. */
