@@ -3,11 +3,14 @@
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
 import { codex } from "./codex/codex.ts";
+import { copilot } from "./copilot/copilot.ts";
+import { goose } from "./goose/goose.ts";
 import { isObject } from "./messages.ts";
+import { opencode } from "./opencode/opencode.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [claude, codex];
+export const TRANSLATORS: readonly Translator[] = [claude, codex, copilot, opencode, goose];
 
 /** Returns the agents' names. */
 export const AGENTS: readonly string[] = TRANSLATORS.map(({ agent }) => agent);

@@ -1,0 +1,286 @@
+/** The work on one log of Copilot CLI's events. */
+
+import { apiOf } from "../apis.ts";
+import { countIn, isObject, type JsonObject, NO_TIME, textBlock, textIn, timeIn } from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
+import { answerBlocks, outcomeIn, pictureOf, sourceIn, usageInEvent } from "./events.ts";
+
+const PROVIDER = "github-copilot";
+
+/** An event, as far as all of them have the same members. */
+interface CopilotEvent {
+  readonly source: SourceRecord;
+  readonly nativeId: string;
+  readonly at: string;
+  readonly data: JsonObject;
+}
+
+type TakeEvent = (event: CopilotEvent) => Omit<RecordVerdict, "kind">;
+
+/** Events that say nothing but that something is about to begin or has ended. */
+const MARKS = new Set(["assistant.turn_start", "assistant.turn_end"]);
+
+export class CopilotTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private readonly takers: Readonly<Record<string, TakeEvent>>;
+  private session: { id?: string; parent?: string; cwd?: string; started?: string } = {};
+  private model = "unknown";
+  private time = NO_TIME;
+  /** The call of the API that the current answer is of. */
+  private apiCall: string | undefined;
+  /** Whether more pieces of that answer are to come. */
+  private isPartial = false;
+  private reasoning = "";
+  /** The usage of calls of the API whose answers have not come yet. */
+  private readonly usages = new Map<string, JsonObject>();
+  private readonly toolNames = new Map<string, string>();
+  private readonly assets = new Map<string, JsonObject>();
+  /** The entry before each message of a person's. */
+  private readonly places = new Map<string, string | null>();
+  /** Bytes of each event, by which one that is written again is told from another one with its id. */
+  private readonly lengths = new Map<string, number>();
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+    this.takers = {
+      "session.start": (event) => this.takeStart(event),
+      "session.resume": (event) => this.takeStart(event),
+      "session.model_change": (event) => this.takeModel(event),
+      "session.title_changed": (event) => this.takeTitle(event),
+      "session.compaction_complete": (event) => this.takeCompaction(event),
+      "session.context_cleared": (event) => this.takeCleared(event),
+      "session.snapshot_rewind": (event) => this.takeRewind(event),
+      "session.binary_asset": (event) => this.takeAsset(event),
+      "user.message": (event) => this.takeUser(event),
+      "system.notification": (event) => this.takeNotification(event),
+      "assistant.reasoning": (event) => this.takeReasoning(event),
+      "assistant.message": (event) => this.takeAnswer(event),
+      "assistant.usage": (event) => this.takeUsage(event),
+      "session.usage_record": (event) => this.takeUsageRecord(event),
+      "tool.execution_start": (event) => this.takeToolStart(event),
+      "tool.execution_complete": (event) => this.takeToolEnd(event),
+    };
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const kind = textIn(value.type) ?? "(no type)";
+    this.time = timeIn(value.timestamp, this.time);
+    if (!isObject(value.data)) return this.keepRaw(source, kind);
+    const { data } = value;
+    // What a subagent does is no part of the conversation that it was started in.
+    if (typeof value.agentId === "string" || typeof data.parentToolCallId === "string")
+      return this.keepRaw(source, `subagent/${kind}`);
+    if (MARKS.has(kind)) return { kind, fate: "dropped" };
+    const taker = Object.hasOwn(this.takers, kind) ? this.takers[kind] : undefined;
+    // A transient event is of something that other events say as a whole, when it is over.
+    if (!taker && value.ephemeral === true) return { kind, fate: "dropped" };
+    if (!taker) return this.keepRaw(source, kind);
+    const nativeId = textIn(value.id) ?? `line:${source.number}`;
+    const before = this.lengths.get(nativeId);
+    if (before === source.bytes.length) return { kind, fate: "preserved" };
+    if (before !== undefined) {
+      const warning = "The event has the id of an earlier one that says something else. It is kept as it is.";
+      return { ...this.keepRaw(source, kind), warning };
+    }
+    this.lengths.set(nativeId, source.bytes.length);
+    return { kind, ...taker({ source, nativeId, at: this.time, data }) };
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  waiting(): Unsettled {
+    return { ...this.turns.waiting(), isPartial: this.isPartial && this.turns.current !== null };
+  }
+
+  about(): AboutSession {
+    const { id, parent, cwd, started } = this.session;
+    return {
+      ...(id === undefined ? {} : { nativeId: id }),
+      ...(parent === undefined ? {} : { nativeParentId: parent }),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === undefined ? {} : { started }),
+    };
+  }
+
+  // --- about the session ---------------------------------------------------------------------------------------
+
+  private takeStart({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { sessionId, startTime, context, selectedModel, detachedFromSpawningParentSessionId: parent } = data;
+    const { session } = this;
+    if (typeof sessionId === "string" && sessionId !== "") session.id ??= sessionId;
+    if (typeof parent === "string" && parent !== "") session.parent ??= parent;
+    if (isObject(context) && typeof context.cwd === "string") session.cwd ??= context.cwd;
+    const started = timeIn(startTime, at);
+    if (started !== NO_TIME) session.started ??= started;
+    this.turns.keep(source, at);
+    if (typeof selectedModel === "string") this.model = selectedModel;
+    return { fate: "preserved" };
+  }
+
+  private takeModel({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { newModel, previousModel: _, ...more } = data;
+    if (typeof newModel !== "string") return this.raw(source);
+    this.model = newModel;
+    this.turns.note("model_change", nativeId, at, { provider: PROVIDER, modelId: newModel });
+    return { fate: Object.keys(more).length === 0 ? "preserved" : "derived" };
+  }
+
+  private takeTitle({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const name = textIn(data.title)
+      ?.replace(/[\r\n]+/g, " ")
+      .trim();
+    if (!name) return this.raw(source);
+    this.turns.note("session_info", nativeId, at, { name });
+    return { fate: "preserved" };
+  }
+
+  private takeAsset({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { assetId } = data;
+    if (typeof assetId === "string" && String(data.mimeType).startsWith("image/")) this.assets.set(assetId, data);
+    return this.raw(source);
+  }
+
+  // --- the conversation ----------------------------------------------------------------------------------------
+
+  private takeUser({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { content, transformedContent, attachments } = data;
+    if (typeof content !== "string") return this.raw(source);
+    this.reasoning = "";
+    const given = Array.isArray(attachments) ? attachments.filter(isObject) : [];
+    const pictures = given.map((one) => pictureOf(one, this.assets)).filter((one) => one !== undefined);
+    const blocks = [...(content === "" ? [] : [textBlock(content)]), ...pictures];
+    const by = sourceIn(data);
+    this.places.set(nativeId, this.turns.tip);
+    if (by !== undefined)
+      this.turns.add("custom_message", nativeId, at, { customType: `copilot:${by}`, content: blocks, display: false });
+    else this.turns.user(nativeId, blocks, at);
+    // The program sends more than the person wrote: the date, hints, and what is in attached files.
+    const isMore = typeof transformedContent === "string" && transformedContent !== content;
+    if (isMore || pictures.length < given.length) this.turns.keep(source, at);
+    return { fate: "preserved" };
+  }
+
+  private takeNotification({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { content, kind } = data;
+    if (typeof content !== "string") return this.raw(source);
+    const members = { customType: "copilot:notification", content: [textBlock(content)], details: { kind } };
+    this.turns.add("custom_message", nativeId, at, { ...members, display: true });
+    return { fate: "preserved" };
+  }
+
+  private takeReasoning({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    this.reasoning = textIn(data.content) ?? "";
+    return this.raw(source);
+  }
+
+  private takeAnswer({ nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { apiCallId, chunkIndex, chunkCount, outputTokens } = data;
+    this.isPartial = countIn(chunkIndex) + 1 < countIn(chunkCount);
+    const model = textIn(data.model) ?? this.model;
+    const call = textIn(apiCallId);
+    const { current, hasResults } = this.turns;
+    const isMore = current !== null && !hasResults && call !== undefined && call === this.apiCall;
+    const usage = { input: 0, output: countIn(outputTokens) };
+    const begun = { nativeId, api: apiOf(PROVIDER, model), provider: PROVIDER, model, usage, at };
+    const answer = isMore && countIn(chunkIndex) > 0 ? current : this.turns.begin(begun);
+    const record = call === undefined ? undefined : this.usages.get(call);
+    if (record) this.useRecord(answer, record);
+    else if (answer === current)
+      answer.usage = { ...current.usage, output: Math.max(current.usage.output, usage.output) };
+    this.apiCall = call;
+    const blocks = answerBlocks(data, this.reasoning);
+    this.reasoning = "";
+    answer.content.push(...blocks);
+    for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(String(id), String(name));
+    return { fate: "preserved" };
+  }
+
+  private takeUsage({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { current } = this.turns;
+    const call = textIn(data.apiCallId);
+    if (!current || (call !== undefined && this.apiCall !== undefined && call !== this.apiCall))
+      return this.raw(source);
+    this.useRecord(current, data);
+    return { fate: "derived" };
+  }
+
+  /** Takes what a call of the API took, which is said before its answer. */
+  private takeUsageRecord({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { usage } = data;
+    const call = isObject(usage) ? textIn(usage.apiCallId) : undefined;
+    if (!isObject(usage) || call === undefined) return this.raw(source);
+    const { current } = this.turns;
+    if (current && call === this.apiCall) this.useRecord(current, usage);
+    else this.usages.set(call, usage);
+    return { fate: "derived" };
+  }
+
+  private useRecord(answer: OpenAnswer, usage: JsonObject): void {
+    answer.usage = usageInEvent(usage);
+    if (usage.finishReason === "length") answer.stopReason = "length";
+    this.usages.delete(String(usage.apiCallId));
+  }
+
+  private takeToolStart({ source, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { toolCallId } = data;
+    // What an answer asked for is said there.
+    return typeof toolCallId === "string" && this.toolNames.has(toolCallId) ? { fate: "preserved" } : this.raw(source);
+  }
+
+  private takeToolEnd({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const toolCallId = textIn(data.toolCallId) ?? "";
+    const toolName = this.toolNames.get(toolCallId);
+    if (toolName === undefined) return this.raw(source);
+    this.turns.result(nativeId, { toolCallId, toolName, ...outcomeIn(data, this.assets), at });
+    return { fate: "preserved" };
+  }
+
+  // --- the tree ------------------------------------------------------------------------------------------------
+
+  private takeCompaction({ source, nativeId, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const { success, summaryContent, preCompactionTokens, ...details } = data;
+    if (success !== true || typeof summaryContent !== "string") return this.raw(source);
+    const firstKeptEntryId = this.tools.ids.entry(nativeId);
+    const members = { summary: summaryContent, firstKeptEntryId, tokensBefore: countIn(preCompactionTokens), details };
+    this.turns.add("compaction", nativeId, at, members);
+    return { fate: "derived" };
+  }
+
+  private takeCleared({ source, at }: CopilotEvent): ReturnType<TakeEvent> {
+    this.turns.goTo(null);
+    this.turns.keep(source, at);
+    return { fate: "preserved" };
+  }
+
+  /** Goes back to the place before an event, where that and what came after it are still in the file. */
+  private takeRewind({ source, at, data }: CopilotEvent): ReturnType<TakeEvent> {
+    const place = typeof data.upToEventId === "string" ? this.places.get(data.upToEventId) : undefined;
+    if (place !== undefined) this.turns.goTo(place);
+    this.turns.keep(source, at);
+    return { fate: "preserved" };
+  }
+
+  private raw(source: SourceRecord): ReturnType<TakeEvent> {
+    this.turns.keep(source, this.time);
+    return { fate: "preserved" };
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fate: "preserved" };
+  }
+}

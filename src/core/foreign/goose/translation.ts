@@ -1,0 +1,274 @@
+/** The work on one export of Goose's. */
+
+import { apiOf } from "../apis.ts";
+import { countIn, isObject, type JsonObject, NO_TIME, NO_USAGE, textIn, timeIn, userMessage } from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import { type OpenAnswer, Turns } from "../turns.ts";
+import { isAside, isCall, outcomeOf, plainBlock, spokenBlock, usageOfAnswer } from "./content.ts";
+
+/** A message, as far as all of them have the same members. */
+interface GooseMessage {
+  readonly nativeId: string;
+  readonly at: string;
+  readonly content: readonly JsonObject[];
+  readonly isForPerson: boolean;
+  readonly isForModel: boolean;
+  readonly metadata: JsonObject;
+}
+
+export class GooseTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private session: JsonObject | undefined;
+  private provider = "unknown";
+  private model = "unknown";
+  private time = NO_TIME;
+  /** Names of the tools that were called, by the ids of the calls. */
+  private readonly toolNames = new Map<string, string>();
+  private readonly ids = new Map<string, number>();
+  /** The native id of the answer that is being gathered. */
+  private answerId = "";
+  /** Messages that were said, and those of them that the model still sees: none is before a compaction. */
+  private said = 0;
+  private seen = 0;
+  /** Whether the last message was one that a compaction left. */
+  private isInCompaction = false;
+  /** A message that nobody sees any more: the summary of an earlier compaction, if more of that comes after it. */
+  private held: GooseMessage | null = null;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { role } = value;
+    if (role === undefined && typeof value.working_dir === "string" && !this.session) return this.takeSession(value);
+    if (role !== "user" && role !== "assistant") return this.keepRaw(source, "(unknown)");
+    const content = Array.isArray(value.content) ? value.content.filter(isObject) : [];
+    const metadata = isObject(value.metadata) ? value.metadata : {};
+    this.time = timeIn(secondsIn(value.created), this.time);
+    const nativeId = this.idOf(value, source);
+    const isForPerson = metadata.userVisible !== false;
+    const isForModel = metadata.agentVisible !== false;
+    const message = { nativeId, at: this.time, content, isForPerson, isForModel, metadata };
+    return this.takeMessage(source, message, role);
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.release();
+    this.turns.keep(source, this.time, members);
+  }
+
+  waiting(): Unsettled {
+    const { held } = this;
+    const { entries } = this.turns.waiting();
+    if (!held) return { entries, isPartial: false };
+    const parentId = entries.at(-1)?.id ?? this.turns.tip;
+    const { nativeId, at } = held;
+    const id = this.tools.ids.entry(nativeId);
+    const said = { type: "message", id, parentId, timestamp: at, members: userMessage(givenIn(held), at) };
+    return { entries: [...entries, said], isPartial: false };
+  }
+
+  about(): AboutSession {
+    const { id, working_dir, created_at, parent_session_id } = this.session ?? {};
+    const nativeId = textIn(id);
+    const cwd = textIn(working_dir);
+    const parent = textIn(parent_session_id);
+    const started = timeIn(created_at, "");
+    return {
+      ...(nativeId === undefined ? {} : { nativeId }),
+      ...(parent === undefined ? {} : { nativeParentId: parent }),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === "" ? {} : { started }),
+    };
+  }
+
+  private takeSession(session: JsonObject): RecordVerdict {
+    this.session = session;
+    this.time = timeIn(session.created_at, NO_TIME);
+    const { name, description, provider_name, model_config } = session;
+    const title = (textIn(name) || textIn(description) || "").replace(/[\r\n]+/g, " ").trim();
+    if (title !== "") this.turns.add("session_info", `${textIn(session.id) ?? ""}/title`, this.time, { name: title });
+    this.provider = textIn(provider_name) ?? "unknown";
+    this.model = (isObject(model_config) ? textIn(model_config.model_name) : undefined) ?? "unknown";
+    const totals = totalsIn(session);
+    return { kind: "session", fate: "derived", ...(totals === undefined ? {} : { warning: totals }) };
+  }
+
+  private takeMessage(source: SourceRecord, message: GooseMessage, role: "user" | "assistant"): RecordVerdict {
+    const { isForPerson, isForModel, content } = message;
+    const isUser = role === "user";
+    if (content.length > 0 && content.every((block) => isAside(block) || block.type === "error")) {
+      if (isUser || content.every(isAside)) return this.takeAside(source, role);
+    }
+    const isFirst = this.said === 0;
+    const isAllHidden = this.seen === 0 && !isFirst;
+    this.said++;
+    if (isForModel) this.seen++;
+    if (!isForPerson) {
+      const verdict = this.takeCompacted(message, isUser, isAllHidden);
+      if (verdict) return verdict;
+    }
+    this.release();
+    this.isInCompaction = false;
+    if (!isForPerson && isForModel) return this.takeHidden(message, role);
+    return isUser ? this.takeGiven(source, message) : this.takeSpoken(source, message);
+  }
+
+  /** Takes what was said in a message of a person, or of tools. */
+  private takeGiven(source: SourceRecord, message: GooseMessage): RecordVerdict {
+    const { nativeId, at, content } = message;
+    const results = content.filter(({ type, id }) => type === "toolResponse" && typeof id === "string");
+    for (const [n, block] of results.entries()) this.takeResult(n === 0 ? nativeId : `${nativeId}/${n}`, block, at);
+    const said = givenIn(message);
+    if (said.length > 0) this.turns.user(results.length > 0 ? `${nativeId}/text` : nativeId, said, at);
+    const kind = results.length > 0 ? "user/toolResponse" : "user";
+    if (results.length + said.length === content.length && content.length > 0) return { kind, fate: "preserved" };
+    // Something in it is of a kind that is not known.
+    this.turns.keep(source, at);
+    return { kind, fate: "preserved" };
+  }
+
+  private takeResult(nativeId: string, block: JsonObject, at: string): void {
+    const toolCallId = String(block.id);
+    const { content, isError, details } = outcomeOf(block);
+    const toolName = this.toolNames.get(toolCallId) ?? "";
+    this.turns.result(nativeId, { toolCallId, toolName, content, isError, details, at });
+  }
+
+  private takeSpoken(source: SourceRecord, message: GooseMessage): RecordVerdict {
+    const { content, metadata, at } = message;
+    const hasCalls = content.some(isCall);
+    const kind = hasCalls ? "assistant/toolRequest" : "assistant";
+    const blocks = content.map(spokenBlock);
+    const error = content.find(({ type }) => type === "error");
+    const known = blocks.filter((block) => block !== undefined);
+    if (known.length > 0 || error) {
+      const answer = this.answerOf(message);
+      answer.content.push(...known);
+      if (error) {
+        answer.stopReason = "error";
+        answer.errorMessage = textIn(error.message) ?? textIn(error.kind) ?? "unknown";
+      }
+      answer.usage = usageOfAnswer(metadata.usage) ?? answer.usage;
+    }
+    for (const { type, id, name } of known) if (type === "toolCall") this.toolNames.set(String(id), String(name));
+    // Something in it is of a kind that is not known.
+    if (known.length + (error ? 1 : 0) < content.length || content.length === 0) this.turns.keep(source, at);
+    return { kind, fate: "preserved" };
+  }
+
+  /** Returns the answer that a message is, or is a part of: Goose may write one in several pieces with one id. */
+  private answerOf({ nativeId, at, metadata }: GooseMessage): OpenAnswer {
+    const { current, hasResults } = this.turns;
+    const [own] = nativeId.split("#");
+    if (current && !hasResults && own !== "" && own === this.answerId) return current;
+    this.answerId = own;
+    const { provider: named, requestedModel, resolvedModel } = isObject(metadata.inference) ? metadata.inference : {};
+    const provider = textIn(named) ?? this.provider;
+    const model = textIn(resolvedModel) ?? textIn(requestedModel) ?? this.model;
+    return this.turns.begin({ nativeId, api: apiOf(provider, model), provider, model, usage: NO_USAGE, at });
+  }
+
+  /** Takes what only the model sees. */
+  private takeHidden({ nativeId, at, content }: GooseMessage, role: string): RecordVerdict {
+    const blocks = content.map((block) => plainBlock(block) ?? block);
+    const members = { customType: `goose:${role}`, content: blocks, display: false };
+    this.turns.add("custom_message", nativeId, at, members);
+    return { kind: `${role}/agent-only`, fate: "preserved" };
+  }
+
+  /** Takes what only a person sees, and is not said by anyone. */
+  private takeAside(source: SourceRecord, role: string): RecordVerdict {
+    this.release();
+    this.turns.keep(source, this.time);
+    return { kind: `${role}/notice`, fate: "preserved" };
+  }
+
+  // --- compactions ---------------------------------------------------------------------------------------------
+
+  /**
+   * Takes a message that a compaction left: the summary, for the model only, and one that tells the model to go on.
+   * After the next compaction nobody sees these. Nobody sees the last turn before a compaction either, of which there
+   * is a copy after it: so a message of that kind waits for what comes after it.
+   */
+  private takeCompacted(message: GooseMessage, isUser: boolean, isAllHidden: boolean): RecordVerdict | undefined {
+    const { nativeId, at, isForModel } = message;
+    if (!isUser) {
+      if (this.held) this.compact(this.held);
+      else if (!this.isInCompaction) return undefined;
+      this.held = null;
+      const members = { customType: "goose:compacted", content: givenIn(message), display: false };
+      this.turns.add("custom_message", nativeId, at, members);
+      return { kind: "assistant/compacted", fate: "preserved" };
+    }
+    if (!isAllHidden) return undefined;
+    this.release();
+    if (isForModel) this.compact(message);
+    else this.held = message;
+    return { kind: "user/summary", fate: "derived" };
+  }
+
+  private compact(message: GooseMessage): void {
+    const { nativeId, at } = message;
+    const summary = givenIn(message).map(({ text }) => textIn(text) ?? "");
+    const firstKeptEntryId = this.tools.ids.entry(nativeId);
+    this.turns.add("compaction", nativeId, at, { summary: summary.join("\n"), firstKeptEntryId, tokensBefore: 0 });
+    this.isInCompaction = true;
+  }
+
+  /** Puts the message that waited where it was said. */
+  private release(): void {
+    const { held } = this;
+    this.held = null;
+    if (held) this.turns.user(held.nativeId, givenIn(held), held.at);
+  }
+
+  // --- the rest ------------------------------------------------------------------------------------------------
+
+  /** Returns the id of a message, which is the same one for pieces of an answer, and missing in older exports. */
+  private idOf({ id, role, created, content }: JsonObject, { value }: SourceRecord): string {
+    const own = textIn(id) ?? "";
+    // What is hidden may change later.
+    const key = own === "" ? `#${JSON.stringify(isObject(value) ? [role, created, content] : value)}` : own;
+    const nth = (this.ids.get(key) ?? 0) + 1;
+    this.ids.set(key, nth);
+    return nth === 1 ? key : `${key}#${nth}`;
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.release();
+    this.turns.keep(source, this.time);
+    return { kind, fate: "preserved" };
+  }
+}
+
+/** Returns the texts and pictures of a message. */
+function givenIn({ content }: GooseMessage): JsonObject[] {
+  return content.map(plainBlock).filter((block) => block !== undefined);
+}
+
+function secondsIn(created: unknown): unknown {
+  return typeof created === "number" ? created * 1000 : created;
+}
+
+/** Returns what the totals say that no message does; undefined when they say nothing. */
+function totalsIn(session: JsonObject): string | undefined {
+  const input = countIn(session.accumulated_input_tokens);
+  const output = countIn(session.accumulated_output_tokens);
+  const cost = countIn(session.accumulated_cost);
+  if (input + output + cost === 0) return undefined;
+  const dollars = cost === 0 ? "" : ` and ${cost} dollars`;
+  return `The session took ${input} tokens of input, ${output} of output${dollars}; only what its messages say is counted.`;
+}

@@ -1,0 +1,155 @@
+/** Logs of events as Copilot CLI writes them, made up: every kind of event that matters to a conversation, and others. */
+
+import type { Random } from "../random.ts";
+
+type Fields = Record<string, unknown>;
+
+export const COPILOT_SESSION = "5a1c9a52-3f0e-4a3b-9d54-6f0e1c2b7a90";
+
+export class CopilotWriter {
+  readonly events: Fields[] = [];
+  private last: string | null = null;
+
+  get lines(): string[] {
+    return this.events.map((event) => JSON.stringify(event));
+  }
+
+  get text(): string {
+    return `${this.lines.join("\n")}\n`;
+  }
+
+  event(type: string, data: unknown, more: Fields = {}): string {
+    const n = this.events.length + 1;
+    const id = `00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
+    const timestamp = new Date(Date.UTC(2026, 8, 14, 8) + n * 1000).toISOString();
+    this.events.push({ type, data, id, timestamp, parentId: this.last, ...more });
+    this.last = id;
+    return id;
+  }
+
+  start(more: Fields = {}): void {
+    const context = { cwd: "/home/me/project", branch: "main" };
+    const facts = { version: 1, producer: "copilot-agent", copilotVersion: "1.0.102" };
+    const startTime = "2026-09-14T08:00:00.000Z";
+    this.event("session.start", { sessionId: COPILOT_SESSION, ...facts, startTime, context, ...more });
+  }
+
+  user(content: string, more: Fields = {}): string {
+    return this.event("user.message", { content, attachments: [], ...more });
+  }
+
+  /** Adds an answer of the model; `ids`: of the calls that it makes. */
+  answer(content: string, ids: readonly string[] = [], more: Fields = {}): string {
+    const toolRequests = ids.map((toolCallId) => ({ toolCallId, name: "bash", arguments: { command: "ls" } }));
+    const messageId = `msg_${this.events.length}`;
+    const model = "claude-sonnet-4.5";
+    return this.event("assistant.message", { messageId, model, content, toolRequests, outputTokens: 40, ...more });
+  }
+
+  /** Adds the beginning and the end of a tool's work. */
+  tool(toolCallId: string, result: unknown, more: Fields = {}): void {
+    this.event("tool.execution_start", { toolCallId, toolName: "bash", arguments: { command: "ls" } });
+    this.event("tool.execution_complete", { toolCallId, success: true, result, ...more });
+  }
+}
+
+/** Events that are kept as they are: they are about the session, or of programs beside the conversation. */
+const BESIDE: readonly (readonly [string, Fields])[] = [
+  ["session.info", { infoType: "folder_trust", message: "trusted" }],
+  ["session.warning", { warningType: "x", message: "careful" }],
+  ["session.error", { errorType: "query", message: "it broke" }],
+  ["session.mode_changed", { previousMode: "interactive", newMode: "plan" }],
+  ["session.truncation", { tokenLimit: 1000, messagesRemovedDuringTruncation: 2 }],
+  ["session.compaction_start", { currentTokens: 900 }],
+  ["session.task_complete", { summary: "done", success: true }],
+  ["session.handoff", { sourceType: "remote", handoffTime: "2026-09-14T08:00:00Z" }],
+  ["session.usage_checkpoint", { totals: {} }],
+  ["session.context_changed", { cwd: "/home/me/other" }],
+  ["system.message", { role: "system", content: "You are a program" }],
+  ["skill.invoked", { name: "pdf", path: "/x/SKILL.md", content: "how to" }],
+  ["subagent.started", { toolCallId: "sub", agentName: "explore" }],
+  ["subagent.completed", { toolCallId: "sub", agentName: "explore" }],
+  ["hook.start", { hookInvocationId: "h", hookType: "preToolUse" }],
+  ["hook.end", { hookInvocationId: "h", success: true }],
+  ["permission.requested", { requestId: "p" }],
+  ["permission.completed", { requestId: "p" }],
+  ["external_tool.requested", { requestId: "e" }],
+  ["tool_search.activated", { strategy: "x", toolNames: [] }],
+  ["abort", { reason: "user initiated" }],
+  ["session.of_tomorrow", { what: 1 }],
+];
+
+/** A session with every kind of event. */
+export function wholeCopilotLog(): CopilotWriter {
+  const w = new CopilotWriter();
+  w.start({ selectedModel: "claude-sonnet-4.5" });
+  w.event("session.model_change", { newModel: "claude-sonnet-4.5" });
+  w.event("session.model_change", { previousModel: "a", newModel: "gpt-5", reasoningEffort: "high" });
+  w.user("List the files", { transformedContent: "<date>now</date>List the files", interactionId: "i" });
+  w.event("assistant.turn_start", { turnId: "0" });
+  w.event("assistant.reasoning", { reasoningId: "r", content: "I think" });
+  w.answer("I look.", ["call_1", "call_2"], { reasoningText: "I think", reasoningOpaque: "c2ln", apiCallId: "api_1" });
+  w.event("assistant.usage", { apiCallId: "api_1", inputTokens: 900, outputTokens: 40, cacheReadTokens: 100 });
+  w.tool("call_1", { content: "a.txt", detailedContent: "a.txt (1 KB)" });
+  w.tool("call_2", undefined, { success: false, error: { message: "denied", code: "denied" } });
+  w.event("assistant.turn_end", { turnId: "0" });
+  for (const [type, data] of BESIDE) w.event(type, data);
+  const usage = { inputTokens: 1000, outputTokens: 50, cacheReadTokens: 100, cost: 1 };
+  w.event("session.usage_record", { usage: { ...usage, apiCallId: "api_2", finishReason: "tool_calls" } });
+  w.answer("Two ", [], { apiCallId: "api_2", chunkIndex: 0, chunkCount: 2, reasoningOpaque: "b3BhcXVl" });
+  w.answer("chunks", ["call_3"], { apiCallId: "api_2", chunkIndex: 1, chunkCount: 2 });
+  w.tool("call_3", "a text alone");
+  const blob = { type: "blob", mimeType: "image/png", data: "AAAA" };
+  w.event("session.binary_asset", { assetId: "sha256:1", mimeType: "image/png", byteLength: 3, data: "BBBB" });
+  w.user("See this", { attachments: [blob, { type: "file", path: "/x", displayName: "x" }] });
+  w.event("assistant.reasoning", { reasoningId: "r2", content: "Only in its own event" });
+  w.answer("", ["call_4"], {
+    toolRequests: [{ toolCallId: "call_4", name: "view", arguments: '{"path":"/x"}' }],
+    encryptedContent: "ZW5j",
+  });
+  w.tool("call_4", { content: "a picture", binaryResultsForLlm: [{ assetId: "sha256:1", mimeType: "image/png" }] });
+  w.answer("From a subagent", [], { parentToolCallId: "call_4" });
+  w.event("assistant.message", { messageId: "s", content: "Another" }, { agentId: "agent-1" });
+  w.user("injected", { source: "skill-pdf" });
+  w.user("go on", { isAutopilotContinuation: true });
+  w.event("system.notification", { content: "<system_notification>done</system_notification>", kind: { type: "x" } });
+  w.event("tool.user_requested", { toolCallId: "own", toolName: "bash", arguments: {} });
+  w.tool("own", { content: "a person's own" }, { isUserRequested: true });
+  w.event("assistant.message_delta", { messageId: "d", deltaContent: "x" }, { ephemeral: true });
+  w.event("session.idle", {}, { ephemeral: true });
+  w.event("session.title_changed", { title: "A made-up session" }, { ephemeral: true });
+  w.event("session.compaction_complete", { success: false, error: "no" });
+  const tokens = { preCompactionTokens: 900, messagesRemoved: 7 };
+  w.event("session.compaction_complete", { success: true, summaryContent: "The summary", ...tokens });
+  const back = w.user("Take this back");
+  w.answer("Taken.");
+  w.event("session.snapshot_rewind", { upToEventId: back, eventsRemoved: 2 }, { ephemeral: true });
+  w.user("Instead");
+  w.answer("Yes.");
+  w.event("session.resume", { resumeTime: "2026-09-15T08:00:00Z", eventCount: 60, context: { cwd: "/other" } });
+  w.event("session.context_cleared", { messagesCleared: 3 });
+  w.user("Anew");
+  w.answer("Clean.", [], { model: undefined });
+  w.event("session.shutdown", { shutdownType: "routine", modelMetrics: {}, codeChanges: {} });
+  w.event("no data", "text");
+  return w;
+}
+
+/** A long session of turns in any order. */
+export function randomCopilotLog(random: Random, turns: number): CopilotWriter {
+  const w = new CopilotWriter();
+  w.start();
+  let calls = 0;
+  for (let turn = 0; turn < turns; turn++) {
+    w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
+    for (let step = random.int(3); step > 0; step--) {
+      const ids = Array.from({ length: 1 + random.int(3) }, () => `call_${++calls}`);
+      w.answer("hm", ids);
+      for (const id of random.chance(0.5) ? ids : ids.toReversed()) w.tool(id, { content: `output ${id}` });
+      if (random.chance(0.3)) w.event(...random.pick(BESIDE));
+    }
+    w.answer(`Answer ${turn}`);
+    if (random.chance(0.1)) w.event("session.compaction_complete", { success: true, summaryContent: `S ${turn}` });
+  }
+  return w;
+}
