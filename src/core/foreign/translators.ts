@@ -2,14 +2,15 @@
 
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
+import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
 import { isObject } from "./messages.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [claude];
+export const TRANSLATORS: readonly Translator[] = [claude, geminiDocument, geminiLines];
 
 /** Returns the agents' names. */
-export const AGENTS: readonly string[] = TRANSLATORS.map(({ agent }) => agent);
+export const AGENTS: readonly string[] = [...new Set(TRANSLATORS.map(({ agent }) => agent))];
 
 /** Returns the translator of a file that begins so; undefined for a session of ours, or anything else. */
 export function translatorOf(bytes: Uint8Array, isWhole: boolean): Translator | undefined {
