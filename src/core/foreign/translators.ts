@@ -2,12 +2,21 @@
 
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
+import { clineHistory, clineMessages, clineScreen, rooHistory } from "./cline/cline.ts";
 import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
 import { isObject } from "./messages.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [claude, geminiDocument, geminiLines];
+export const TRANSLATORS: readonly Translator[] = [
+  claude,
+  geminiDocument,
+  geminiLines,
+  clineMessages,
+  rooHistory,
+  clineHistory,
+  clineScreen,
+];
 
 /** Returns the agents' names. */
 export const AGENTS: readonly string[] = [...new Set(TRANSLATORS.map(({ agent }) => agent))];

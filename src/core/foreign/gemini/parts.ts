@@ -6,6 +6,7 @@ import {
   imageBlock,
   isObject,
   type JsonObject,
+  NO_USAGE,
   type SourceUsage,
   textBlock,
   textIn,
@@ -162,7 +163,7 @@ function responseText(response: unknown): string {
 
 /** Returns the tokens of a message. The prompt's count has those that were cached in it. */
 export function usageOf({ tokens }: JsonObject): SourceUsage {
-  if (!isObject(tokens)) return { input: 0, output: 0 };
+  if (!isObject(tokens)) return NO_USAGE;
   const cached = countIn(tokens.cached);
   return {
     input: Math.max(0, countIn(tokens.input) - cached) + countIn(tokens.tool),

@@ -11,6 +11,7 @@ import {
   isObject,
   type JsonObject,
   NO_TIME,
+  NO_USAGE,
   textIn,
   timeIn,
   toolResultMessage,
@@ -87,6 +88,8 @@ export class GeminiTranslation implements Translation {
   /** Records about the session that were kept, the last of each kind. */
   private readonly latest = new Map<string, string>();
   private title: string | undefined;
+  /** Messages whose tokens were counted: a message that is told once more as a branch has them again. */
+  private readonly counted = new Set<string>();
   private tokens = 0;
   private session: { sessionId?: string; cwd?: string; started?: string } = {};
 
@@ -176,7 +179,9 @@ export class GeminiTranslation implements Translation {
     for (const item of items) this.emit(item);
     open.turn.mark = answerMark(open.record, open.results, this.tools.sha256);
     const { tokens } = open.record;
-    if (isObject(tokens)) this.tokens = countIn(tokens.total);
+    if (!isObject(tokens)) return;
+    this.tokens = countIn(tokens.total);
+    this.counted.add(open.turn.id);
   }
 
   /** Returns the entries of an open message: its own, the results of its calls, and what comes after. */
@@ -188,7 +193,7 @@ export class GeminiTranslation implements Translation {
       api: "google-generative-ai",
       provider: "google",
       model: textIn(record.model) ?? "unknown",
-      usage: usageOf(record),
+      usage: this.counted.has(turn.id) ? NO_USAGE : usageOf(record),
       stopReason: calls.length > 0 ? "toolUse" : "stop",
       at,
     });
