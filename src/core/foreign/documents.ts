@@ -16,6 +16,7 @@ import {
   valueStart,
 } from "../json/json.ts";
 
+const QUOTE = 0x22;
 const COMMA = 0x2c;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
@@ -73,9 +74,13 @@ export function* documentRecords(b: Uint8Array, list: string): Generator<Uint8Ar
 
 /** Returns where a list with a name begins in the text from `from` on; the end of the bytes if it is not there. */
 function listStart(b: Uint8Array, from: number, name: string): number {
-  const text = new TextDecoder("latin1").decode(b.subarray(from));
-  const found = new RegExp(`"${name}"\\s*:\\s*(?=\\[)`).exec(text);
-  return found ? from + found.index + found[0].length : b.length;
+  const named = bytesOf(`"${name}"`);
+  for (let at = b.indexOf(QUOTE, from); at >= 0; at = b.indexOf(QUOTE, at + 1)) {
+    if (!holdsAt(b, at, named)) continue;
+    const start = valueStart(b, at, b.length);
+    if (start >= 0 && b[start] === OPEN_BRACKET) return start;
+  }
+  return b.length;
 }
 
 /**

@@ -100,6 +100,31 @@ function thoughtsBeside({ reasoning_details: details, reasoning_content: reasoni
   return [thinkingBlock(reasoning)];
 }
 
+/** Members of blocks that are in ours, by their type. */
+const SAID: Readonly<Record<string, string>> = {
+  text: "text signature",
+  thinking: "thinking signature",
+  redacted_thinking: "data",
+  reasoning: "text encrypted_content",
+  tool_use: "id name input signature",
+  tool_result: "tool_use_id name content is_error",
+};
+
+/** Whether blocks have more than ours say. Those of other types are kept as they are. */
+export function haveMore(blocks: readonly JsonObject[]): boolean {
+  return blocks.some((block) => {
+    const { type } = block;
+    const said = typeof type === "string" && Object.hasOwn(SAID, type) ? SAID[type].split(" ") : undefined;
+    return said !== undefined && Object.keys(block).some((name) => isMore(block, name, said));
+  });
+}
+
+function isMore(block: JsonObject, name: string, said: readonly string[]): boolean {
+  const value = block[name];
+  if (name === "type" || said.includes(name) || value === undefined || value === null) return false;
+  return !(Array.isArray(value) && value.length === 0);
+}
+
 /** Returns the tokens of a message. In both forms, the prompt's count has those that were cached in it. */
 export function clineUsage(metrics: unknown): SourceUsage {
   if (!isObject(metrics)) return NO_USAGE;

@@ -30,7 +30,7 @@ export const rooHistory: Translator = {
   recognises: isOfRoo,
 };
 
-/** What the program shows of a task, for tasks of which nothing else is there. */
+/** The list of all that is shown of a task, for tasks of which nothing else is there. */
 export const clineScreen: Translator = {
   ...clineMessages,
   form: list,
@@ -45,8 +45,8 @@ function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
 function isContract({ bytes }: Beginnings): boolean {
   const text = new TextDecoder().decode(bytes);
   // Each of its facts is on a line of its own, and damage may be anywhere.
-  const lines = /^\s+"messages":\s*\[/m.test(text) && /^\s+"agent":\s*"(?:lead|subagent|teammate)"/m.test(text);
-  if (lines && /^\s+"(?:updated_at|sessionId)":\s*"/m.test(text)) return true;
+  const isOwn = /^[ \t]+"messages":\s*\[/m.test(text) && /^[ \t]+"agent":\s*"(?:lead|subagent|teammate)"/m.test(text);
+  if (isOwn && /^[ \t]+"(?:updated_at|sessionId)":\s*"/m.test(text)) return true;
   const facts = factsOf(bytes);
   if (!facts) return false;
   const { members, cut } = facts;

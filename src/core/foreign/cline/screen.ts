@@ -28,9 +28,9 @@ import type {
 import { Turns } from "../turns.ts";
 import { modelOf } from "./blocks.ts";
 
-/** What a person said. */
+/** Kinds of records that a person said. */
 const GIVEN = new Set(["say/task", "say/user_feedback"]);
-/** What the model said. */
+/** Kinds of records that the model said. */
 const SPOKEN = new Set([
   "say/text",
   "say/reasoning",

@@ -14,7 +14,7 @@ import type {
   Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
-import { clineBlocks, clineUsage, givenOf, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
+import { clineBlocks, clineUsage, givenOf, haveMore, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
 import { environmentFacts, harnessIn, unwrapped } from "./harness.ts";
 
 /** Members of a message whose content is in its entries, or in the compaction that it is marked for. */
@@ -91,7 +91,7 @@ export class ClineTranslation implements Translation {
     for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(id as string, name as string);
     this.noteRest(message);
     const isLess = isObject(modelInfo) && ("family" in modelInfo || "mode" in modelInfo);
-    return { kind: "assistant", fate: isLess ? "derived" : "preserved" };
+    return { kind: "assistant", fate: isLess || haveMore(clineBlocks(message.content)) ? "derived" : "preserved" };
   }
 
   /** Takes a thought that is a record of its own, before the message that it belongs to. */
@@ -133,7 +133,7 @@ export class ClineTranslation implements Translation {
     if (blocks.length === 0) this.turns.user(nativeId, "", this.time);
     this.noteRest(message);
     const kind = results.length > 0 ? "user/tool_result" : "user";
-    return { kind, fate: isLess ? "derived" : "preserved" };
+    return { kind, fate: isLess || haveMore(blocks) ? "derived" : "preserved" };
   }
 
   private takeResult(nativeId: string, block: JsonObject): void {

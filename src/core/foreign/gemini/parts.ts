@@ -20,11 +20,11 @@ export interface GeminiCall {
   readonly name: string;
   readonly args: unknown;
   readonly signature: string | undefined;
-  /** What the program recorded of it; missing where only the model's part is there. */
+  /** The program's own record of it; missing where only the model's part is there. */
   record: JsonObject | undefined;
 }
 
-/** What a call gave. */
+/** The result of a call. */
 export interface GeminiResult {
   readonly content: readonly JsonObject[];
   readonly isError: boolean;
@@ -51,24 +51,23 @@ export function givenPart(part: JsonObject): JsonObject {
 /** Returns the calls of a message of the model: those among its parts, and those that were recorded beside them. */
 export function callsOf(message: JsonObject): GeminiCall[] {
   const calls: GeminiCall[] = [];
+  /** Calls that no record was found for, by their id, or by their name if they have none. */
+  const alone = new Map<string, GeminiCall[]>();
   for (const { functionCall, thoughtSignature } of partsOf(message.content)) {
     if (!isObject(functionCall)) continue;
-    const { id, name, args } = functionCall;
-    calls.push({
-      id: textIn(id) ?? "",
-      name: textIn(name) ?? "",
-      args,
-      signature: textIn(thoughtSignature),
-      record: undefined,
-    });
+    const { args } = functionCall;
+    const { id, name } = namesIn(functionCall);
+    const call: GeminiCall = { id, name, args, signature: textIn(thoughtSignature), record: undefined };
+    calls.push(call);
+    const key = id === "" ? `name ${name}` : `id ${id}`;
+    const others = alone.get(key);
+    if (others) others.push(call);
+    else alone.set(key, [call]);
   }
   const { toolCalls } = message;
   for (const record of Array.isArray(toolCalls) ? toolCalls.filter(isObject) : []) {
-    const id = textIn(record.id) ?? "";
-    const name = textIn(record.name) ?? "";
-    const known = calls.find(
-      (call) => call.record === undefined && (call.id === "" ? call.name === name : call.id === id),
-    );
+    const { id, name } = namesIn(record);
+    const known = alone.get(`id ${id}`)?.shift() ?? alone.get(`name ${name}`)?.shift();
     if (known) {
       known.record = record;
       if (known.id === "") known.id = id;
@@ -77,6 +76,10 @@ export function callsOf(message: JsonObject): GeminiCall[] {
   // Older versions gave no ids.
   for (const [n, call] of calls.entries()) if (call.id === "") call.id = `${textIn(message.id) ?? ""}/call/${n}`;
   return calls;
+}
+
+function namesIn({ id, name }: JsonObject): { id: string; name: string } {
+  return { id: textIn(id) ?? "", name: textIn(name) ?? "" };
 }
 
 /** Returns the blocks of a message of the model. */

@@ -58,7 +58,7 @@ interface OpenTurn {
   readonly nativeId: string;
   record: JsonObject;
   at: string;
-  /** What its calls gave, as later messages say it. */
+  /** The results of its calls, as later messages say them. */
   readonly results: Map<string, GeminiResult>;
   /** Entries that were written meanwhile and come after the results. */
   readonly after: GeminiItem[];
@@ -314,9 +314,10 @@ export class GeminiTranslation implements Translation {
     const parts = partsOf(record.content);
     const calls = open ? callsOf(open.record) : [];
     const before = open ? open.turn.first : this.end;
+    const made = new Set<unknown>(calls.map((call) => call.id));
     const orphans: JsonObject[] = [];
     for (const response of responsesOf(parts))
-      if (open && calls.some((call) => call.id === response.id)) noteResponse(open.results, response);
+      if (open && made.has(response.id)) noteResponse(open.results, response);
       else orphans.push(response);
     const others = parts.filter((part) => !isResponse(part));
     const recorded = others.length === 0 ? [] : calls.flatMap((call) => partsOf(call.record?.result));
@@ -326,8 +327,8 @@ export class GeminiTranslation implements Translation {
     for (const [n, response] of orphans.entries()) {
       const toolCallId = textIn(response.id) ?? "";
       const answer = { ...givenResult(response), toolCallId, toolName: textIn(response.name) ?? "", at };
-      const made = this.put(this.item("message", `${id}/${n}`, at, toolResultMessage(answer)));
-      first ??= made;
+      const entry = this.put(this.item("message", `${id}/${n}`, at, toolResultMessage(answer)));
+      first ??= entry;
     }
     if (rest.length > 0) {
       const members = { customType: "gemini:tool-content", content: rest.map(givenPart), display: true };
