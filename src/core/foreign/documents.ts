@@ -12,7 +12,6 @@ import {
   type Range,
   skipSpace,
   stringAt,
-  valueEnd,
   valueStart,
 } from "../json/json.ts";
 
@@ -128,12 +127,14 @@ export function startOf(b: Uint8Array): number {
   return b[0] === 0xef && b[1] === 0xbb && b[2] === 0xbf ? 3 : 0;
 }
 
-/** Returns the end of a value. One that is damaged inside ends where its brackets and quotes say, if they do. */
+/**
+ * Returns the end of a value by its brackets and quotes, if what follows can follow a value; else -1. Whether it is JSON
+ * inside is seen when the record is parsed.
+ */
 function endOfValue(b: Uint8Array, at: number): number {
-  const past = valueEnd(b, at, b.length);
-  if (past >= 0) return past;
-  const known = knownValueEnd(b, at, b.length);
-  if (known <= at) return -1;
-  const next = b[skipSpace(b, known, b.length)];
-  return next === COMMA || next === CLOSE_BRACE || next === CLOSE_BRACKET ? known : -1;
+  const end = knownValueEnd(b, at, b.length);
+  if (end <= at) return -1;
+  const next = skipSpace(b, end, b.length);
+  if (next >= b.length) return b[at] === OPEN_BRACE || b[at] === OPEN_BRACKET ? end : -1;
+  return b[next] === COMMA || b[next] === CLOSE_BRACE || b[next] === CLOSE_BRACKET ? end : -1;
 }
