@@ -186,6 +186,9 @@ test("each format is recognised by what is in it, and by its own translator", ()
   ];
   for (const [text, agent] of files)
     expect(translatorOf(Buffer.from(text), true)?.agent, text.slice(0, 80)).toBe(agent);
+  // Damage is no error, not even in names.
+  for (const text of ['{"\xff":1,"messages":[]}', '[{"\xff":1}]', '{"sessionId":"\xff"}\n{"\xff":1}', '{"a', "\xff"])
+    expect(translatorOf(Buffer.from(text, "latin1"), true), text).toBeUndefined();
   // The first 64 KB of a longer file are enough.
   for (const form of FORMS) {
     const w = new ClineWriter(form);

@@ -1,9 +1,8 @@
 /** Sessions of Gemini CLI: lines that replace others, what was gone back from, compactions, and the older documents. */
 
 import { expect, test } from "vitest";
-import { Derivation } from "../../src/core/foreign/derivation.ts";
+import { Ids } from "../../src/core/foreign/ids.ts";
 import { translatorOf } from "../../src/core/foreign/translators.ts";
-import { textOf } from "../../src/core/json/json.ts";
 import { testEnv } from "../support/env.ts";
 import {
   damagedLines,
@@ -171,8 +170,12 @@ test("what was settled of a file is what a longer one begins with", () => {
       const translator = translatorOf(Buffer.from(lines.join("\n")), true);
       if (!translator) throw new Error("not recognised");
       const settled: string[] = [];
-      const derivation = new Derivation(translator, testEnv(), "x", (line) => settled.push(textOf(line)));
-      for (const [n, line] of taken.entries()) derivation.take(Buffer.from(line), n + 1);
+      const { sha256 } = testEnv();
+      const ids = new Ids("gemini", sha256);
+      const emit = (entry: object): unknown => settled.push(JSON.stringify(entry));
+      const translation = translator.begin({ agent: "gemini", ids, sha256, emit, name: "x" });
+      for (const [n, line] of taken.entries())
+        translation.take({ bytes: Buffer.from(line), value: JSON.parse(line), number: n + 1 });
       return settled;
     };
     const shorter = settledOf(lines.slice(0, random.int(lines.length)));

@@ -42,7 +42,7 @@ export function factsOf(b: Uint8Array): DocumentFacts | null {
   while (i < end && b[i] !== CLOSE_BRACE) {
     const start = valueStart(b, i, end);
     if (start < 0) return { members, cut: undefined, rest: i };
-    const member = { name: stringAt(b, i, end), nameStart: i, start };
+    const member = { name: nameAt(b, i), nameStart: i, start };
     const past = endOfValue(b, start);
     if (past < 0) return { members, cut: { ...member, end }, rest: end };
     members.push({ ...member, end: past });
@@ -51,6 +51,15 @@ export function factsOf(b: Uint8Array): DocumentFacts | null {
     else if (b[i] !== CLOSE_BRACE) return { members, cut: undefined, rest: i };
   }
   return { members, cut: undefined, rest: skipSpace(b, Math.min(i + 1, end), end) };
+}
+
+/** Returns a member's name; for one that is no text, a name that none has. */
+function nameAt(b: Uint8Array, at: number): string {
+  try {
+    return stringAt(b, at, b.length);
+  } catch {
+    return "\uFFFD";
+  }
 }
 
 /** Yields the facts of a document without its list, as one record, then the elements of the list. */

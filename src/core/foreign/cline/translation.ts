@@ -277,9 +277,10 @@ export class ClineTranslation implements Translation {
   }
 
   /** Returns the id of a message: its own, or one that follows from its time, or else from what it says. */
-  private nativeId({ id, role, ts, content }: JsonObject): string {
-    const sum = (): string => this.tools.sha256(bytesOf(jsonText([role, ts, content])));
-    this.session.derived ??= `first:${sum()}`;
+  private nativeId(message: JsonObject): string {
+    const { id, role, ts, content } = message;
+    this.session.derived ??= beginningOf(message);
+    const sum = (): string => this.tools.sha256(bytesOf(jsonText([role, content])));
     if (typeof id === "string" && id !== "") return this.unique(id);
     if (typeof ts === "number") return this.unique(`${String(role)}:${ts}`);
     return this.unique(`${String(role)}:${sum()}`);
@@ -290,6 +291,19 @@ export class ClineTranslation implements Translation {
     this.copies.set(nativeId, nth);
     return nth === 1 ? nativeId : `${nativeId}#${nth}`;
   }
+}
+
+/** Characters of a first text, and of what is around it, by which a task without an id is told. Lists read no more. */
+const FIRST_TEXT = 200;
+const FIRST_DETAILS = 1000;
+
+/** Returns by what a task is told whose file has no id: when and how it began. */
+function beginningOf({ ts, content }: JsonObject): string {
+  if (typeof ts === "number") return `first:${ts}`;
+  const blocks = clineBlocks(content);
+  const texts = blocks.map(({ text }) => (textIn(text) ?? "").slice(0, FIRST_DETAILS));
+  const at = texts.map((text) => environmentFacts(text).at).find((one) => one !== undefined);
+  return `first:${at ?? ""}:${(texts[0] ?? "").slice(0, FIRST_TEXT)}`;
 }
 
 function textOfGiven(blocks: readonly JsonObject[]): string {
