@@ -126,6 +126,20 @@ test("a document that was written anew with more messages has grown", () => {
   }
 });
 
+test("wherever a task is cut, no entry of it has the id of another one of the whole task", () => {
+  for (const form of FORMS) {
+    const w = wholeClineSession(form);
+    const messages = [...w.messages];
+    const whole = new Map(entriesOf(foreignSession(w.text, HISTORY)).map((entry) => [entry.id, entry]));
+    for (let cut = 1; cut < messages.length; cut++) {
+      // A thought alone is only the beginning of an entry, and is told to be.
+      if (messages[cut - 1].type === "reasoning") continue;
+      w.messages.splice(0, w.messages.length, ...messages.slice(0, cut));
+      for (const entry of entriesOf(foreignSession(w.text, HISTORY))) expect(entry).toEqual(whole.get(entry.id));
+    }
+  }
+});
+
 test("a summary stands for all before it, and hidden messages leave the task", () => {
   const w = new ClineWriter("roo");
   w.user("Make a page");

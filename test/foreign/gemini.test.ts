@@ -183,6 +183,16 @@ test("what was settled of a file is what a longer one begins with", () => {
   });
 });
 
+test("wherever a file is cut, no entry of it has the id of another one of the whole file", () => {
+  forSeeds(4, (random) => {
+    const { lines } = randomGeminiSession(random, 4);
+    const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`)).map((entry) => [entry.id, entry]));
+    for (let cut = 1; cut < lines.length; cut++)
+      for (const entry of entriesOf(foreignSession(`${lines.slice(0, cut).join("\n")}\n`)))
+        if (whole.has(entry.id)) expect(entry).toEqual(whole.get(entry.id));
+  });
+});
+
 test("sessions in any order of turns have a sound tree, and the conversation as the program has it", () => {
   forSeeds(50, (random) => {
     const w = randomGeminiSession(random, 10);

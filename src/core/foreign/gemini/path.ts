@@ -8,7 +8,7 @@ export interface GeminiTurn {
   /** The entry that it continues. */
   readonly before: string | null;
   /** The first entry that was made of it. */
-  readonly first: string | null;
+  first: string | null;
 }
 
 /** Turns after the kept ones among which a compaction looks for these. */

@@ -185,8 +185,10 @@ export class GeminiTranslation implements Translation {
   }
 
   /** Returns the entries of an open message: its own, the results of its calls, and what comes after. */
-  private itemsOf({ turn, nativeId, record, at, results, after }: OpenTurn): GeminiItem[] {
+  private itemsOf(open: OpenTurn): GeminiItem[] {
+    const { turn, record, at, results, after } = open;
     const calls = callsOf(record);
+    const version = versionOf(open);
     const content = answerBlocks(record, calls);
     const speech = assistantMessage({
       content,
@@ -205,7 +207,7 @@ export class GeminiTranslation implements Translation {
       const members = toolResultMessage(message);
       const nth = (made.get(call.id) ?? 0) + 1;
       made.set(call.id, nth);
-      const id = this.tools.ids.entry(`${nativeId}/result/${call.id}${nth === 1 ? "" : `#${nth}`}`);
+      const id = this.tools.ids.entry(`${version}/result/${call.id}${nth === 1 ? "" : `#${nth}`}`);
       return [{ type: "message", id, timestamp: message.at, members }];
     });
     return [{ type: "message", id: turn.first as string, timestamp: at, members: speech }, ...answers, ...after];
@@ -241,6 +243,7 @@ export class GeminiTranslation implements Translation {
     if (open?.turn.id === id && type === "gemini") {
       open.record = record;
       open.at = this.time;
+      open.turn.first = this.tools.ids.entry(versionOf(open));
       return { kind: `${type} (replacing)`, fate: "preserved" };
     }
     const index = this.path.indexOf(id);
@@ -285,7 +288,8 @@ export class GeminiTranslation implements Translation {
   private sayAnswer(record: JsonObject, id: string, at: string): void {
     this.settle();
     const nativeId = this.unique(id);
-    const turn: GeminiTurn = { id, mark: "", before: this.end, first: this.tools.ids.entry(nativeId) };
+    const first = this.tools.ids.entry(versionOf({ nativeId, record }));
+    const turn: GeminiTurn = { id, mark: "", before: this.end, first };
     this.path.push(turn);
     this.open = { turn, nativeId, record, at, results: new Map(), after: [] };
   }
@@ -470,6 +474,15 @@ export class GeminiTranslation implements Translation {
     this.session.started = at;
     if (this.time === NO_TIME) this.time = at;
   }
+}
+
+/**
+ * Returns an id of a message as far as it was written. It is written once more when its calls are done: whoever has
+ * imported it before that has another entry than the one with calls, and both can stay beside each other.
+ */
+function versionOf({ nativeId, record }: Pick<OpenTurn, "nativeId" | "record">): string {
+  const calls = callsOf(record).length;
+  return calls === 0 ? nativeId : `${nativeId}/calls/${calls}`;
 }
 
 /** Returns the first folder that a text about the session names. */
