@@ -2,18 +2,32 @@
 
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
+import { clineHistory, clineMessages, clineScreen, rooHistory } from "./cline/cline.ts";
 import { codex } from "./codex/codex.ts";
 import { copilot } from "./copilot/copilot.ts";
+import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
 import { goose } from "./goose/goose.ts";
 import { isObject } from "./messages.ts";
 import { opencode } from "./opencode/opencode.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [claude, codex, copilot, opencode, goose];
+export const TRANSLATORS: readonly Translator[] = [
+  claude,
+  codex,
+  copilot,
+  geminiDocument,
+  geminiLines,
+  opencode,
+  goose,
+  clineMessages,
+  rooHistory,
+  clineHistory,
+  clineScreen,
+];
 
 /** Returns the agents' names. */
-export const AGENTS: readonly string[] = TRANSLATORS.map(({ agent }) => agent);
+export const AGENTS: readonly string[] = [...new Set(TRANSLATORS.map(({ agent }) => agent))];
 
 /** Returns the translator of a file that begins so; undefined for a session of ours, or anything else. */
 export function translatorOf(bytes: Uint8Array, isWhole: boolean): Translator | undefined {

@@ -1,0 +1,85 @@
+/**
+ * Files of Cline and of the programs that came from it. Cline's own are documents with the messages in a list,
+ * `<id>.messages.json`; before, and in Roo Code and Kilo Code, each task has a list of messages alone,
+ * `api_conversation_history.json`, and beside it what is shown of it, `ui_messages.json`. Kilo Code writes what Roo Code
+ * writes, and cannot be told from it by that.
+ */
+
+import { documentRecords, factsOf, listRecords, startOf } from "../documents.ts";
+import type { Beginnings, Translator } from "../translator.ts";
+import { ScreenTranslation } from "./screen.ts";
+import { ClineTranslation } from "./translation.ts";
+
+export const clineMessages: Translator = {
+  agent: "cline",
+  title: "Cline",
+  form: { kind: "document", records: (document) => documentRecords(document, "messages") },
+  recognises: isContract,
+  begin: (tools) => new ClineTranslation(tools),
+};
+
+const list = { kind: "document", records: recordsOfList } as const;
+
+export const clineHistory: Translator = { ...clineMessages, form: list, recognises: isOfCline };
+
+export const rooHistory: Translator = {
+  ...clineMessages,
+  agent: "roo",
+  title: "Roo Code or Kilo Code",
+  form: list,
+  recognises: isOfRoo,
+};
+
+/** The list of all that is shown of a task, for tasks of which nothing else is there. */
+export const clineScreen: Translator = {
+  ...clineMessages,
+  form: list,
+  recognises: isScreen,
+  begin: (tools) => new ScreenTranslation(tools),
+};
+
+function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
+  return listRecords(document, { start: startOf(document), end: document.length });
+}
+
+function isContract({ bytes }: Beginnings): boolean {
+  const text = new TextDecoder().decode(bytes);
+  // Each of its facts is on a line of its own, and damage may be anywhere.
+  const isOwn = /^[ \t]+"messages":\s*\[/m.test(text) && /^[ \t]+"agent":\s*"(?:lead|subagent|teammate)"/m.test(text);
+  if (isOwn && /^[ \t]+"(?:updated_at|sessionId)":\s*"/m.test(text)) return true;
+  const facts = factsOf(bytes);
+  if (!facts) return false;
+  const { members, cut } = facts;
+  const all = new Set([...members, ...(cut ? [cut] : [])].map(({ name }) => name));
+  return ["version", "updated_at", "sessionId", "messages"].every((name) => all.has(name)) && !all.has("projectHash");
+}
+
+/** Marks of Roo Code and Kilo Code in a list of messages. */
+const ROO =
+  /<slug>[\w-]+<\/slug>|# Current Workspace Directory \(|"(?:condense|truncation)(?:Parent|Id)"\s*:|"isTruncationMarker"|"type"\s*:\s*"thoughtSignature"|"text"\s*:\s*"<user_message>/;
+/** Marks of Cline. */
+const CLINE =
+  /<environment_details>|"text"\s*:\s*"<task>|# Current Working Directory|"modelInfo"\s*:\s*\{|\[TASK RESUMPTION\]/;
+
+function isOfRoo({ bytes }: Beginnings): boolean {
+  const text = listOfMessages(bytes);
+  return text !== null && ROO.test(text);
+}
+
+function isOfCline({ bytes }: Beginnings): boolean {
+  const text = listOfMessages(bytes);
+  return text !== null && !ROO.test(text) && CLINE.test(text);
+}
+
+/** Returns the text of a list whose elements are messages; null for anything else. */
+function listOfMessages(bytes: Uint8Array): string | null {
+  const text = new TextDecoder().decode(bytes);
+  if (!/^\s*\[\s*\{/.test(text)) return null;
+  return /"role"\s*:\s*"(?:user|assistant)"/.test(text) && /"content"\s*:\s*["[]/.test(text) ? text : null;
+}
+
+function isScreen({ bytes }: Beginnings): boolean {
+  const text = new TextDecoder().decode(bytes);
+  if (!/^\s*\[\s*\{/.test(text) || listOfMessages(bytes) !== null) return false;
+  return /"ts"\s*:\s*\d/.test(text) && /"type"\s*:\s*"(?:say|ask)"/.test(text) && /"(?:say|ask)"\s*:\s*"\w/.test(text);
+}

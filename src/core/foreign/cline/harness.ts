@@ -1,0 +1,68 @@
+/** Texts that Cline and its relatives put where a person's would be, and what they say of the session. */
+
+import { type JsonObject, textIn } from "../messages.ts";
+
+const ENVIRONMENT = "<environment_details>";
+/** Beginnings of texts that the program wrote. */
+const NOTICES = [
+  "[TASK RESUMPTION]",
+  "[ERROR]",
+  "<explicit_instructions",
+  "<mode_notice>",
+  "# task_progress",
+  "# TODO",
+];
+/** Tags that the program puts around a person's text. */
+const AROUND = ["task", "user_message", "feedback", "user_input", "answer"];
+/** Characters of a text in which the head of a tool's answer is looked for. */
+const HEAD = 4000;
+
+/** Returns what the program wrote a text for; undefined for a person's. */
+export function harnessIn(block: JsonObject): "environment" | "notice" | "tool-output" | undefined {
+  if (block.type !== "text") return undefined;
+  const text = (textIn(block.text) ?? "").trimStart();
+  if (text.startsWith(ENVIRONMENT)) return "environment";
+  if (NOTICES.some((beginning) => text.startsWith(beginning))) return "notice";
+  // Before models had tools of their own, tools answered in this way.
+  return /^\[[a-z_]+[ \]]/.test(text) && text.slice(0, HEAD).includes("] Result:") ? "tool-output" : undefined;
+}
+
+/** Returns a person's text without the tag that is around all of it. */
+export function unwrapped(text: string): string {
+  const trimmed = text.trim();
+  for (const tag of AROUND) {
+    const close = `</${tag}>`;
+    if (!trimmed.startsWith(`<${tag}`) || trimmed.indexOf(close) !== trimmed.length - close.length) continue;
+    const opened = /^<[a-z_]+(?: [^<>]*)?>/.exec(trimmed)?.[0];
+    if (opened !== undefined) return trimmed.slice(opened.length, -close.length).replace(/^\n|\n$/g, "");
+  }
+  return text;
+}
+
+/** Facts of a session that the details of its environment say. */
+export interface EnvironmentFacts {
+  readonly cwd: string | undefined;
+  readonly model: string | undefined;
+  /** ISO 8601. */
+  readonly at: string | undefined;
+}
+
+export function environmentFacts(text: string): EnvironmentFacts {
+  const folder = /^# Current (?:Workspace|Working) Directory \((?:Primary: )?([^\n]+)\) Files/m.exec(text)?.[1];
+  const model = /^<model>([^<\n]+)<\/model>/m.exec(text)?.[1];
+  const iso = /^Current time in ISO 8601 UTC format: (\S+)/m.exec(text)?.[1];
+  return { cwd: folder, model, at: iso ?? localTime(text) };
+}
+
+/** Returns the time that is written as people in America write it, with its zone. */
+function localTime(text: string): string | undefined {
+  const found = /^# Current Time\n(\d+)\/(\d+)\/(\d{4}), (\d+):(\d+):(\d+)\s([AP])M \([^\n]*UTC([+-]\d+):?(\d*)/m.exec(
+    text,
+  );
+  if (!found) return undefined;
+  const [month, day, year, hour, minute, second] = found.slice(1, 7).map(Number);
+  const offset = Number(found[8]) * 60 + Math.sign(Number(found[8])) * Number(found[9]);
+  const hours = (hour % 12) + (found[7] === "P" ? 12 : 0);
+  const at = Date.UTC(year, month - 1, day, hours, minute - offset, second);
+  return Number.isFinite(at) ? new Date(at).toISOString() : undefined;
+}

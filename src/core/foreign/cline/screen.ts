@@ -1,0 +1,205 @@
+/**
+ * The work on what Cline or a relative of it shows of a task: what was said, without the calls as the model made them.
+ * Where the messages themselves are there, they say more.
+ */
+
+import { parseText } from "../../json/json.ts";
+import {
+  countIn,
+  imageBlock,
+  isObject,
+  type JsonObject,
+  NO_TIME,
+  NO_USAGE,
+  type SourceUsage,
+  textBlock,
+  textIn,
+  thinkingBlock,
+  timeIn,
+} from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import { Turns } from "../turns.ts";
+import { modelOf } from "./blocks.ts";
+
+/** Kinds of records that a person said. */
+const GIVEN = new Set(["say/task", "say/user_feedback"]);
+/** Kinds of records that the model said. */
+const SPOKEN = new Set([
+  "say/text",
+  "say/reasoning",
+  "say/completion_result",
+  "ask/followup",
+  "ask/plan_mode_respond",
+  "ask/act_mode_respond",
+]);
+
+export class ScreenTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private time = NO_TIME;
+  private readonly copies = new Map<string, number>();
+  private isBegun = false;
+  private isPartial = false;
+  /** Tokens of requests of which nothing was shown yet. */
+  private usage: SourceUsage = NO_USAGE;
+  /** Whether the next thing that the model says is another answer. */
+  private isNext = true;
+  private session: { first?: string; started?: string } = {};
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    const kind = isObject(value) ? kindOf(value) : undefined;
+    if (!isObject(value) || kind === undefined) {
+      this.turns.keep(source, this.time);
+      return { kind: "(no message)", fate: "preserved" };
+    }
+    this.noteTime(value.ts);
+    this.isPartial = value.partial === true;
+    const verdict = this.takeKnown(value, kind);
+    this.isBegun = true;
+    if (verdict) return verdict;
+    this.turns.keep(source, this.time);
+    return { kind, fate: "preserved" };
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  waiting(): Unsettled {
+    const { entries } = this.turns.waiting();
+    return { entries, isPartial: this.isPartial && entries.length > 0 };
+  }
+
+  about(): AboutSession {
+    const { first, started } = this.session;
+    return {
+      ...(first === undefined ? {} : { nativeId: first }),
+      ...(started === undefined ? {} : { started }),
+    };
+  }
+
+  /** Takes a record that an entry of a conversation is made of; returns nothing for any other. */
+  private takeKnown(record: JsonObject, kind: string): RecordVerdict | undefined {
+    if (GIVEN.has(kind) || (kind === "say/text" && !this.isBegun)) return this.takeGiven(record, kind);
+    if (kind === "say/api_req_started") return this.takeRequest(record, kind);
+    if (kind === "say/condense_context" && isObject(record.contextCondense))
+      return this.takeSummary(record, kind, record.contextCondense);
+    if (!SPOKEN.has(kind) || textIn(record.text) === undefined || record.text === "") return undefined;
+    return this.takeSpoken(record, kind);
+  }
+
+  private takeGiven(record: JsonObject, kind: string): RecordVerdict {
+    const images = Array.isArray(record.images) ? record.images.map(pictureOf).filter((one) => one !== undefined) : [];
+    const content = [textBlock(textIn(record.text) ?? ""), ...images];
+    this.turns.user(this.nativeId(kind, record), content, this.time);
+    this.isNext = true;
+    return { kind, fate: hasMore(record) ? "derived" : "preserved" };
+  }
+
+  private takeSpoken(record: JsonObject, kind: string): RecordVerdict {
+    const text = textIn(record.text) ?? "";
+    const { current } = this.turns;
+    const answer =
+      current && !this.isNext
+        ? current
+        : this.turns.begin({
+            nativeId: this.nativeId(kind, record),
+            ...modelOf(record.modelInfo, undefined),
+            usage: this.usage,
+            at: this.time,
+          });
+    if (this.isNext) this.usage = NO_USAGE;
+    this.isNext = false;
+    const thought = textIn(record.reasoning);
+    if (thought !== undefined && thought !== "") answer.content.push(thinkingBlock(thought));
+    const asked = kind.startsWith("ask/") ? questionIn(text) : undefined;
+    answer.content.push(kind === "say/reasoning" ? thinkingBlock(text) : textBlock(asked ?? text));
+    return { kind, fate: asked !== undefined || hasMore(record) ? "derived" : "preserved" };
+  }
+
+  private takeRequest(record: JsonObject, kind: string): RecordVerdict {
+    const facts = objectIn(record.text) ?? {};
+    const { usage } = this;
+    this.usage = {
+      input: usage.input + countIn(facts.tokensIn),
+      output: usage.output + countIn(facts.tokensOut),
+      cacheRead: (usage.cacheRead ?? 0) + countIn(facts.cacheReads),
+      cacheWrite: (usage.cacheWrite ?? 0) + countIn(facts.cacheWrites),
+      cost: (usage.cost ?? 0) + countIn(facts.cost),
+    };
+    this.isNext = true;
+    return { kind, fate: "derived" };
+  }
+
+  private takeSummary(record: JsonObject, kind: string, condensed: JsonObject): RecordVerdict {
+    const nativeId = this.nativeId(kind, record);
+    this.turns.add("compaction", nativeId, this.time, {
+      summary: textIn(condensed.summary) ?? "",
+      firstKeptEntryId: this.tools.ids.entry(nativeId),
+      tokensBefore: countIn(condensed.prevContextTokens),
+    });
+    this.isNext = true;
+    return { kind, fate: "derived" };
+  }
+
+  private noteTime(ts: unknown): void {
+    const at = typeof ts === "number" ? timeIn(ts, "") : "";
+    if (at === "") return;
+    this.time = at;
+    this.session.started ??= at;
+    this.session.first ??= `task:${String(ts)}`;
+  }
+
+  private nativeId(kind: string, { ts }: JsonObject): string {
+    const nativeId = `${kind}:${typeof ts === "number" ? ts : ""}`;
+    const nth = (this.copies.get(nativeId) ?? 0) + 1;
+    this.copies.set(nativeId, nth);
+    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
+  }
+}
+
+function kindOf({ type, say, ask }: JsonObject): string | undefined {
+  if (type === "say" && typeof say === "string") return `say/${say}`;
+  return type === "ask" && typeof ask === "string" ? `ask/${ask}` : undefined;
+}
+
+/** Members whose content is in the entries of a record. */
+const SHOWN = new Set(["ts", "type", "say", "ask", "text", "images", "reasoning", "partial", "modelInfo"]);
+
+function hasMore(record: JsonObject): boolean {
+  return Object.keys(record).some((name) => !SHOWN.has(name));
+}
+
+function pictureOf(image: unknown): JsonObject | undefined {
+  const found = typeof image === "string" ? /^data:(image\/[\w.+-]+);base64,/.exec(image.slice(0, 100)) : null;
+  return found ? imageBlock((image as string).slice(found[0].length), found[1]) : undefined;
+}
+
+/** Returns the question of a text that has it in an object. */
+function questionIn(text: string): string | undefined {
+  const { question, response } = objectIn(text) ?? {};
+  return textIn(question) ?? textIn(response);
+}
+
+function objectIn(text: unknown): JsonObject | undefined {
+  if (typeof text !== "string" || !text.startsWith("{")) return undefined;
+  try {
+    const value = parseText(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

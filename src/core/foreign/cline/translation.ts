@@ -1,0 +1,311 @@
+/**
+ * The work on one file of messages of Cline, or of a relative of it. The messages come one after the other, the results
+ * of calls in the person's next one. What was summarised or hidden is marked, and a compaction says it here.
+ */
+
+import { bytesOf, jsonText } from "../../json/json.ts";
+import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import { Turns } from "../turns.ts";
+import { clineBlocks, clineUsage, givenOf, haveMore, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
+import { environmentFacts, harnessIn, unwrapped } from "./harness.ts";
+
+/** Members of a message whose content is in its entries, or in the compaction that it is marked for. */
+const SAID = new Set(
+  "role content id ts modelInfo metrics reasoning_details reasoning_content text summary encrypted_content".split(" "),
+);
+const MARKS = new Set(
+  "condenseParent condenseId truncationParent truncationId isSummary isTruncationMarker".split(" "),
+);
+/** Kinds of messages that the program wrote in a person's place. */
+const SYSTEM = new Set(["system", "status", "error"]);
+
+export class ClineTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly turns: Turns;
+  private time = NO_TIME;
+  private readonly copies = new Map<string, number>();
+  private readonly toolNames = new Map<string, string>();
+  /** Whether the current answer has only a thought, to which the next record belongs. */
+  private isThought = false;
+  /** The text of the first message, which stays when those after it are hidden. */
+  private task: string | undefined;
+  private model: string | undefined;
+  private session: { own?: string; parent?: string; derived?: string; cwd?: string; started?: string } = {};
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+    this.turns = new Turns(tools);
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { role, ts } = value;
+    if (role === undefined && value.content === undefined && value.type === undefined) return this.takeFacts(value);
+    this.noteTime(timeIn(ts, ""));
+    if (value.type === "reasoning" && clineBlocks(value.content).length === 0) return this.takeThought(value);
+    if (role === "assistant") return this.takeAnswer(value);
+    if (role === "user") return this.takeGiven(value);
+    return this.keepRaw(source, textIn(role) ?? textIn(value.type) ?? "(no role)");
+  }
+
+  keep(source: SourceRecord, members: JsonObject): void {
+    this.turns.keep(source, this.time, members);
+  }
+
+  waiting(): Unsettled {
+    const { entries } = this.turns.waiting();
+    return { entries, isPartial: this.isThought && entries.length > 0 };
+  }
+
+  about(): AboutSession {
+    const { own, parent, derived, cwd, started } = this.session;
+    const nativeId = own ?? derived;
+    return {
+      ...(nativeId === undefined ? {} : { nativeId }),
+      ...(parent === undefined ? {} : { nativeParentId: parent }),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === undefined ? {} : { started }),
+    };
+  }
+
+  // --- messages ------------------------------------------------------------------------------------------------
+
+  private takeAnswer(message: JsonObject): RecordVerdict {
+    const { modelInfo, metrics } = message;
+    const blocks = spokenBlocks(message);
+    const { current } = this.turns;
+    if (this.isThought && current && !this.turns.hasResults) {
+      current.content.push(...blocks);
+      current.usage = clineUsage(metrics);
+    } else this.begin(message, blocks);
+    this.isThought = false;
+    for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(id as string, name as string);
+    this.noteRest(message);
+    const isLess = isObject(modelInfo) && ("family" in modelInfo || "mode" in modelInfo);
+    return { kind: "assistant", fate: isLess || haveMore(clineBlocks(message.content)) ? "derived" : "preserved" };
+  }
+
+  /** Takes a thought that is a record of its own, before the message that it belongs to. */
+  private takeThought(message: JsonObject): RecordVerdict {
+    const thought = thoughtOf(message);
+    const { current } = this.turns;
+    if (this.isThought && current && !this.turns.hasResults) current.content.push(thought);
+    else this.begin(message, [thought]);
+    this.isThought = true;
+    return { kind: "reasoning", fate: "preserved" };
+  }
+
+  private begin(message: JsonObject, blocks: readonly JsonObject[]): void {
+    const answer = this.turns.begin({
+      nativeId: this.nativeId(message),
+      ...modelOf(message.modelInfo, this.model),
+      usage: clineUsage(message.metrics),
+      at: this.time,
+    });
+    answer.content.push(...blocks);
+  }
+
+  private takeGiven(message: JsonObject): RecordVerdict {
+    const nativeId = this.nativeId(message);
+    const blocks = clineBlocks(message.content);
+    for (const block of blocks)
+      if (harnessIn(block) === "environment") this.noteEnvironment(textIn(block.text) ?? "", message.ts === undefined);
+    if (message.isSummary === true) return this.takeSummary(nativeId, message, blocks, "user/summary");
+    if (message.isTruncationMarker === true) return this.takeTruncation(nativeId, message, blocks);
+    const { metadata } = message;
+    if (isObject(metadata) && metadata.kind === "compaction_summary")
+      return this.takeSummary(nativeId, message, blocks, "user/compaction_summary");
+    this.isThought = false;
+    const results = blocks.filter(({ type }) => type === "tool_result");
+    for (const [n, block] of results.entries()) this.takeResult(n === 0 ? nativeId : `${nativeId}/${n}`, block);
+    const others = blocks.filter(({ type }) => type !== "tool_result");
+    const id = results.length > 0 ? `${nativeId}/said` : nativeId;
+    const isLess = this.takeSaid(id, message, others);
+    if (blocks.length === 0) this.turns.user(nativeId, "", this.time);
+    this.noteRest(message);
+    const kind = results.length > 0 ? "user/tool_result" : "user";
+    return { kind, fate: isLess || haveMore(blocks) ? "derived" : "preserved" };
+  }
+
+  private takeResult(nativeId: string, block: JsonObject): void {
+    const toolCallId = textIn(block.tool_use_id) ?? "";
+    this.turns.result(nativeId, {
+      toolCallId,
+      toolName: this.toolNames.get(toolCallId) ?? textIn(block.name) ?? "",
+      content: resultOf(block.content),
+      isError: block.is_error === true,
+      at: this.time,
+    });
+  }
+
+  /** Adds what a message says besides results. Returns whether entries say it in another way. */
+  private takeSaid(nativeId: string, message: JsonObject, blocks: readonly JsonObject[]): boolean {
+    const { metadata } = message;
+    const isSystem = isObject(metadata) && SYSTEM.has(String(metadata.displayRole)) && metadata.kind !== "compaction";
+    const kinds = blocks.map((block) => (isSystem ? "notice" : harnessIn(block)));
+    // What a tool answered in text goes on in the texts after its head.
+    const isOutput = kinds.includes("tool-output");
+    let isLess = false;
+    let made = 0;
+    let said: JsonObject[] = [];
+    const flush = (): void => {
+      if (said.length === 0) return;
+      this.addSaid(made === 0 ? nativeId : `${nativeId}/${made}`, said, isOutput ? "tool-output" : undefined);
+      made++;
+      said = [];
+    };
+    for (const [n, block] of blocks.entries()) {
+      const kind = kinds[n];
+      if (kind === "environment" || kind === "notice") {
+        flush();
+        this.addSaid(made === 0 ? nativeId : `${nativeId}/${made}`, [givenOf(block)], kind);
+        made++;
+        continue;
+      }
+      const given = givenOf(block);
+      const text = textIn(given.text);
+      const person = text === undefined || isOutput ? text : unwrapped(text);
+      isLess ||= person !== text || block.type === "file";
+      said.push(person === undefined ? given : { ...given, text: person });
+    }
+    flush();
+    return isLess;
+  }
+
+  private addSaid(nativeId: string, content: readonly JsonObject[], kind: string | undefined): void {
+    if (kind === undefined) {
+      this.task ??= textOfGiven(content);
+      this.turns.user(nativeId, content, this.time);
+      return;
+    }
+    const customType = `${this.tools.agent}:${kind}`;
+    this.turns.add("custom_message", nativeId, this.time, { customType, content, display: kind !== "environment" });
+  }
+
+  // --- compactions ---------------------------------------------------------------------------------------------
+
+  private takeSummary(
+    nativeId: string,
+    message: JsonObject,
+    blocks: readonly JsonObject[],
+    kind: string,
+  ): RecordVerdict {
+    const { metadata } = message;
+    const facts = isObject(metadata) ? metadata : {};
+    const summary = blocks.filter((block) => harnessIn(block) !== "environment").map(givenOf);
+    const tokensBefore = typeof facts.tokensBefore === "number" ? facts.tokensBefore : 0;
+    this.compact(nativeId, textOfGiven(summary), tokensBefore, isObject(metadata) ? metadata : undefined);
+    return { kind, fate: "derived" };
+  }
+
+  /** Takes the mark behind messages that are hidden: of those before it, the first one alone is seen. */
+  private takeTruncation(nativeId: string, message: JsonObject, blocks: readonly JsonObject[]): RecordVerdict {
+    const marked = textOfGiven(blocks);
+    const { truncationId } = message;
+    const details = typeof truncationId === "string" ? { truncationId } : undefined;
+    this.compact(nativeId, this.task === undefined ? marked : `${this.task}\n\n${marked}`, 0, details);
+    return { kind: "user/truncation", fate: "derived" };
+  }
+
+  private compact(nativeId: string, summary: string, tokensBefore: number, details: JsonObject | undefined): void {
+    this.isThought = false;
+    const own = this.tools.ids.entry(nativeId);
+    const more = details === undefined ? {} : { details };
+    this.turns.add("compaction", nativeId, this.time, { summary, firstKeptEntryId: own, tokensBefore, ...more });
+  }
+
+  // --- about the session ---------------------------------------------------------------------------------------
+
+  private takeFacts(facts: JsonObject): RecordVerdict {
+    const { updated_at: _updated, system_prompt: prompt, messages: _messages, ...rest } = facts;
+    const { sessionId, agent, origin } = rest;
+    if (typeof sessionId === "string" && sessionId !== "") {
+      this.session.own ??= sessionId;
+      const parent = isObject(origin) ? textIn(origin.parentThreadId) : undefined;
+      const above = sessionId.indexOf("__");
+      if (parent !== undefined) this.session.parent ??= parent;
+      else if (agent !== "lead" && above > 0) this.session.parent ??= sessionId.slice(0, above);
+    }
+    const raw = bytesOf(jsonText(rest));
+    this.turns.note("custom", this.unique("facts"), this.time, { customType: `import:${this.tools.agent}`, data: raw });
+    if (typeof prompt === "string" && prompt !== "") {
+      const data = { text: prompt };
+      this.turns.note("custom", this.unique("prompt"), this.time, {
+        customType: `${this.tools.agent}:system-prompt`,
+        data,
+      });
+    }
+    return { kind: "(session)", fate: "derived" };
+  }
+
+  /** Keeps members of a message that no entry has. */
+  private noteRest(message: JsonObject): void {
+    const names = Object.keys(message).filter((name) => !SAID.has(name) && !MARKS.has(name));
+    if (names.length === 0) return;
+    const data = Object.fromEntries(names.map((name) => [name, message[name]]));
+    const raw = bytesOf(jsonText(data));
+    const nativeId = this.unique(`rest:${this.tools.sha256(raw)}`);
+    this.turns.note("custom", nativeId, this.time, { customType: `${this.tools.agent}:members`, data: raw });
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.turns.keep(source, this.time);
+    return { kind, fate: "preserved" };
+  }
+
+  /** `isOnlyTime`: whether the message has no other time, as older ones have none. */
+  private noteEnvironment(text: string, isOnlyTime: boolean): void {
+    const { cwd, model, at } = environmentFacts(text);
+    this.session.cwd ??= cwd;
+    this.model = model ?? this.model;
+    if (isOnlyTime) this.noteTime(timeIn(at, ""));
+  }
+
+  private noteTime(at: string): void {
+    if (at === "") return;
+    this.time = at;
+    this.session.started ??= at;
+  }
+
+  /** Returns the id of a message: its own, or one that follows from its time, or else from what it says. */
+  private nativeId(message: JsonObject): string {
+    const { id, role, ts, content } = message;
+    this.session.derived ??= beginningOf(message);
+    const sum = (): string => this.tools.sha256(bytesOf(jsonText([role, content])));
+    if (typeof id === "string" && id !== "") return this.unique(id);
+    if (typeof ts === "number") return this.unique(`${String(role)}:${ts}`);
+    return this.unique(`${String(role)}:${sum()}`);
+  }
+
+  private unique(nativeId: string): string {
+    const nth = (this.copies.get(nativeId) ?? 0) + 1;
+    this.copies.set(nativeId, nth);
+    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
+  }
+}
+
+/** Characters of a first text, and of what is around it, by which a task without an id is told. Lists read no more. */
+const FIRST_TEXT = 200;
+const FIRST_DETAILS = 1000;
+
+/** Returns by what a task is told whose file has no id: when and how it began. */
+function beginningOf({ ts, content }: JsonObject): string {
+  if (typeof ts === "number") return `first:${ts}`;
+  const blocks = clineBlocks(content);
+  const texts = blocks.map(({ text }) => (textIn(text) ?? "").slice(0, FIRST_DETAILS));
+  const at = texts.map((text) => environmentFacts(text).at).find((one) => one !== undefined);
+  return `first:${at ?? ""}:${(texts[0] ?? "").slice(0, FIRST_TEXT)}`;
+}
+
+function textOfGiven(blocks: readonly JsonObject[]): string {
+  return blocks.map(({ text }) => textIn(text) ?? "").join("\n\n");
+}

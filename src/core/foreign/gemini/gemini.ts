@@ -1,0 +1,73 @@
+/**
+ * Gemini CLI's session files: `session-<time>-<id>.jsonl`, a record on each line, and the older `.json`, one document
+ * with the messages in a list. Both have the same messages.
+ */
+
+import { parse } from "../../json/json.ts";
+import { documentRecords, factsOf, listRecords } from "../documents.ts";
+import { isObject, type JsonObject } from "../messages.ts";
+import type { Beginnings, Translator } from "../translator.ts";
+import { GeminiTranslation } from "./translation.ts";
+
+const TYPES = new Set(["user", "gemini", "info", "warning", "error"]);
+/** Members that `$set` is known to have. */
+const SET = ["lastUpdated", "messages", "summary", "sessionId", "directories", "memoryScratchpad"];
+
+export const geminiLines: Translator = {
+  agent: "gemini",
+  title: "Gemini CLI",
+  form: { kind: "lines" },
+  recognises: ({ lines }) => lines.some(isOfGemini),
+  begin: (tools) => new GeminiTranslation(tools),
+};
+
+export const geminiDocument: Translator = {
+  ...geminiLines,
+  form: { kind: "document", records: (document) => documentRecords(document, "messages") },
+  recognises: isDocument,
+};
+
+function isOfGemini(record: JsonObject): boolean {
+  const { $rewindTo, $set, sessionId, projectHash, id, timestamp, type, content } = record;
+  if (typeof $rewindTo === "string") return true;
+  if (isObject($set)) return SET.some((name) => name in $set);
+  if (typeof sessionId === "string" && typeof projectHash === "string") return true;
+  return type === "gemini" && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
+}
+
+function isDocument({ bytes }: Beginnings): boolean {
+  if (isIndented(bytes)) return true;
+  const facts = factsOf(bytes);
+  if (!facts) return false;
+  const { members, cut, rest } = facts;
+  // Another line comes after the first one.
+  if (!cut && bytes[rest] === 0x7b) return false;
+  const all = cut ? [...members, cut] : members;
+  const list = all.find(({ name, start }) => name === "messages" && bytes[start] === 0x5b);
+  if (!list) return false;
+  const names = new Set(all.map(({ name }) => name));
+  if (names.has("sessionId") && names.has("projectHash")) return true;
+  const [first] = listRecords(bytes, list);
+  return first !== undefined && isMessage(first) && !names.has("version");
+}
+
+/** Whether a document has, on lines of their own, what only Gemini CLI's have: it may be damaged elsewhere. */
+function isIndented(bytes: Uint8Array): boolean {
+  const text = new TextDecoder().decode(bytes);
+  return /^[ \t]+"projectHash": "/m.test(text) && /^[ \t]+"messages": \[/m.test(text);
+}
+
+function isMessage(bytes: Uint8Array): boolean {
+  try {
+    const value = parse(bytes);
+    return (
+      isObject(value) &&
+      TYPES.has(String(value.type)) &&
+      typeof value.id === "string" &&
+      typeof value.timestamp === "string" &&
+      "content" in value
+    );
+  } catch {
+    return false;
+  }
+}

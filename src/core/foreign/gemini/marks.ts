@@ -1,0 +1,103 @@
+/**
+ * Marks by which messages of Gemini CLI are known again. It writes the messages of a conversation anew, with other ids
+ * and as parts instead of text, and what they say is what they are told by.
+ */
+
+import { bytesOf } from "../../json/json.ts";
+import type { Env } from "../../ports/env.ts";
+import { isObject, type JsonObject, textIn } from "../messages.ts";
+import { callsOf, type GeminiResult, givenResult, partsOf, recordedResult, responsesOf } from "./parts.ts";
+
+/** The mark of a message that only says what calls gave: it goes with the message that made the calls. */
+export const RESPONSE = "response";
+
+/** Returns the mark of a person's message. */
+export function userMark(message: JsonObject, sha256: Env["sha256"]): string {
+  const parts = partsOf(message.content);
+  if (responsesOf(parts).length > 0) return RESPONSE;
+  return markOf(["user", textOfParts(parts), parts.filter(({ text }) => typeof text !== "string")], sha256);
+}
+
+/** Returns the mark of a model's message with what its calls gave, by their ids. */
+export function answerMark(
+  message: JsonObject,
+  results: ReadonlyMap<string, GeminiResult>,
+  sha256: Env["sha256"],
+): string {
+  const said = textOfParts(partsOf(message.content).filter(({ thought }) => thought !== true));
+  const calls = callsOf(message).map((call) => {
+    const result = recordedResult(call) ?? results.get(call.id);
+    return [call.id, call.name, result ? result.content : null];
+  });
+  return markOf(["gemini", said, calls], sha256);
+}
+
+/** Returns the marks of messages that come one after the other. */
+export function marksOf(messages: readonly JsonObject[], sha256: Env["sha256"]): string[] {
+  return messages.map((message, index) => {
+    if (message.type !== "gemini") return userMark(message, sha256);
+    const results = new Map<string, GeminiResult>();
+    for (let next = index + 1; next < messages.length && messages[next].type !== "gemini"; next++) {
+      const responses = responsesOf(partsOf(messages[next].content));
+      if (responses.length === 0) break;
+      for (const response of responses) noteResponse(results, response);
+    }
+    return answerMark(message, results, sha256);
+  });
+}
+
+/** Remembers what a call gave, if its response has the call's id and is the first one. */
+export function noteResponse(results: Map<string, GeminiResult>, response: JsonObject): void {
+  const id = textIn(response.id);
+  if (id !== undefined && !results.has(id)) results.set(id, givenResult(response));
+}
+
+/** Whether a text is the summary that stands for a conversation from then on. */
+export function isSnapshot(message: JsonObject): boolean {
+  return message.type === "user" && textOfParts(partsOf(message.content)).includes("<state_snapshot>");
+}
+
+/** Whether a message of the model only acknowledges a summary. */
+export function isAcknowledgement(message: JsonObject | undefined): boolean {
+  if (message?.type !== "gemini" || callsOf(message).length > 0) return false;
+  return textOfParts(partsOf(message.content)).startsWith("Got it.");
+}
+
+/** Returns the text of parts without what Gemini CLI leaves out of it when it writes it as text. */
+export function textOfParts(parts: readonly JsonObject[]): string {
+  const text = parts.map((part) => textIn(part.text) ?? "").join("");
+  return withoutComments(text.replace(/[\u200B-\u200F\uFEFF]/g, "")).trim();
+}
+
+function withoutComments(text: string): string {
+  let kept = "";
+  for (let at = 0; ; ) {
+    const opened = text.indexOf("<!--", at);
+    const closed = opened < 0 ? -1 : text.indexOf("-->", opened + 4);
+    if (closed < 0) return kept + text.slice(at);
+    kept += text.slice(at, opened);
+    at = closed + 3;
+  }
+}
+
+function markOf(value: unknown, sha256: Env["sha256"]): string {
+  return sha256(bytesOf(textOrEmpty(value))).slice(0, 16);
+}
+
+function textOrEmpty(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    // Something in it is nested too deep: it is known again by nothing.
+    if (error instanceof RangeError) return "";
+    throw error;
+  }
+}
+
+/** Returns the messages of a list that are part of a conversation with a model. */
+export function spokenOf(list: unknown): JsonObject[] {
+  if (!Array.isArray(list)) return [];
+  return list
+    .filter(isObject)
+    .filter(({ id, type }) => typeof id === "string" && (type === "user" || type === "gemini"));
+}

@@ -1,0 +1,491 @@
+/**
+ * The work on one file of Gemini CLI's. A record with the id of an earlier one replaces it, `$rewindTo` takes back the
+ * message that it names and all after it, and `$set` with messages says what the conversation is from then on. Nothing
+ * of what was before is lost: it stays as a branch.
+ */
+
+import { bytesOf, jsonText } from "../../json/json.ts";
+import {
+  assistantMessage,
+  countIn,
+  isObject,
+  type JsonObject,
+  NO_TIME,
+  NO_USAGE,
+  textIn,
+  timeIn,
+  toolResultMessage,
+  userMessage,
+} from "../messages.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  TranslatedEntry,
+  Translation,
+  TranslationTools,
+  Unsettled,
+} from "../translator.ts";
+import {
+  answerMark,
+  isAcknowledgement,
+  isSnapshot,
+  marksOf,
+  noteResponse,
+  spokenOf,
+  textOfParts,
+  userMark,
+} from "./marks.ts";
+import {
+  answerBlocks,
+  callsOf,
+  type GeminiResult,
+  givenPart,
+  givenResult,
+  isResponse,
+  partsOf,
+  recordedResult,
+  responsesOf,
+  usageOf,
+} from "./parts.ts";
+import { GeminiPath, type GeminiTurn } from "./path.ts";
+
+type GeminiItem = Omit<TranslatedEntry, "parentId">;
+
+/** The model's last message, which may still be written again. */
+interface OpenTurn {
+  readonly turn: GeminiTurn;
+  readonly nativeId: string;
+  record: JsonObject;
+  at: string;
+  /** The results of its calls, as later messages say them. */
+  readonly results: Map<string, GeminiResult>;
+  /** Entries that were written meanwhile and come after the results. */
+  readonly after: GeminiItem[];
+}
+
+/** Kinds of messages that a person sees and the model does not. */
+const NOTICES = new Set(["info", "warning", "error"]);
+/** Texts that no person wrote. */
+const HARNESS: readonly (readonly [beginning: string, kind: string])[] = [
+  ["<session_context>", "session-context"],
+  ["<hook_context>", "hook-context"],
+  ["<state_snapshot>", "snapshot"],
+];
+/** Turns up to which a message may be before the last one so that another version of it is a branch. */
+const MOST_LATER = 200;
+
+export class GeminiTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private readonly path = new GeminiPath();
+  /** Places of notices: a number of turns before them. */
+  private readonly notices = new Map<string, number>();
+  private open: OpenTurn | null = null;
+  private end: string | null = null;
+  private lastId: string | null = null;
+  private time = NO_TIME;
+  private readonly copies = new Map<string, number>();
+  /** Records about the session that were kept, the last of each kind. */
+  private readonly latest = new Map<string, string>();
+  private title: string | undefined;
+  /** Messages whose tokens were counted: a message that is told once more as a branch has them again. */
+  private readonly counted = new Set<string>();
+  private tokens = 0;
+  private session: { sessionId?: string; cwd?: string; started?: string } = {};
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { $rewindTo, $set, id, sessionId, projectHash } = value;
+    if (typeof $rewindTo === "string") return this.rewind($rewindTo);
+    if (typeof id === "string") return this.takeMessage(source, value, id);
+    if (isObject($set)) return this.takeSet(source, $set);
+    if (typeof sessionId === "string" || typeof projectHash === "string") return this.takeFacts(value);
+    return this.keepRaw(source, textIn(value.type) ?? "(no type)");
+  }
+
+  keep({ bytes }: SourceRecord, members: JsonObject): void {
+    this.note(this.item("custom", `raw:${this.tools.sha256(bytes)}`, this.time, members));
+  }
+
+  waiting(): Unsettled {
+    const { open } = this;
+    if (!open) return { entries: [], isPartial: false };
+    let before = this.end;
+    const entries = this.itemsOf(open).map((item): TranslatedEntry => {
+      const entry = { ...item, parentId: before };
+      before = item.id;
+      return entry;
+    });
+    const isSaid = callsOf(open.record).length > 0 || textOfParts(partsOf(open.record.content)) !== "";
+    return { entries, isPartial: !isSaid && open.after.length === 0 };
+  }
+
+  about(): AboutSession {
+    const { sessionId, cwd, started } = this.session;
+    return {
+      ...(sessionId === undefined ? {} : { nativeId: sessionId }),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(started === undefined ? {} : { started }),
+      ...(this.open || this.end === this.lastId ? {} : { leafId: this.end }),
+    };
+  }
+
+  // --- entries -------------------------------------------------------------------------------------------------
+
+  /** Returns an entry without its place. What has the id of an earlier one gets an id of its own. */
+  private item(type: string, nativeId: string, timestamp: string, members: JsonObject): GeminiItem {
+    return { type, id: this.tools.ids.entry(this.unique(nativeId)), timestamp, members };
+  }
+
+  private unique(nativeId: string): string {
+    const nth = (this.copies.get(nativeId) ?? 0) + 1;
+    this.copies.set(nativeId, nth);
+    return nth === 1 ? nativeId : `${nativeId}#${nth}`;
+  }
+
+  private put(item: GeminiItem): string {
+    this.settle();
+    this.emit(item);
+    return item.id;
+  }
+
+  /** Adds an entry beside the conversation, after the results of the open message. */
+  private note(item: GeminiItem): void {
+    if (this.open) this.open.after.push(item);
+    else this.emit(item);
+  }
+
+  private emit(item: GeminiItem): void {
+    this.tools.emit({ ...item, parentId: this.end });
+    this.end = item.id;
+    this.lastId = item.id;
+  }
+
+  private goTo(id: string | null): void {
+    this.settle();
+    this.end = id;
+  }
+
+  private settle(): void {
+    const { open } = this;
+    if (!open) return;
+    const items = this.itemsOf(open);
+    this.open = null;
+    for (const item of items) this.emit(item);
+    open.turn.mark = answerMark(open.record, open.results, this.tools.sha256);
+    const { tokens } = open.record;
+    if (!isObject(tokens)) return;
+    this.tokens = countIn(tokens.total);
+    this.counted.add(open.turn.id);
+  }
+
+  /** Returns the entries of an open message: its own, the results of its calls, and what comes after. */
+  private itemsOf(open: OpenTurn): GeminiItem[] {
+    const { turn, record, at, results, after } = open;
+    const calls = callsOf(record);
+    const version = versionOf(open);
+    const content = answerBlocks(record, calls);
+    const speech = assistantMessage({
+      content,
+      api: "google-generative-ai",
+      provider: "google",
+      model: textIn(record.model) ?? "unknown",
+      usage: this.counted.has(turn.id) ? NO_USAGE : usageOf(record),
+      stopReason: calls.length > 0 ? "toolUse" : "stop",
+      at,
+    });
+    const made = new Map<string, number>();
+    const answers = calls.flatMap((call): GeminiItem[] => {
+      const result = recordedResult(call) ?? results.get(call.id);
+      if (!result) return [];
+      const message = { ...result, toolCallId: call.id, toolName: call.name, at: timeIn(call.record?.timestamp, at) };
+      const members = toolResultMessage(message);
+      const nth = (made.get(call.id) ?? 0) + 1;
+      made.set(call.id, nth);
+      const id = this.tools.ids.entry(`${version}/result/${call.id}${nth === 1 ? "" : `#${nth}`}`);
+      return [{ type: "message", id, timestamp: message.at, members }];
+    });
+    return [{ type: "message", id: turn.first as string, timestamp: at, members: speech }, ...answers, ...after];
+  }
+
+  private keepRaw({ bytes }: SourceRecord, kind: string): RecordVerdict {
+    this.keepOnce(kind, bytes);
+    return { kind, fate: "preserved" };
+  }
+
+  /** Keeps a record about the session, if it is not the last one of its kind once more. */
+  private keepOnce(kind: string, bytes: Uint8Array): void {
+    const sum = this.tools.sha256(bytes);
+    if (this.latest.get(kind) === sum) return;
+    this.latest.set(kind, sum);
+    const members = { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
+    this.note(this.item("custom", `raw:${sum}`, this.time, members));
+  }
+
+  // --- the conversation ----------------------------------------------------------------------------------------
+
+  private takeMessage(source: SourceRecord, record: JsonObject, id: string): RecordVerdict {
+    const type = textIn(record.type) ?? "(no type)";
+    this.time = timeIn(record.timestamp, this.time);
+    this.noteStart(record.timestamp);
+    if (NOTICES.has(type)) {
+      this.takeNotice(record, id, type);
+      return { kind: type, fate: "preserved" };
+    }
+    if (type !== "user" && type !== "gemini") return this.keepRaw(source, type);
+    const kind = type === "user" && responsesOf(partsOf(record.content)).length > 0 ? "user/functionResponse" : type;
+    const { open } = this;
+    if (open?.turn.id === id && type === "gemini") {
+      open.record = record;
+      open.at = this.time;
+      open.turn.first = this.tools.ids.entry(versionOf(open));
+      return { kind: `${type} (replacing)`, fate: "preserved" };
+    }
+    const index = this.path.indexOf(id);
+    if (index < 0) {
+      this.say(record, id, this.time);
+      return { kind, fate: "preserved" };
+    }
+    return this.replace(source, record, index);
+  }
+
+  /** Takes another version of a message that is settled: it becomes a branch where the earlier one is. */
+  private replace(source: SourceRecord, record: JsonObject, index: number): RecordVerdict {
+    const kind = `${record.type} (replacing)`;
+    const { turns } = this.path;
+    this.settle();
+    const { id, mark, before, first: old } = turns[index];
+    if (marksOf([record], this.tools.sha256)[0] === mark) return { kind, fate: "preserved" };
+    if (turns.length - index > MOST_LATER) {
+      const warning = "A message long before the last one was replaced. Its new version is kept as it is.";
+      return { ...this.keepRaw(source, kind), warning };
+    }
+    const later = turns.slice(index + 1);
+    const tip = this.end;
+    turns.length = index;
+    this.goTo(before);
+    this.say(record, id, this.time);
+    if (later.length === 0) return { kind, fate: "preserved" };
+    this.goTo(tip);
+    turns.length = index;
+    for (const turn of [{ id, mark, before, first: old }, ...later]) this.path.push(turn);
+    const warning =
+      "A message before the last one was replaced. Its new version is a branch, and the old one is continued.";
+    return { kind, fate: "derived", warning };
+  }
+
+  private say(record: JsonObject, id: string, at: string): void {
+    if (record.type === "gemini") this.sayAnswer(record, id, at);
+    else if (responsesOf(partsOf(record.content)).length > 0) this.sayResponses(record, id, at);
+    else this.sayGiven(record, id, at);
+  }
+
+  private sayAnswer(record: JsonObject, id: string, at: string): void {
+    this.settle();
+    const nativeId = this.unique(id);
+    const first = this.tools.ids.entry(versionOf({ nativeId, record }));
+    const turn: GeminiTurn = { id, mark: "", before: this.end, first };
+    this.path.push(turn);
+    this.open = { turn, nativeId, record, at, results: new Map(), after: [] };
+  }
+
+  private sayGiven(record: JsonObject, id: string, at: string): void {
+    this.settle();
+    const { content, displayContent } = record;
+    const before = this.end;
+    const parts = partsOf(content);
+    const given = typeof content === "string" ? content : parts.map(givenPart);
+    const begun = textOfParts(parts.slice(0, 1));
+    const kind = HARNESS.find(([beginning]) => begun.startsWith(beginning))?.[1];
+    if (kind === "session-context") this.session.cwd ??= folderIn(begun);
+    const members =
+      kind === undefined ? userMessage(given, at) : { customType: `gemini:${kind}`, content: given, display: false };
+    const first = this.put(this.item(kind === undefined ? "message" : "custom_message", id, at, members));
+    this.path.push({ id, mark: userMark(record, this.tools.sha256), before, first });
+    if (displayContent === undefined || displayContent === null) return;
+    const shown = { customType: "gemini:display", data: { displayContent } };
+    this.put(this.item("custom", `${id}/display`, at, shown));
+  }
+
+  /** Takes what the program answered to calls. It is written with the calls, too. */
+  private sayResponses(record: JsonObject, id: string, at: string): void {
+    const { open } = this;
+    const parts = partsOf(record.content);
+    const calls = open ? callsOf(open.record) : [];
+    const before = open ? open.turn.first : this.end;
+    const made = new Set<unknown>(calls.map((call) => call.id));
+    const orphans: JsonObject[] = [];
+    for (const response of responsesOf(parts))
+      if (open && made.has(response.id)) noteResponse(open.results, response);
+      else orphans.push(response);
+    const others = parts.filter((part) => !isResponse(part));
+    const recorded = others.length === 0 ? [] : calls.flatMap((call) => partsOf(call.record?.result));
+    const known = new Set(recorded.map(jsonText));
+    const rest = others.filter((part) => !known.has(jsonText(part)));
+    let first: string | null = null;
+    for (const [n, response] of orphans.entries()) {
+      const toolCallId = textIn(response.id) ?? "";
+      const answer = { ...givenResult(response), toolCallId, toolName: textIn(response.name) ?? "", at };
+      const entry = this.put(this.item("message", `${id}/${n}`, at, toolResultMessage(answer)));
+      first ??= entry;
+    }
+    if (rest.length > 0) {
+      const members = { customType: "gemini:tool-content", content: rest.map(givenPart), display: true };
+      first ??= this.put(this.item("custom_message", `${id}/rest`, at, members));
+    }
+    this.path.push({ id, mark: userMark(record, this.tools.sha256), before, first });
+  }
+
+  private takeNotice(record: JsonObject, id: string, type: string): void {
+    const { content, displayContent } = record;
+    this.notices.set(id, this.path.turns.length);
+    const parts = partsOf(content);
+    if (parts.every(({ text }) => typeof text === "string")) {
+      const data = { content, ...(displayContent === undefined ? {} : { displayContent }) };
+      this.note(this.item("custom", id, this.time, { customType: `gemini:${type}`, data }));
+      return;
+    }
+    // What a tool gave that is no text goes to the model this way.
+    const members = { customType: "gemini:tool-content", content: parts.map(givenPart), display: true };
+    this.put(this.item("custom_message", id, this.time, members));
+  }
+
+  // --- going back ----------------------------------------------------------------------------------------------
+
+  private rewind(id: string): RecordVerdict {
+    const kind = "$rewindTo";
+    this.settle();
+    const index = this.path.indexOf(id);
+    const place = index >= 0 ? index : this.notices.get(id);
+    if (place !== undefined) {
+      this.cutTo(place);
+      return { kind, fate: "preserved" };
+    }
+    // Gemini CLI itself forgets all then.
+    this.cutTo(0);
+    const warning = "The message that was gone back to is not in the file. What comes next begins anew, as a branch.";
+    return { kind, fate: "derived", warning };
+  }
+
+  /** Takes back all turns from one on: what comes next continues what was before it. */
+  private cutTo(index: number): void {
+    const { turns } = this.path;
+    if (index >= turns.length) return;
+    this.goTo(turns[index].before);
+    turns.length = index;
+  }
+
+  /** Makes the conversation what a list says it is. */
+  private setMessages(list: readonly JsonObject[]): void {
+    this.settle();
+    const marks = marksOf(list, this.tools.sha256);
+    const same = this.path.beginsWith(marks);
+    // The ids that they have now are the ones that later records name.
+    for (let n = 0; n < same; n++) this.path.rename(n, list[n].id as string);
+    const rest = list.slice(same);
+    if (rest.length > 0 && isSnapshot(rest[0]) && same < this.path.turns.length)
+      this.compact(rest, marks.slice(same), same);
+    else {
+      this.cutTo(same);
+      for (const message of rest) this.sayListed(message);
+    }
+  }
+
+  private sayListed(message: JsonObject): void {
+    this.time = timeIn(message.timestamp, this.time);
+    this.say(message, message.id as string, this.time);
+  }
+
+  /** Takes a summary with what was kept of the conversation after it. */
+  private compact(list: readonly JsonObject[], marks: readonly string[], same: number): void {
+    const [summary] = list;
+    const from = isAcknowledgement(list[1]) ? 2 : 1;
+    const kept = marks.slice(from);
+    const at = timeIn(summary.timestamp, this.time);
+    const start = this.path.placeOf(kept, same);
+    const turns = start < 0 ? [] : this.path.turns.slice(start, start + kept.length);
+    if (start >= 0) this.cutTo(start + kept.length);
+    const nativeId = this.unique(summary.id as string);
+    const id = this.tools.ids.entry(nativeId);
+    const firstKeptEntryId = turns.find(({ first }) => first !== null)?.first ?? id;
+    const text = textOfParts(partsOf(summary.content));
+    const members = { summary: text, firstKeptEntryId, tokensBefore: this.tokens };
+    const before = this.end;
+    this.put({ type: "compaction", id, timestamp: at, members });
+    this.path.turns.length = same;
+    for (const [n, message] of list.slice(0, from).entries())
+      this.path.push({ id: message.id as string, mark: marks[n], before, first: id });
+    if (start >= 0)
+      for (const [n, turn] of turns.entries()) this.path.push({ ...turn, id: list[from + n].id as string });
+    else for (const message of list.slice(from)) this.sayListed(message);
+  }
+
+  // --- about the session ---------------------------------------------------------------------------------------
+
+  private takeFacts(record: JsonObject): RecordVerdict {
+    const { sessionId, startTime, directories, kind, lastUpdated: _updated, summary, messages, ...more } = record;
+    if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
+    this.noteStart(startTime);
+    if (kind === "subagent" && Array.isArray(directories)) this.session.cwd ??= textIn(directories[0]);
+    // Whatever changes from one writing of a document to the next is left out.
+    const facts = { sessionId, startTime, kind, directories, ...more };
+    this.keepOnce("(session)", bytesOf(jsonText(facts)));
+    this.name(summary);
+    if (Array.isArray(messages)) this.setMessages(spokenOf(messages));
+    return { kind: "(session)", fate: "derived" };
+  }
+
+  private takeSet(source: SourceRecord, facts: JsonObject): RecordVerdict {
+    const names = Object.keys(facts).filter((name) => name !== "lastUpdated");
+    const kind = `$set ${names.length === 0 ? "lastUpdated" : names.join(", ")}`;
+    if (names.length === 0) return { kind, fate: "dropped" };
+    const { messages, summary, sessionId } = facts;
+    if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
+    const isList = Array.isArray(messages);
+    if (isList) this.setMessages(spokenOf(messages));
+    this.name(summary);
+    const others = names.filter((name) => !(name === "messages" && isList));
+    const isSaid = others.every(
+      (name) =>
+        (name === "summary" && summary === this.title) ||
+        (name === "sessionId" && sessionId === this.session.sessionId),
+    );
+    if (!isSaid && !isList) this.keepOnce(kind, source.bytes);
+    // A list has the messages with more than their first records have: signatures, and content as it was sent.
+    return { kind, fate: isList ? "derived" : "preserved" };
+  }
+
+  private name(summary: unknown): void {
+    if (typeof summary !== "string" || summary === "" || summary === this.title) return;
+    this.title = summary;
+    const name = summary.replace(/[\r\n]+/g, " ").trim();
+    this.note(this.item("session_info", `summary:${summary}`, this.time, { name }));
+  }
+
+  private noteStart(value: unknown): void {
+    if (this.session.started !== undefined) return;
+    const at = timeIn(value, "");
+    if (at === "") return;
+    this.session.started = at;
+    if (this.time === NO_TIME) this.time = at;
+  }
+}
+
+/**
+ * Returns an id of a message as far as it was written. It is written once more when its calls are done: whoever has
+ * imported it before that has another entry than the one with calls, and both can stay beside each other.
+ */
+function versionOf({ nativeId, record }: Pick<OpenTurn, "nativeId" | "record">): string {
+  const calls = callsOf(record).length;
+  return calls === 0 ? nativeId : `${nativeId}/calls/${calls}`;
+}
+
+/** Returns the first folder that a text about the session names. */
+function folderIn(text: string): string | undefined {
+  return /\*\*Workspace Directories:\*\*\n {2}- ([^\n]+)/.exec(text)?.[1];
+}
