@@ -67,7 +67,7 @@ export class ForeignLog implements Log {
     this.options = options;
     this.file = file;
     this.lines = new DerivedLines(disk, folder, () => env.now());
-    this.derived = new Derived(options, { line: (line) => this.settle(line) });
+    this.derived = new Derived(options, { line: (line) => this.keepSettled(line) });
     const { agent, title } = translator;
     this.readOnly = readOnlyOf(translator);
     this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
@@ -174,7 +174,7 @@ export class ForeignLog implements Log {
   }
 
   /** Takes a line that is settled: a new entry, or one of those that were shown while they waited. */
-  private settle(line: Uint8Array): void {
+  private keepSettled(line: Uint8Array): void {
     if (this.confirmed === this.shown.length) this.add(line);
     else if (sameBytes(line, this.shown[this.confirmed])) this.confirmed++;
     else this.isReplaced = true;
