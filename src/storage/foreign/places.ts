@@ -16,6 +16,8 @@ export interface AgentPlace {
   readonly folder: string;
   /** Folders between it and a file at most. */
   readonly depth: number;
+  /** Folders between it and a file at least; by default none. */
+  readonly least?: number;
   /** Whether a file of this name may be a session, among others in its folder. Its content says whether it is one. */
   readonly fits: (name: string, beside: ReadonlySet<string>) => boolean;
   /** Whether a folder within may have sessions; `level` is 1 for those in the place itself. By default, each may. */
@@ -102,6 +104,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       agent: "gemini",
       folder: resolve(gemini, "tmp"),
       depth: 3,
+      least: 2,
       fits: (name) => isLines(name) || name.endsWith(".json"),
       enters: (name, level) => level !== 2 || name === "chats",
     },
@@ -137,7 +140,7 @@ export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<s
 /** Yields the files of one place that fit. */
 function* filesOf(
   disk: Disk,
-  { folder, depth, fits, enters }: AgentPlace,
+  { folder, depth, least = 0, fits, enters }: AgentPlace,
 ): Generator<{ readonly name: string; readonly path: string }> {
   const open: [folder: string, level: number][] = [[folder, 0]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -147,7 +150,7 @@ function* filesOf(
     for (const { name, kind } of entries)
       if (kind === "folder") {
         if (level < depth && enters?.(name, level + 1) !== false) open.push([join(at, name), level + 1]);
-      } else if (kind === "file" && fits(name, files)) yield { name, path: join(at, name) };
+      } else if (kind === "file" && level >= least && fits(name, files)) yield { name, path: join(at, name) };
   }
 }
 
