@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { entriesOf, fidelityOf, foreignSessionOn } from "../support/foreign/checks.ts";
 import { randomClaudeSession, wholeClaudeSession } from "../support/foreign/claude.ts";
+import { randomCodexSession } from "../support/foreign/codex.ts";
 import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
@@ -126,9 +127,11 @@ test("wherever the source was cut, the rest continues its import", async () => {
   }
 });
 
-test("it is followed while the agent writes", () => {
+test.each([
+  ["Claude Code", randomClaudeSession(new Random(5), 6).lines],
+  ["Codex", randomCodexSession(new Random(5), 6).lines],
+])("%s is followed while it writes", (_agent, lines) => {
   const place = temporaryPlace();
-  const lines = randomClaudeSession(new Random(5), 6).lines;
   const file = claudeFile(place, `${lines[0]}\n`);
   const session = foreignSessionOn(realDisk, file, place.state);
   for (let at = 1; at < lines.length; at++) {

@@ -120,6 +120,11 @@ export class LeafTracker {
     if (isDurable || this.isDurable) this.durable = this.at;
   }
 
+  /** Moves to where an opening would find the leaf. */
+  goToFile(): void {
+    this.moveTo(this.inFile);
+  }
+
   /** Makes the leaf durable with all entries; `undone` must be called when that fails. */
   async commit(): Promise<void> {
     const leaf = this.current;

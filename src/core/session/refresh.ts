@@ -64,6 +64,8 @@ export class ForeignChanges {
   /** Does what Session.refresh says. Returns whether there was anything. */
   checkForChanges(): boolean {
     const { log } = this.entries;
+    // Where another agent goes on, in its own session, is where a reader wants to be who was not elsewhere.
+    const follows = log.foreign !== undefined && this.leaf.isInFile;
     const change = log.refresh();
     if (change.kind === "gone") {
       const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
@@ -71,11 +73,13 @@ export class ForeignChanges {
     }
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
       this.rebase();
+      if (follows) this.leaf.goToFile();
       return true;
     }
     const positions = this.entries.addFrom(change.kind === "none" ? log.nodes.count : change.first);
     for (const position of positions) this.untoldIds.add(log.nodes.id(position));
-    this.leaf.advance(positions);
+    if (follows) this.leaf.goToFile();
+    else this.leaf.advance(positions);
     this.heads.advance();
     return positions.length > 0;
   }

@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { addHead, HeadReader } from "../../core/format/head.ts";
-import { sameBytes } from "../../core/json/json.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/store.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, infoIfPresent } from "../fs/disk.ts";
@@ -38,8 +38,9 @@ function readOnlyOf({ agent, title }: Translator): Failure {
 export class ForeignLog implements Log {
   readonly store = "foreign";
   readonly file: string;
-  readonly header: SessionHeader;
-  readonly headerLine: Uint8Array;
+  /** Its leaf moves with the agent's. */
+  header: SessionHeader;
+  headerLine: Uint8Array;
   readonly version = 3;
   readonly nodes = new Nodes();
   readonly readOnly: Failure;
@@ -60,6 +61,7 @@ export class ForeignLog implements Log {
   private holdsBack = false;
   /** Whether an entry that was shown is another one now. */
   private isReplaced = false;
+  private readonly parentSession: string | undefined;
   private isClosed = false;
 
   constructor(options: ForeignOptions) {
@@ -79,7 +81,8 @@ export class ForeignLog implements Log {
       });
       this.show(true);
       const parentId = this.derived.nativeParentId;
-      const made = this.derived.header(parentId === undefined ? undefined : options.parentOf(file, parentId));
+      this.parentSession = parentId === undefined ? undefined : options.parentOf(file, parentId);
+      const made = this.derived.header(this.parentSession);
       this.header = made.header;
       this.headerLine = made.line;
     } catch (error) {
@@ -143,6 +146,10 @@ export class ForeignLog implements Log {
     });
     if (!isThere) this.isReplaced = true;
     if (this.isReplaced) return { kind: "replaced" };
+    const made = this.derived.header(this.parentSession);
+    // The session is the one that was opened, whatever its records say later.
+    this.header = { ...made.header, id: this.header.id };
+    this.headerLine = bytesOf(JSON.stringify(this.header));
     return this.nodes.count > first ? { kind: "grown", first } : { kind: "none" };
   }
 
