@@ -126,6 +126,7 @@ test("folders are where the agents' own variables say; what is shown of a task c
     GEMINI_CLI_HOME: other("gemini"),
     CLINE_DATA_DIR: other("cline"),
     XDG_CONFIG_HOME: other("config"),
+    XDG_DATA_HOME: other("data"),
   };
   const there = [
     put(other("claude/projects/-x/a.jsonl"), ""),
@@ -134,6 +135,7 @@ test("folders are where the agents' own variables say; what is shown of a task c
     put(other("gemini/.gemini/tmp/x/chats/d.jsonl"), ""),
     put(other("cline/sessions/e/e.messages.json"), ""),
     put(other("cline/tasks/1784094124598/api_conversation_history.json"), ""),
+    ...(process.platform === "win32" ? [] : [put(other("data/goose/sessions/20250914_080000.jsonl"), "")]),
     ...(process.platform === "linux" ? [put(join(task, "ui_messages.json"), "")] : []),
   ];
   put(other("gemini/.gemini/tmp/x/logs.json"), "");

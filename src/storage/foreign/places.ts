@@ -36,7 +36,7 @@ function threadIn(name: string): string | undefined {
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
 const isMessages = (name: string): boolean => name.endsWith(".messages.json");
 
-/** What Cline, Roo Code or Kilo Code has of a task; what is shown of it counts where the messages are not there. */
+/** Tells the messages of a task of Cline, Roo Code or Kilo Code; where these are missing, all that is shown of it. */
 function isTask(name: string, beside: ReadonlySet<string>): boolean {
   return name === TASK_MESSAGES || (name === "ui_messages.json" && !beside.has(TASK_MESSAGES));
 }
@@ -72,6 +72,11 @@ function extensionPlaces(home: string, variables: Variables): AgentPlace[] {
       return { agent, folder, depth: 1, fits: isTask };
     }),
   );
+}
+
+function gooseData(home: string, { APPDATA, XDG_DATA_HOME }: Variables): string {
+  if (process.platform === "win32") return join(APPDATA || join(home, "AppData", "Roaming"), "Block", "goose", "data");
+  return join(XDG_DATA_HOME || join(home, ".local", "share"), "goose");
 }
 
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
@@ -116,6 +121,8 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       fits: isMessages,
     },
     { agent: "cline", folder: resolve(clineData, "tasks"), depth: 1, fits: isTask },
+    // <id>.jsonl of older versions; newer ones have a database
+    { agent: "goose", folder: resolve(gooseData(home, variables), "sessions"), depth: 0, fits: isLines },
     ...extensionPlaces(home, variables),
   ];
 }

@@ -6,7 +6,7 @@ import { CLINE_SESSION, randomClineSession, wholeClineScreen, wholeClineSession 
 import { CODEX_SESSION, randomCodexSession, wholeCodexSession } from "./codex.ts";
 import { COPILOT_SESSION, randomCopilotLog, wholeCopilotLog } from "./copilot.ts";
 import { GEMINI_SESSION, geminiDocumentText, randomGeminiSession, wholeGeminiSession } from "./gemini.ts";
-import { GOOSE_SESSION, randomGooseExport, wholeGooseExport } from "./goose.ts";
+import { GOOSE_SESSION, type GooseWriter, randomGooseExport, wholeGooseExport } from "./goose.ts";
 import { OPENCODE_SESSION, randomOpencodeExport, wholeOpencodeExport } from "./opencode.ts";
 
 export interface ForeignFormat {
@@ -29,6 +29,15 @@ function storage(extension: string, task: string, name: string): string {
 }
 
 const CHATS = ".gemini/tmp/project/chats/session-2026-08-21T09-00";
+
+/** Returns what older versions of Goose have of a session: a line of facts, and each message on one, without ids. */
+function gooseLines({ session, conversation }: GooseWriter): string[] {
+  const { working_dir, name: description } = session;
+  const messages = conversation.map(({ role, created, content }) => ({ role, created, content }));
+  return [{ working_dir, description, message_count: messages.length }, ...messages].map((line) =>
+    JSON.stringify(line),
+  );
+}
 
 export const FORMATS: readonly ForeignFormat[] = [
   {
@@ -81,6 +90,13 @@ export const FORMATS: readonly ForeignFormat[] = [
     isExport: true,
     text: wholeGooseExport().text,
     lines: (random) => randomGooseExport(random, 4).lines,
+  },
+  {
+    format: "goose lines",
+    agent: "goose",
+    path: ".local/share/goose/sessions/20250914_080000.jsonl",
+    text: gooseLines(wholeGooseExport()).join("\n"),
+    lines: (random) => gooseLines(randomGooseExport(random, 4)),
   },
   {
     format: "cline contract",
