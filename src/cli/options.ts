@@ -234,7 +234,7 @@ function lackOfValue(name: string, { value, oneOf }: KnownOption, own: VerbOptio
 
 /** Whether a word names a session by its path. */
 export function isPath(word: string): boolean {
-  return /[/\\]|\.(jsonl|v2|sqlite)$/.test(word);
+  return /[/\\]|\.(jsonl?|v2|sqlite)$/.test(word);
 }
 
 function unknownWord(arg: string): string {

@@ -1,9 +1,11 @@
 /** Finds the sessions that a person names: by path, by id, by the beginning of an id, or by name. */
 
+import { resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { AGENTS } from "../core/foreign/translators.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
+import { exists } from "../storage/fs/disk.ts";
 import { type Asking, CommandFailed, type Result } from "./asking.ts";
 import { isPath, UsageError } from "./options.ts";
 
@@ -51,7 +53,10 @@ export async function sessionNamed(asking: Asking, operand: string, preferred: P
   const params = named(operand);
   if ("sessionPath" in params) return { operand, params, byName: false };
   const found = fitting(await allSessions(asking), operand, preferred);
-  if (found.length === 0) throw unknownSession(operand);
+  if (found.length === 0) {
+    const [other] = fittingAgents(await sessionsOfAgents(asking), operand);
+    throw other ? notOurs(other) : unknownSession(operand);
+  }
   const listed = onlyOne(found, operand);
   const byName = !listed.id.startsWith(operand);
   if (!byName && listed.id !== operand && operand.length < LEAST_OF_ID)
@@ -72,6 +77,19 @@ function isNoId(error: unknown): boolean {
 function unknownSession(operand: string): Failure {
   const sentence = `No session has the id or the name ${operand}. list shows those that exist.`;
   return new Failure("session_not_found", sentence, { sessionId: operand });
+}
+
+/** Returns the failure of a change to a session that only another agent has. */
+function notOurs({ id, agent, path }: Listed): Failure {
+  const sentence = `The session ${id} is another agent's own file, which is only read. import ${id.slice(0, 8)} makes a session of yours of it.`;
+  return new Failure("read_only", sentence, { agent, sessionPath: path });
+}
+
+/** Returns the path of another agent's session that an operand names; the operand itself where none has that name. */
+export async function fileOf(asking: Asking, operand: string): Promise<string> {
+  if (isPath(operand) || exists(asking.disk, resolve(asking.cwd, operand))) return operand;
+  const found = fittingAgents(await sessionsOfAgents(asking), operand);
+  return found.length === 0 ? operand : onlyOne(found, operand).path;
 }
 
 /** Returns every session that the catalog knows, the latest first. */

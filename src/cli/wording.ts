@@ -7,6 +7,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   compare_branches: "compare",
   get_session_family: "list",
   "clone or fork": "fork",
+  "fork, clone or": "fork or",
   "clone copies": "fork copies",
   "clone writes": "fork writes",
   "clone it": "fork it",

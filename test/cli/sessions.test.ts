@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import { widthOf } from "../../src/cli/terminal/text.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "../support/cases.ts";
-import { contentsOf } from "../support/lifecycle.ts";
+import { FORMATS } from "../support/foreign/formats.ts";
+import { contentsOf, put } from "../support/lifecycle.ts";
 import { entryText, fileText, headerText, TIME, userText } from "../support/lines.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { type Run, type RunOptions, runHere } from "../support/verbs.ts";
@@ -298,4 +299,28 @@ test("an entry is named by its id, its label, or the beginning of its id", async
   expect((await path("bbb")).stderr).toContain("bbb");
   expect((await path("nope")).status).toBe(1);
   expect(existsSync((await printed(place, ["fork", "019f-1", "the turn"])).trim())).toBe(true);
+});
+
+test("another agent's session is named by its id: it is read and imported, and a change says whose it is", async () => {
+  const { place } = ready();
+  const hashes = true;
+  for (const { format, path, text } of FORMATS)
+    if (format === "copilot" || format === "goose") put(join(place.home, path), text);
+  const [row] = JSON.parse(await printed(place, ["list", "--agents", "copilot", "--json"], { hashes })).sessions;
+  const id = row.sessionId.slice(0, 8);
+  expect(await printed(place, ["show", id], { hashes })).toContain("Clean.");
+  expect(await printed(place, ["verify", id], { hashes })).not.toContain("pi_agent_rust");
+  for (const args of [
+    ["delete", id],
+    ["archive", id],
+    ["relocate", id, place.cwd],
+  ]) {
+    const { stderr, status } = await run(place, args, { hashes });
+    expect(status).toBe(1);
+    expect(stderr).toContain(`import ${id} makes a session of yours of it.`);
+  }
+  expect(await printed(place, ["import", id], { hashes })).toContain("It is now at");
+  const { path } = FORMATS.find(({ format }) => format === "goose") as { path: string };
+  writeFileSync(join(place.cwd, "given.json"), readFileSync(join(place.home, path)));
+  expect(await printed(place, ["show", "given.json"], { hashes })).toContain("The second summary");
 });

@@ -14,6 +14,7 @@ test.each([
   ["No such session. list_sessions shows those that exist.", "No such session. list shows those that exist."],
   ["A and B. get_entries and get_tree show the ids.", "A and B. tree shows the ids."],
   ["Use clone or fork to continue in a copy.", "Use fork to continue in a copy."],
+  ["fork, clone or import_session makes it yours.", "fork or import makes it yours."],
   ["repair_session gives it a new one; clone copies it.", "repair gives it a new one; fork copies it."],
   ["rollback_migration (pi-session-server rollback) completes it.", "rollback completes it."],
   ["migrate_session (pi-session-server migrate --apply) moves it.", "migrate --apply moves it."],

@@ -96,16 +96,21 @@ test("a contract's file names its session, and a subagent's the one that made it
   expect(foreignSessionOn(disk).id).not.toBe(lead.id);
 });
 
-test("tasks without an id of their own are told by how they begin", () => {
-  const [one, other] = ["One", "Another"].map((text) => {
+test("a task is told by its folder, or where that is not its own by how it began", () => {
+  const tasks = ["One", "Another"].map((text) => {
     const w = new ClineWriter("cline");
     w.user(text);
-    const begun = foreignSession(w.text, HISTORY).id;
+    const idAt = (file: string): string => foreignSession(w.text, file).id;
+    const [elsewhere, there] = [idAt("/elsewhere/history.json"), idAt(HISTORY)];
     w.answer("Yes.");
-    expect(foreignSession(w.text, HISTORY).id).toBe(begun);
-    return begun;
+    expect([idAt("/elsewhere/history.json"), idAt(HISTORY)]).toEqual([elsewhere, there]);
+    return { elsewhere, there };
   });
-  expect(one).not.toBe(other);
+  expect(tasks[0].elsewhere).not.toBe(tasks[1].elsewhere);
+  expect(tasks[0].there).toBe(tasks[1].there);
+  expect(
+    foreignSession(JSON.stringify(wholeClineScreen()), HISTORY.replace("api_conversation_history", "ui_messages")).id,
+  ).toBe(tasks[0].there);
 });
 
 test("a document that was written anew with more messages has grown", () => {

@@ -4,6 +4,7 @@ import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
 import { findVerb } from "../../src/cli/table.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
+import { testEnv } from "./env.ts";
 import { countingEnv, type Place } from "./server.ts";
 
 export interface Run {
@@ -19,16 +20,18 @@ export interface RunOptions {
   readonly variables?: Readonly<Record<string, string>>;
   /** Milliseconds since 1970, or a clock; by default one that ticks once per look. */
   readonly now?: number | (() => number);
+  /** Whether hashes are real ones: those of other agents' sessions have to tell these apart. */
+  readonly hashes?: boolean;
 }
 
 export async function runHere(
   place: Place,
   [verb, ...args]: readonly string[],
-  { terminal, printed, variables, now }: RunOptions = {},
+  { terminal, printed, variables, now, hashes }: RunOptions = {},
 ): Promise<Run> {
   let stdout = "";
   let stderr = "";
-  const env = countingEnv();
+  const env = hashes ? { ...countingEnv(), sha256: testEnv().sha256 } : countingEnv();
   const status = await runVerb(findVerb(verb) as Verb, args, {
     env: now === undefined ? env : { ...env, now: typeof now === "number" ? () => now : now },
     disk: realDisk,

@@ -1,3 +1,4 @@
+import { fileOf } from "../sessions.ts";
 import { count, shortPath } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
 import { damageLine, fidelityLines } from "./verify.ts";
@@ -8,9 +9,10 @@ export default {
   operands: ["<file>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
   more:
-    "The file of a session of Claude Code or Codex becomes a session here, and the report says what became of its " +
-    "records. What exists already is recognised and not written again. Nothing is overwritten.",
-  run: ({ ask }, { operands }) => ask("import_session", { path: operands[0] }),
+    "Another agent's session, which list --agents all shows, can be named by its id; what opencode or " +
+    "Goose exports by its file. It becomes a session here, and the report says what became of its records. What exists already " +
+    "is recognised and not written again. Nothing is overwritten.",
+  run: async (asking, { operands }) => asking.ask("import_session", { path: await fileOf(asking, operands[0]) }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity }, _given, { home }) {
     const path = shortPath(sessionPath, home);
     const outcomes: Readonly<Record<string, string>> = {

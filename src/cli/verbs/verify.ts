@@ -48,7 +48,8 @@ function verdictLines({ ok, damage, unreadableForRust, fidelity }: Result): stri
   return [
     ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),
-    ...(unreadableForRust.length === 0
+    // Another agent's file is none that pi_agent_rust looks for.
+    ...(fidelity || unreadableForRust.length === 0
       ? []
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
     ...fidelityLines(fidelity),

@@ -100,7 +100,10 @@ export interface TranslationTools {
   readonly ids: EntryIds;
   readonly sha256: Env["sha256"];
   readonly emit: (entry: TranslatedEntry) => void;
-  /** The name of the file without folder and ending: a hint where records leave something open. */
+  /**
+   * The name of the file without its ending, after the names of the last folders that it is in, with `/` between them: a
+   * hint where records leave something open (`file-name.ts`).
+   */
   readonly name: string;
 }
 

@@ -1,7 +1,8 @@
 /** The session that is derived from another agent's file, as far as that was read. */
 
-import { basename } from "node:path";
+import { basename, sep } from "node:path";
 import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
+import { nameInFolders } from "../../core/foreign/file-name.ts";
 import { Ids } from "../../core/foreign/ids.ts";
 import type { SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -38,7 +39,7 @@ export class Derived {
   constructor(options: DerivedOptions, sink: EntrySink) {
     const { translator, env, file } = options;
     this.options = options;
-    this.derivation = new Derivation(translator, env, basename(file).replace(/\.[^.]*$/, ""), sink);
+    this.derivation = new Derivation(translator, env, nameInFolders(file.split(sep)), sink);
   }
 
   /** Reads what is new in the file. */

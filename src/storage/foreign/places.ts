@@ -6,7 +6,7 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
 import { type Disk, exists } from "../fs/disk.ts";
-import { infoOrNull, readIfThere, withFile } from "../fs/files.ts";
+import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import type { Variables } from "../fs/paths.ts";
 
@@ -16,8 +16,12 @@ export interface AgentPlace {
   readonly folder: string;
   /** Folders between it and a file at most. */
   readonly depth: number;
-  /** Whether a file of this name may be a session. Its content says whether it is one. */
-  readonly fits: (name: string) => boolean;
+  /** Folders between it and a file at least; by default none. */
+  readonly least?: number;
+  /** Whether a file of this name may be a session, among others in its folder. Its content says whether it is one. */
+  readonly fits: (name: string, beside: ReadonlySet<string>) => boolean;
+  /** Whether a folder within may have sessions; `level` is 1 for those in the place itself. By default, each may. */
+  readonly enters?: (name: string, level: number) => boolean;
   /** Folder in which the agent notes its processes, with the sessions that these have open (`live.ts`). */
   readonly registry?: string;
   /** Returns a text that several files of one session have in their names, of which the last is all of it. */
@@ -30,6 +34,50 @@ function threadIn(name: string): string | undefined {
 }
 
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
+const isMessages = (name: string): boolean => name.endsWith(".messages.json");
+
+/** Tells the messages of a task of Cline, Roo Code or Kilo Code; where these are missing, all that is shown of it. */
+function isTask(name: string, beside: ReadonlySet<string>): boolean {
+  return name === TASK_MESSAGES || (name === "ui_messages.json" && !beside.has(TASK_MESSAGES));
+}
+
+const TASK_MESSAGES = "api_conversation_history.json";
+
+/** Editors in which Cline and its relatives run, by the names of their folders. */
+const EDITORS = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
+/** Folders of editors that run on another machine than their window. */
+const REMOTE_EDITORS = [".vscode-server", ".vscode-server-insiders", ".cursor-server", ".windsurf-server"];
+const EXTENSIONS = [
+  { agent: "cline", extension: "saoudrizwan.claude-dev" },
+  { agent: "roo", extension: "rooveterinaryinc.roo-cline" },
+  { agent: "roo", extension: "kilocode.kilo-code" },
+];
+
+/** Returns the places of extensions: <user folder>/globalStorage/<extension>/tasks/<task>/. */
+function extensionPlaces(home: string, variables: Variables): AgentPlace[] {
+  const { platform } = process;
+  const config =
+    platform === "darwin"
+      ? join(home, "Library", "Application Support")
+      : platform === "win32"
+        ? variables.APPDATA || join(home, "AppData", "Roaming")
+        : variables.XDG_CONFIG_HOME || join(home, ".config");
+  const users = [
+    ...EDITORS.map((editor) => join(config, editor, "User")),
+    ...REMOTE_EDITORS.map((editor) => join(home, editor, "data", "User")),
+  ];
+  return users.flatMap((user) =>
+    EXTENSIONS.map(({ agent, extension }) => {
+      const folder = resolve(user, "globalStorage", extension, "tasks");
+      return { agent, folder, depth: 1, fits: isTask };
+    }),
+  );
+}
+
+function gooseData(home: string, { APPDATA, XDG_DATA_HOME }: Variables): string {
+  if (process.platform === "win32") return join(APPDATA || join(home, "AppData", "Roaming"), "Block", "goose", "data");
+  return join(XDG_DATA_HOME || join(home, ".local", "share"), "goose");
+}
 
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
 export function agentPlaces(variables: Variables): AgentPlace[] {
@@ -40,6 +88,8 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
   };
   const claude = within("CLAUDE_CONFIG_DIR", ".claude");
   const codex = within("CODEX_HOME", ".codex");
+  const gemini = join(variables.GEMINI_CLI_HOME || home, ".gemini");
+  const clineData = variables.CLINE_DATA_DIR || join(variables.CLINE_DIR || join(home, ".cline"), "data");
   return [
     // <slug>/<sessionId>.jsonl and <slug>/<sessionId>/subagents/agent-<id>.jsonl
     {
@@ -52,6 +102,28 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
     // <year>/<month>/<day>/rollout-<time>-<id>.jsonl
     { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
     { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
+    // <id>/events.jsonl, and <id>.jsonl of older versions
+    { agent: "copilot", folder: join(within("COPILOT_HOME", ".copilot"), "session-state"), depth: 1, fits: isLines },
+    // <project>/chats/session-<time>-<id>.jsonl, and chats/<id>/<id>.jsonl of subagents
+    {
+      agent: "gemini",
+      folder: resolve(gemini, "tmp"),
+      depth: 3,
+      least: 2,
+      fits: (name) => isLines(name) || name.endsWith(".json"),
+      enters: (name, level) => level !== 2 || name === "chats",
+    },
+    // <id>/<id>.messages.json, and beside it those of subagents
+    {
+      agent: "cline",
+      folder: resolve(variables.CLINE_SESSION_DATA_DIR || join(clineData, "sessions")),
+      depth: 3,
+      fits: isMessages,
+    },
+    { agent: "cline", folder: resolve(clineData, "tasks"), depth: 1, fits: isTask },
+    // <id>.jsonl of older versions; newer ones have a database
+    { agent: "goose", folder: resolve(gooseData(home, variables), "sessions"), depth: 0, fits: isLines },
+    ...extensionPlaces(home, variables),
   ];
 }
 
@@ -60,38 +132,80 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
  * followed: it may lead anywhere, and in circles.
  */
 export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<string> {
-  for (const { folder, depth, fits, sessionIn } of places) {
+  for (const place of places) {
+    const { sessionIn } = place;
     const last = new Map<string, { readonly name: string; readonly path: string }>();
-    const open: [folder: string, depth: number][] = [[folder, depth]];
-    for (let next = open.pop(); next !== undefined; next = open.pop()) {
-      const [at, left] = next;
-      for (const { name, kind } of ifAllowed(() => entriesIn(disk, at)) ?? [])
-        if (kind === "folder") {
-          if (left > 0) open.push([join(at, name), left - 1]);
-        } else if (kind === "file" && fits(name)) {
-          const session = sessionIn?.(name);
-          if (session === undefined) yield join(at, name);
-          else if (name > (last.get(session)?.name ?? "")) last.set(session, { name, path: join(at, name) });
-        }
+    for (const found of filesOf(disk, place)) {
+      const session = sessionIn?.(found.name);
+      if (session === undefined) yield found.path;
+      else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
     }
     for (const { path } of last.values()) yield path;
+  }
+}
+
+/** Yields the files of one place that fit. */
+function* filesOf(
+  disk: Disk,
+  { folder, depth, least = 0, fits, enters }: AgentPlace,
+): Generator<{ readonly name: string; readonly path: string }> {
+  const open: [folder: string, level: number][] = [[folder, 0]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [at, level] = next;
+    const entries = ifAllowed(() => entriesIn(disk, at)) ?? [];
+    const files = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
+    for (const { name, kind } of entries)
+      if (kind === "folder") {
+        if (level < depth && enters?.(name, level + 1) !== false) open.push([join(at, name), level + 1]);
+      } else if (kind === "file" && level >= least && fits(name, files)) yield { name, path: join(at, name) };
   }
 }
 
 /** Returns the file of the session with an agent's own id that another one was made from, or by. */
 export function parentFile(disk: Disk, file: string, nativeId: string): string | undefined {
   // No id of a file may become a part of a path unchecked.
-  if (!/^[A-Za-z0-9-]{1,100}$/.test(nativeId)) return undefined;
-  // Claude Code: <sessionId>/subagents/agent-<id>.jsonl beside <sessionId>.jsonl.
-  let folder = dirname(file);
-  for (let up = 0; up < 4; up++, folder = dirname(folder)) {
-    if (basename(folder) !== nativeId) continue;
-    const parent = join(dirname(folder), `${nativeId}.jsonl`);
-    return exists(disk, parent) ? parent : undefined;
-  }
-  const beside = join(dirname(file), `${nativeId}.jsonl`);
-  if (beside !== file && exists(disk, beside)) return beside;
-  return rolloutsOf(disk, file, nativeId).at(-1);
+  if (!/^[A-Za-z0-9_-]{1,100}$/.test(nativeId)) return undefined;
+  const found = placesBeside(file, nativeId).find((path) => path !== file && exists(disk, path));
+  return found ?? geminiParent(disk, file, nativeId) ?? rolloutsOf(disk, file, nativeId).at(-1);
+}
+
+/** Returns the paths that the session with an id may have, as they follow from that of another one of the agent's. */
+function placesBeside(file: string, nativeId: string): string[] {
+  const own = dirname(file);
+  const above = dirname(own);
+  const folders = [own, above, dirname(above), dirname(dirname(above))];
+  return [
+    // Claude Code: <sessionId>/subagents/agent-<id>.jsonl beside <sessionId>.jsonl.
+    ...folders.filter((folder) => basename(folder) === nativeId).map((folder) => `${folder}.jsonl`),
+    join(own, `${nativeId}.jsonl`),
+    // Cline: the files of subagents are with that of the session that began them.
+    ...[own, join(above, nativeId), join(dirname(above), nativeId)].map((at) => join(at, `${nativeId}.messages.json`)),
+    // Copilot CLI: <id>/events.jsonl, older <id>.jsonl.
+    join(above, nativeId, "events.jsonl"),
+    join(own, nativeId, "events.jsonl"),
+    join(above, `${nativeId}.jsonl`),
+  ];
+}
+
+/** Returns the session of Gemini CLI's that began a subagent: chats/session-<time>-<id>.jsonl above chats/<id>/. */
+function geminiParent(disk: Disk, file: string, nativeId: string): string | undefined {
+  const own = dirname(file);
+  if (basename(own) !== nativeId) return undefined;
+  const chats = dirname(own);
+  // The name has the beginning of the id only.
+  const ending = new RegExp(`^session-.*-${nativeId.slice(0, 8)}\\.jsonl?$`);
+  return entriesIn(disk, chats)
+    .filter(({ name, kind }) => kind === "file" && ending.test(name))
+    .map(({ name }) => join(chats, name))
+    .find((path) => beginsWith(disk, path, `"${nativeId}"`));
+}
+
+/** Bytes at the beginning of a file of Gemini CLI's in which the session's id is. */
+const GEMINI_FACTS = 4096;
+
+function beginsWith(disk: Disk, path: string, text: string): boolean {
+  const bytes = beginningOf(disk, path, GEMINI_FACTS);
+  return bytes !== null && new TextDecoder().decode(bytes).includes(text);
 }
 
 /** Returns the file of a session of which the beginning is continued: one that has a whole line end there. */

@@ -2,6 +2,7 @@
 
 import { bytesOf } from "../../json/json.ts";
 import type { Fate } from "../../ports/fidelity.ts";
+import { ownName } from "../file-name.ts";
 import {
   countIn,
   isObject,
@@ -110,7 +111,7 @@ export class ClaudeTranslation implements Translation {
 
   about(): AboutSession {
     const { nativeIds, agentId, cwd, started } = this.session;
-    const { name } = this.tools;
+    const name = ownName(this.tools.name);
     const own = nativeIds.has(name) ? name : nativeIds.values().next().value;
     const isAgents = this.isAgents === true && agentId !== undefined && own !== undefined;
     const waiting = this.waiting().entries;

@@ -1,5 +1,6 @@
 /** Texts that Cline and its relatives put where a person's would be, and what they say of the session. */
 
+import { folderName, ownName } from "../file-name.ts";
 import { type JsonObject, textIn } from "../messages.ts";
 
 const ENVIRONMENT = "<environment_details>";
@@ -16,6 +17,17 @@ const NOTICES = [
 const AROUND = ["task", "user_message", "feedback", "user_input", "answer"];
 /** Characters of a text in which the head of a tool's answer is looked for. */
 const HEAD = 4000;
+
+/** Names of the files of a task, whose folder has the task's id as its name. */
+const TASK_FILES = new Set(["api_conversation_history", "ui_messages"]);
+/** An id of a task: when it began, in milliseconds, or a UUID. */
+const TASK_ID = /^(?:\d{10,16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
+
+/** Returns the id of the task that a file is of, where its place says it. */
+export function taskIdIn(name: string): string | undefined {
+  const folder = folderName(name);
+  return TASK_FILES.has(ownName(name)) && folder !== undefined && TASK_ID.test(folder) ? folder : undefined;
+}
 
 /** Returns what the program wrote a text for; undefined for a person's. */
 export function harnessIn(block: JsonObject): "environment" | "notice" | "tool-output" | undefined {

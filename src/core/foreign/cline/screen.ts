@@ -27,6 +27,7 @@ import type {
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 import { modelOf } from "./blocks.ts";
+import { taskIdIn } from "./harness.ts";
 
 /** Kinds of records that a person said. */
 const GIVEN = new Set(["say/task", "say/user_feedback"]);
@@ -85,8 +86,9 @@ export class ScreenTranslation implements Translation {
 
   about(): AboutSession {
     const { first, started } = this.session;
+    const nativeId = taskIdIn(this.tools.name) ?? first;
     return {
-      ...(first === undefined ? {} : { nativeId: first }),
+      ...(nativeId === undefined ? {} : { nativeId }),
       ...(started === undefined ? {} : { started }),
     };
   }

@@ -15,7 +15,7 @@ import type {
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 import { clineBlocks, clineUsage, givenOf, haveMore, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
-import { environmentFacts, harnessIn, unwrapped } from "./harness.ts";
+import { environmentFacts, harnessIn, taskIdIn, unwrapped } from "./harness.ts";
 
 /** Members of a message whose content is in its entries, or in the compaction that it is marked for. */
 const SAID = new Set(
@@ -68,7 +68,7 @@ export class ClineTranslation implements Translation {
 
   about(): AboutSession {
     const { own, parent, derived, cwd, started } = this.session;
-    const nativeId = own ?? derived;
+    const nativeId = own ?? taskIdIn(this.tools.name) ?? derived;
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
       ...(parent === undefined ? {} : { nativeParentId: parent }),

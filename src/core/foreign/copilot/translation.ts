@@ -1,6 +1,7 @@
 /** The work on one log of Copilot CLI's events. */
 
 import { apiOf } from "../apis.ts";
+import { folderName, ownName } from "../file-name.ts";
 import { countIn, isObject, type JsonObject, NO_TIME, textBlock, textIn, timeIn } from "../messages.ts";
 import type {
   AboutSession,
@@ -107,13 +108,19 @@ export class CopilotTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { id, parent, cwd, started } = this.session;
+    const { id = this.idByPlace(), parent, cwd, started } = this.session;
     return {
       ...(id === undefined ? {} : { nativeId: id }),
       ...(parent === undefined ? {} : { nativeParentId: parent }),
       ...(cwd === undefined ? {} : { cwd }),
       ...(started === undefined ? {} : { started }),
     };
+  }
+
+  /** Returns the id of a session whose file does not say it: its folder's name, or that of an older file itself. */
+  private idByPlace(): string | undefined {
+    const { name } = this.tools;
+    return ownName(name) === "events" ? folderName(name) : ownName(name);
   }
 
   // --- about the session ---------------------------------------------------------------------------------------

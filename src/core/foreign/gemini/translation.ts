@@ -5,6 +5,7 @@
  */
 
 import { bytesOf, jsonText } from "../../json/json.ts";
+import { folderName } from "../file-name.ts";
 import {
   assistantMessage,
   countIn,
@@ -91,7 +92,7 @@ export class GeminiTranslation implements Translation {
   /** Messages whose tokens were counted: a message that is told once more as a branch has them again. */
   private readonly counted = new Set<string>();
   private tokens = 0;
-  private session: { sessionId?: string; cwd?: string; started?: string } = {};
+  private session: { sessionId?: string; parent?: string; cwd?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
@@ -126,9 +127,10 @@ export class GeminiTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { sessionId, cwd, started } = this.session;
+    const { sessionId, parent, cwd, started } = this.session;
     return {
       ...(sessionId === undefined ? {} : { nativeId: sessionId }),
+      ...(parent === undefined ? {} : { nativeParentId: parent }),
       ...(cwd === undefined ? {} : { cwd }),
       ...(started === undefined ? {} : { started }),
       ...(this.open || this.end === this.lastId ? {} : { leafId: this.end }),
@@ -431,13 +433,20 @@ export class GeminiTranslation implements Translation {
     const { sessionId, startTime, directories, kind, lastUpdated: _updated, summary, messages, ...more } = record;
     if (typeof sessionId === "string" && sessionId !== "") this.session.sessionId ??= sessionId;
     this.noteStart(startTime);
-    if (kind === "subagent" && Array.isArray(directories)) this.session.cwd ??= textIn(directories[0]);
+    if (kind === "subagent") this.noteSubagent(directories);
     // Whatever changes from one writing of a document to the next is left out.
     const facts = { sessionId, startTime, kind, directories, ...more };
     this.keepOnce("(session)", bytesOf(jsonText(facts)));
     this.name(summary);
     if (Array.isArray(messages)) this.setMessages(spokenOf(messages));
     return { kind: "(session)", fate: "derived" };
+  }
+
+  /** Notes what is known of a subagent: its directory, and the session that began it, after which its folder is named. */
+  private noteSubagent(directories: unknown): void {
+    const folder = folderName(this.tools.name);
+    if (folder !== undefined && folder !== "chats") this.session.parent ??= folder;
+    if (Array.isArray(directories)) this.session.cwd ??= textIn(directories[0]);
   }
 
   private takeSet(source: SourceRecord, facts: JsonObject): RecordVerdict {

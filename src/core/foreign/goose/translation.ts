@@ -1,6 +1,7 @@
 /** The work on one export of Goose's. */
 
 import { apiOf } from "../apis.ts";
+import { ownName } from "../file-name.ts";
 import { countIn, isObject, type JsonObject, NO_TIME, NO_USAGE, textIn, timeIn, userMessage } from "../messages.ts";
 import type {
   AboutSession,
@@ -82,12 +83,13 @@ export class GooseTranslation implements Translation {
 
   about(): AboutSession {
     const { id, working_dir, created_at, parent_session_id } = this.session ?? {};
-    const nativeId = textIn(id);
+    // Older files are named after their sessions.
+    const nativeId = textIn(id) ?? ownName(this.tools.name);
     const cwd = textIn(working_dir);
     const parent = textIn(parent_session_id);
     const started = timeIn(created_at, "");
     return {
-      ...(nativeId === undefined ? {} : { nativeId }),
+      nativeId,
       ...(parent === undefined ? {} : { nativeParentId: parent }),
       ...(cwd === undefined ? {} : { cwd }),
       ...(started === "" ? {} : { started }),
