@@ -42,7 +42,7 @@ test("a longer file has the entries of the shorter one", () => {
 
 test("files that were damaged at random", () => {
   const whole = wholeClaudeSession().lines;
-  forSeeds(100, (random) => {
+  forSeeds(30, (random) => {
     const lines = random.chance(0.5) ? whole : randomClaudeSession(random, 6).lines;
     const bytes = damagedLines(random, lines);
     let session: ReturnType<typeof foreignSession>;

@@ -63,7 +63,7 @@ test("a longer file has the entries of the shorter one", () => {
 
 test("files that were damaged at random", () => {
   const whole = wholeCodexSession().lines;
-  forSeeds(100, (random) => {
+  forSeeds(30, (random) => {
     const lines = random.chance(0.5) ? whole : randomCodexSession(random, 6).lines;
     const bytes = damagedLines(random, lines);
     const session = foreignSession(bytes, CODEX_FILE);

@@ -134,7 +134,7 @@ test("a log that grows has the entries that it had, and more", () => {
 
 test("logs that were damaged at random", () => {
   const whole = wholeCopilotLog().lines;
-  forSeeds(200, (random) => {
+  forSeeds(40, (random) => {
     const bytes = damagedLines(random, random.chance(0.5) ? whole : randomCopilotLog(random, 5).lines);
     let session: ReturnType<typeof foreignSession>;
     try {

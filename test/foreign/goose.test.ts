@@ -136,7 +136,7 @@ test("of a cut or damaged export, what is whole is read", () => {
 test("exports that were damaged at random", () => {
   const whole = wholeGooseExport().lines;
   let read = 0;
-  forSeeds(200, (random) => {
+  forSeeds(40, (random) => {
     const lines = random.chance(0.5) ? whole : randomGooseExport(random, 4).lines;
     let session: ReturnType<typeof foreignSession>;
     try {
@@ -149,5 +149,5 @@ test("exports that were damaged at random", () => {
     read++;
     session.close();
   });
-  expect(read).toBeGreaterThan(150);
+  expect(read).toBeGreaterThan(25);
 });

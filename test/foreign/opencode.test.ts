@@ -135,7 +135,7 @@ test("of a cut or damaged export, what is whole is read", () => {
 test("exports that were damaged at random", () => {
   const whole = wholeOpencodeExport().lines;
   let read = 0;
-  forSeeds(200, (random) => {
+  forSeeds(40, (random) => {
     const lines = random.chance(0.5) ? whole : randomOpencodeExport(random, 4).lines;
     let session: ReturnType<typeof foreignSession>;
     try {
@@ -148,5 +148,5 @@ test("exports that were damaged at random", () => {
     read++;
     session.close();
   });
-  expect(read).toBeGreaterThan(150);
+  expect(read).toBeGreaterThan(25);
 });
