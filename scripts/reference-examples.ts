@@ -50,14 +50,14 @@ function exchange(command: Command, outcome: Outcome): Exchange {
 
 /** Returns the result of the example in Pi's shape, which depends on the result alone; the rest is for its folder. */
 function inPi(command: Command): unknown {
-  const nowhere = { workspace: { prepareFolder() {} } } as unknown as CommandContext;
+  const nowhere = { workspace: { prepareFolder() {} }, server: { asPi: false } } as unknown as CommandContext;
   const result = command.example.result as never;
   return command.pi === undefined ? result : command.pi(nowhere, result);
 }
 
-/** Returns the failure that a command ends with where nobody answers hooks. */
+/** Returns the failure that a command ends with where nobody answers hooks, and no client of Pi's shows it a person. */
 function refusalOf({ name, example, run }: Command): Failure {
-  const alone = { asks: () => false } as unknown as CommandContext;
+  const alone = { asks: () => false, server: { asPi: false } } as unknown as CommandContext;
   try {
     run(alone, example.params as never);
   } catch (error) {

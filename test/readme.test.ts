@@ -22,6 +22,7 @@ test("there are transcripts in the README and in protocol.md, in both dialects",
     "--no-session",
     "--no-session",
     "--mode rpc --no-session",
+    "--mode rpc --no-session",
     "--no-session --events none",
   ]);
 });

@@ -113,19 +113,22 @@ export class Failure extends Error {
   readonly retryable: boolean;
   /** Whether other programs changed the session's files meanwhile, so that it is no fault of the disk. */
   readonly byOthers: boolean;
+  /** Sentences for the person at the client, where one is to see them besides the reply. */
+  readonly notice: string | undefined;
 
   /** Takes a sentence that says what to do next; by default it is the meaning from the table. */
   constructor(
     name: FailureName,
     sentence?: string,
     details: Readonly<Record<string, unknown>> = {},
-    options: { cause?: unknown; retryable?: boolean; byOthers?: boolean } = {},
+    options: { cause?: unknown; retryable?: boolean; byOthers?: boolean; notice?: string } = {},
   ) {
     super(sentence ?? FAILURES[name].meaning, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = name;
     this.details = details;
     this.retryable = options.retryable ?? FAILURES[name].retryable;
     this.byOthers = options.byOthers ?? false;
+    this.notice = options.notice;
   }
 
   get code(): number {

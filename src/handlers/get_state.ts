@@ -163,6 +163,6 @@ export default command({
   run: ({ session, settings }) => unchangedState(session, settings) ?? stateOf(session, settings),
   pi(context, state) {
     context.workspace.prepareFolder(context.session);
-    return { ...withoutNulls(state), model: piModel(state.model ?? UNKNOWN_MODEL) };
+    return { ...withoutNulls(state), model: piModel(state.model ?? context.server.model ?? UNKNOWN_MODEL) };
   },
 });

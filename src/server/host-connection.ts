@@ -24,7 +24,7 @@ import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
 import { type OutgoingMessage, Output, release } from "./connection/output.ts";
-import { pi } from "./connection/pi.ts";
+import { noticeOf, pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
 import type { ServerSettings } from "./settings.ts";
@@ -314,6 +314,10 @@ export class Connection implements Sink {
 
   send(prepared: Prepared): void {
     if (prepared.message) this.output.send(this.release(prepared));
+  }
+
+  show(notice: string): void {
+    this.output.send(noticeOf(notice));
   }
 
   refuse(reply: Pieces): void {

@@ -23,7 +23,7 @@ import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
-import { serveUntilEnd, setUp } from "./serve.ts";
+import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
 import type { ServerSettings } from "./settings.ts";
 
 export interface World {
@@ -94,6 +94,8 @@ export function serve(settings: ServerSettings, world: World): Service {
     dialects: ["jsonrpc", "pi"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
+    asPi: settings.asPi,
+    model: modelOf(settings),
     piSettings(cwd) {
       const [own, ...ofProject] = settingsFiles(world.variables, cwd);
       // A session names its working directory itself, so the files there are read through the server's disk.

@@ -1,6 +1,7 @@
 /** Process lifecycle: opens the initial session, serves, shuts down. */
 
 import type { Writable } from "node:stream";
+import type { Model } from "../core/context/context.ts";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { draftOf } from "../core/format/entry.ts";
@@ -96,8 +97,13 @@ function isFile({ stores }: Workspace, given: string): boolean {
 /** Appends the model and the thinking level of the command line to a new session. */
 export function setUp(session: Session, settings: ServerSettings): void {
   if (session.log.readOnly) return;
-  const { provider, model, thinking } = settings;
-  if (provider !== undefined && model !== undefined)
-    session.append([draftOf("model_change", { provider, modelId: model })]);
+  const { thinking } = settings;
+  const model = modelOf(settings);
+  if (model) session.append([draftOf("model_change", { provider: model.provider, modelId: model.id })]);
   if (thinking !== undefined) session.append([draftOf("thinking_level_change", { thinkingLevel: thinking })]);
+}
+
+/** Returns the model of the command line, which takes both of its options. */
+export function modelOf({ provider, model }: ServerSettings): Model | undefined {
+  return provider === undefined || model === undefined ? undefined : { provider, id: model };
 }

@@ -1,6 +1,6 @@
 /** The real clock, ids and hash. Only this file imports uuid; tests pass a deterministic Env. */
 
-import { createHash, randomFillSync } from "node:crypto";
+import { hash, randomFillSync } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import type { Env } from "../core/ports/env.ts";
 import { unpackId } from "../core/tree/nodes.ts";
@@ -20,5 +20,6 @@ export const realEnv: Env = {
     used += 4;
     return unpackId(drawn.readUInt32BE(used - 4));
   },
-  sha256: (bytes) => createHash("sha256").update(bytes).digest("hex"),
+  // Takes a third of the time of a Hash object for something as short as an id.
+  sha256: (bytes) => hash("sha256", bytes),
 };

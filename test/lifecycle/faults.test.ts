@@ -1,5 +1,5 @@
 /**
- * Whatever moves sessions, interrupted at a dozen of the operations after which a death leaves another disk, and failing
+ * Whatever moves sessions, interrupted at eight of the operations after which a death leaves another disk, and failing
  * once at each place of the sources that asks the disk, whichever request came there first. The soak test does each
  * scenario at every operation with every power cut.
  */

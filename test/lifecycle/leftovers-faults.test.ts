@@ -100,7 +100,7 @@ test("whatever fails on the way, and wherever it dies, nothing is lost", async (
   await prune(whole);
   expect(leftIn(whole)).toEqual([]);
   checkKept(before, whole, "done");
-  for (const at of share(faultPoints("fail", whole), 40)) {
+  for (const at of share(faultPoints("fail", whole), 12)) {
     const disk = before.after();
     disk.set({ kind: "fail", at, errno: at % 2 === 0 ? "EIO" : "ENOSPC" });
     await attempted(() => prune(disk));
@@ -112,7 +112,7 @@ test("whatever fails on the way, and wherever it dies, nothing is lost", async (
     expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
   }
   const seen = new Set<string>();
-  for (const at of share(faultPoints("die", whole), 8)) {
+  for (const at of share(faultPoints("die", whole), 4)) {
     const disk = before.after();
     disk.set({ kind: "die", at });
     await attempted(() => prune(disk));
@@ -132,7 +132,7 @@ test("removed for good, only leftovers go, whatever fails", async () => {
   whole.record();
   await prune(whole, true);
   expect(leftIn(whole)).toEqual([]);
-  for (const at of share(faultPoints("fail", whole), 20)) {
+  for (const at of share(faultPoints("fail", whole), 12)) {
     const disk = before.after();
     disk.set({ kind: "fail", at, errno: "EIO" });
     await attempted(() => prune(disk, true));

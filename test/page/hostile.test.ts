@@ -30,7 +30,7 @@ test("there are enough payloads, and no two are the same", () => {
 
 describe.each(["html", "markdown"] as const)("in %s", (format) => {
   test("no payload acts or breaks out, wherever a session says it", async () => {
-    const payloads = share(PAYLOADS, 96);
+    const payloads = share(PAYLOADS, 48);
     const content = await exported(temporaryPlace(), sessionSaying(...payloads), format);
     const { text, addresses } = LOOKS[format](content);
     for (const address of addresses) expect(address).toMatch(/^(?:https?:\/\/|mailto:)/);

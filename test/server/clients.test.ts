@@ -199,16 +199,154 @@ describe("the client", () => {
     const place = temporaryPlace();
     const server = spawnServer(["--mode", "rpc", "--no-session"], "lines", place);
     server.send({ id: "prompt-1", type: "prompt", message: "Hello" });
-    expect(await server.next()).toMatchObject({
-      id: "prompt-1",
-      type: "response",
-      command: "prompt",
-      success: false,
-      error: expect.stringContaining("append"),
-      code: "unsupported_command",
-    });
+    const [notice, reply] = await server.take(2);
+    expect([notice, reply]).toEqual(refused("prompt-1", "prompt"));
+    expect(notice.message).toBe(reply.error);
     await endInSilence(server);
     expect(existsSync(join(place.home, ".pi"))).toBe(false);
+  });
+});
+
+/** The two messages of a refused prompt: Pi's request to show the person a notice, and the reply, which ends the turn. */
+function refused(id: string | undefined, command: string): Json[] {
+  const sentence = expect.stringMatching(
+    /keeps the history and runs no model: .* neither sent nor stored\. To go on, .*\.$/,
+  );
+  return [
+    {
+      type: "extension_ui_request",
+      id: expect.stringMatching(/./),
+      method: "notify",
+      message: sentence,
+      notifyType: "warning",
+    },
+    {
+      ...(id === undefined ? {} : { id }),
+      type: "response",
+      command,
+      success: false,
+      error: sentence,
+      code: "unsupported_command",
+      data: { command },
+    },
+  ];
+}
+
+describe("a person at a client without an agent", () => {
+  test("is told before each reply, in its order, that and how the session goes on elsewhere", async () => {
+    const place = temporaryPlace();
+    const sessionPath = storedSession(place);
+    const bytes = readFileSync(sessionPath);
+    const server = spawnServer(["--mode", "rpc", "--session", sessionPath], "lines", place);
+    server.send(
+      { id: "1", type: "get_state" },
+      { id: "2", type: "prompt", message: "Hello", images: [] },
+      { id: "3", type: "steer", message: "Not so" },
+      { type: "follow_up", message: "And then" },
+      { id: "5", type: "abort" },
+      { id: "6", type: "get_state" },
+    );
+    const told = await server.take(9);
+    expect(told.slice(1, 7)).toEqual([
+      ...refused("2", "prompt"),
+      ...refused("3", "steer"),
+      ...refused(undefined, "follow_up"),
+    ]);
+    expect(told.slice(7)).toMatchObject([
+      { id: "5", success: true },
+      { id: "6", data: told[0].data },
+    ]);
+    const notices = told.filter(({ method }) => method === "notify");
+    expect(new Set(notices.map(({ id }) => id)).size).toBe(3);
+    for (const { message } of notices) expect(message).toContain(`pi-session-server resume ${ID}.`);
+    // pi-acp takes an error in which 401 or 403 occurs for a missing key.
+    for (const { error } of told) expect(error ?? "").not.toMatch(/\d/);
+    // pi-acp answers what needs no answer.
+    for (const { id } of notices) server.send({ type: "extension_ui_response", id, cancelled: true });
+    await succeed(server, { id: "7", type: "get_messages" });
+    await endInSilence(server);
+    expect(readFileSync(sessionPath)).toEqual(bytes);
+  });
+
+  test("is not sent to a session that is not there yet", async () => {
+    const server = spawnServer(["--mode", "rpc"]);
+    server.send({ id: "1", type: "prompt", message: "Hello" });
+    const [{ message }, { error }] = await server.take(2);
+    expect(message).toBe(error);
+    expect(message).not.toContain("resume");
+  });
+
+  test("is told where the command line names a session that cannot be opened, too", async () => {
+    const server = spawnServer(["--mode", "rpc", "--session", "nobody"]);
+    server.send({ id: "1", type: "prompt", message: "Hello" });
+    expect(await server.take(2)).toEqual(refused("1", "prompt"));
+  });
+
+  test.each([[["--dialect", "pi"]], [[]]])(
+    "is nobody to a host that does not come as Pi's clients do: %j",
+    async (options) => {
+      const server = spawnServer([...options, "--no-session", "--events", "none"]);
+      server.send({ id: "1", type: "prompt", message: "Hello" }, { id: "2", type: "get_last_assistant_text" });
+      expect(await server.take(2)).toMatchObject([
+        { id: "1", success: false, code: "unsupported_command", error: expect.stringContaining("append") },
+        { id: "2", success: true },
+      ]);
+      await endInSilence(server);
+    },
+  );
+
+  test.each([[[]], [["--mode", "rpc", "--dialect", "jsonrpc"]]])("is nobody in JSON-RPC: %j", async (options) => {
+    const server = spawnServer([...options, "--no-session", "--events", "none"]);
+    const { error } = await server.request("prompt", { message: "Hello" });
+    expect(error).toMatchObject({ message: expect.stringContaining("append"), data: { name: "unsupported_command" } });
+    expect(await server.result("get_available_models")).toEqual({ models: [] });
+    await endInSilence(server);
+  });
+});
+
+describe("the client for ACP begins a session", () => {
+  /** What it asks before its session is begun: without a model, or with a level that is not in the list, it gives up. */
+  async function begin(options: string[], place = temporaryPlace()): Promise<string[]> {
+    const server = spawnServer(["--mode", "rpc", "--no-themes", ...options], "lines", place);
+    const [state, { models }, { levels }] = await succeed(
+      server,
+      { id: "1", type: "get_state" },
+      { id: "2", type: "get_available_models" },
+      { id: "3", type: "get_available_thinking_levels" },
+    );
+    expect(models[0]).toEqual(state.model);
+    expect(levels).toContain(state.thinkingLevel);
+    await endInSilence(server);
+    return models.map(({ provider, id }: Json) => `${provider}/${id}`);
+  }
+
+  test("where nobody names a model", async () => {
+    expect(await begin([])).toEqual(["unknown/unknown"]);
+  });
+
+  test("with the model and the level of the command line, in a session that names none too", async () => {
+    const place = temporaryPlace();
+    const options = ["--provider", "openai", "--model", "gpt-5", "--thinking", "high"];
+    expect(await begin(options)).toEqual(["openai/gpt-5"]);
+    const old = join(place.home, "old.jsonl");
+    writeFileSync(old, sessionText({ id: ID, cwd: place.cwd }, [user("Hello", { id: "a1b2c3d4", parentId: null })]));
+    const bytes = readFileSync(old);
+    expect(await begin([...options, "--session", old], place)).toEqual(["openai/gpt-5"]);
+    expect(readFileSync(old)).toEqual(bytes);
+  });
+
+  test("with the model and the level that the session names, before that of the command line", async () => {
+    const place = temporaryPlace();
+    const old = join(place.home, "old.jsonl");
+    const level = { type: "thinking_level_change", id: "b2c3d4e5", parentId: "a1b2c3d4", thinkingLevel: "high" };
+    const entries = [
+      user("Hello", { id: "a1b2c3d4", parentId: null }),
+      { ...level, timestamp: "2026-01-24T16:22:26.831Z" },
+      assistant("Hi there.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
+    ];
+    writeFileSync(old, sessionText({ id: ID, cwd: place.cwd }, entries));
+    const options = ["--provider", "openai", "--model", "gpt-5", "--session", old];
+    expect(await begin(options, place)).toEqual(["anthropic/claude-sonnet-4-5", "openai/gpt-5"]);
   });
 });
 

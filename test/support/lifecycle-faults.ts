@@ -443,7 +443,7 @@ export async function checkInterrupted(scenario: Scenario): Promise<void> {
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
   const seen = new Set<string>();
-  for (const at of share(faultPoints("die", whole), 12)) {
+  for (const at of share(faultPoints("die", whole), 8)) {
     const disk = beginning.after();
     disk.set({ kind: "die", at });
     await outcome(() => run(lifeOn(disk, places, isApart)));

@@ -33,6 +33,8 @@ export class Derivation {
   private readonly tally: Tally;
   /** The ids of the entries that were emitted. */
   private readonly emitted = new Set<string>();
+  /** The number that was added last to an id that several entries have, by that id. */
+  private readonly repeated = new Map<string, number>();
   private lastId: string | null = null;
   /** The beginning of the names of kinds. */
   private kinds = "";
@@ -76,7 +78,7 @@ export class Derivation {
   }
 
   private note(record: number, verdict: RecordVerdict): void {
-    this.tally.note(record, { ...verdict, kind: `${this.kinds}${verdict.kind}` });
+    this.tally.note(record, this.kinds === "" ? verdict : { ...verdict, kind: `${this.kinds}${verdict.kind}` });
   }
 
   /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
@@ -140,10 +142,16 @@ export class Derivation {
 
   /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
   private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
-    const isThere = (id: string): boolean => this.emitted.has(id) || into.has(id);
+    const { emitted } = this;
+    const isThere = (id: string): boolean => emitted.has(id) || (into !== emitted && into.has(id));
     let { id, parentId } = entry;
-    for (let n = 2; isThere(id); n++) id = `${entry.id}-${n}`;
-    if (parentId !== null && !isThere(parentId)) parentId = this.lastId;
+    if (isThere(id)) {
+      // Numbers go on: to try each of them again would take a file of one id as long as its square.
+      let n = this.repeated.get(entry.id) ?? 1;
+      while (isThere(id)) id = `${entry.id}-${++n}`;
+      if (into === emitted) this.repeated.set(entry.id, n);
+    }
+    if (parentId !== null && parentId !== this.lastId && !isThere(parentId)) parentId = this.lastId;
     into.add(id);
     this.lastId = id;
     return id === entry.id && parentId === entry.parentId ? entry : { ...entry, id, parentId };
@@ -173,7 +181,7 @@ export class Derivation {
 export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEntry): Uint8Array {
   const base = { type, id, parentId, timestamp };
   try {
-    return entryLine({ ...base, rest: draftOf(type, members).rest });
+    return entryLine({ ...base, rest: restOf(type, members) });
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     // Something in it is nested too deep for JSON.stringify.
@@ -185,12 +193,19 @@ export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEnt
   }
 }
 
+/** Returns the other members as text. Nearly all have only values, and are written at once. */
+function restOf(type: string, members: TranslatedEntry["members"]): Uint8Array | string {
+  for (const name in members) if (members[name] instanceof Uint8Array) return draftOf(type, members).rest;
+  const text = JSON.stringify(members);
+  return text === "{}" ? "" : `,${text.slice(1, -1)}`;
+}
+
 function abridged(bytes: Uint8Array): unknown {
   return bytes.length > 2 * LONGEST_SURVEYED ? parseAbridged(bytes, LONGEST_SURVEYED) : parse(bytes);
 }
 
 function isBlank(bytes: Uint8Array): boolean {
-  if (bytes.length > 1000) return false;
+  if (bytes[0] > 0x20 || bytes.length > 1000) return false;
   return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
 }
 

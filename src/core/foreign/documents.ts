@@ -1,149 +1,216 @@
 /**
- * Records of a JSON document that has them in a list, even where it is damaged or cut: what is not whole is a record of
- * its own, which is kept as it is.
+ * JSON documents as records, as far as they are whole: one that was cut off, or damaged in the middle, still has members
+ * and elements that can be read. How often each byte is looked at does not grow with the document.
  */
 
 import {
   bytesOf,
   concat,
   holdsAt,
+  isJson,
   knownValueEnd,
-  type Member,
   type Range,
   skipSpace,
   stringAt,
+  valueEnd,
   valueStart,
 } from "../json/json.ts";
 
+const LINE_FEED = 0x0a;
 const QUOTE = 0x22;
 const COMMA = 0x2c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
 
-/** The members of a document, as far as they can be told. */
-export interface DocumentFacts {
-  /** Members with whole values. */
-  readonly members: readonly Member[];
-  /** The member whose value is not whole, if there is one; it reaches to the end of the bytes. */
-  readonly cut: Member | undefined;
-  /** Where what follows the members begins; the end of the bytes if nothing but white space follows. */
-  readonly rest: number;
+/** Columns that a line is indented at most, to be gone by: each width may be looked for up to the end of the document. */
+const WIDEST_INDENT = 64;
+
+/** A member of an object, or an element of an array, by the range of its value. */
+export interface DocumentPart extends Range {
+  /** Empty for elements, and for names that cannot be read. */
+  readonly name: string;
+  /** Start of the member's name; that of the value, where it has none. */
+  readonly nameStart: number;
+  /** Whether the value is JSON. One that is not may still have parts that are. */
+  readonly isWhole: boolean;
 }
 
-/** Returns what can be told of a document that is an object; null for anything else. */
-export function factsOf(b: Uint8Array): DocumentFacts | null {
-  const end = b.length;
-  let i = skipSpace(b, startOf(b), end);
-  if (b[i] !== OPEN_BRACE) return null;
-  const members: Member[] = [];
-  i = skipSpace(b, i + 1, end);
-  while (i < end && b[i] !== CLOSE_BRACE) {
-    const start = valueStart(b, i, end);
-    if (start < 0) return { members, cut: undefined, rest: i };
-    const member = { name: nameAt(b, i), nameStart: i, start };
-    const past = endOfValue(b, start);
-    if (past < 0) return { members, cut: { ...member, end }, rest: end };
-    members.push({ ...member, end: past });
-    i = skipSpace(b, past, end);
-    if (b[i] === COMMA) i = skipSpace(b, i + 1, end);
-    else if (b[i] !== CLOSE_BRACE) return { members, cut: undefined, rest: i };
+export interface DocumentParts {
+  readonly parts: readonly DocumentPart[];
+  /** The position after the object or array. */
+  readonly end: number;
+}
+
+export function isObjectAt(b: Uint8Array, { start }: Range): boolean {
+  return b[start] === OPEN_BRACE;
+}
+
+export function isArrayAt(b: Uint8Array, { start }: Range): boolean {
+  return b[start] === OPEN_BRACKET;
+}
+
+/** Returns a document as one part, from its first byte after a byte order mark. */
+export function wholeOf(b: Uint8Array): DocumentPart {
+  const mark = b[0] === 0xef && b[1] === 0xbb && b[2] === 0xbf ? 3 : 0;
+  const start = skipSpace(b, mark, b.length);
+  return { name: "", nameStart: start, start, end: b.length, isWhole: isJson(b, start) };
+}
+
+/**
+ * Returns the parts of an object or array, in order. A value that is no JSON ends where its lines or its brackets say
+ * so, or else at the end of what it is a part of: nothing between the brackets is left out.
+ */
+export function partsOf(b: Uint8Array, { start, end, isWhole }: DocumentPart): DocumentParts {
+  const parts: DocumentPart[] = [];
+  const open = b[start];
+  if (start >= end || (open !== OPEN_BRACE && open !== OPEN_BRACKET)) return { parts, end: start };
+  const next = isWhole ? knownPart : doubtfulPart;
+  let i = skipSpace(b, start + 1, end);
+  while (i < end && b[i] !== open + 2) {
+    const part = next(b, i, end, open);
+    parts.push(part);
+    i = skipSpace(b, part.end, end);
+    if (i < end && b[i] === COMMA) i = skipSpace(b, i + 1, end);
   }
-  return { members, cut: undefined, rest: skipSpace(b, Math.min(i + 1, end), end) };
+  return { parts, end: Math.min(i + 1, end) };
 }
 
-/** Returns a member's name; for one that is no text, a name that none has. */
-function nameAt(b: Uint8Array, at: number): string {
+/** Returns the part that begins at `at` in what is JSON. */
+function knownPart(b: Uint8Array, at: number, end: number, open: number): DocumentPart {
+  const start = open === OPEN_BRACE ? valueStart(b, at, end) : at;
+  const name = open === OPEN_BRACE ? nameAt(b, at, end) : "";
+  return { name, nameStart: at, start, end: knownValueEnd(b, start, end), isWhole: true };
+}
+
+/** Returns the part that begins at `at` in what is no JSON, though this part of it may be. */
+function doubtfulPart(b: Uint8Array, at: number, end: number, open: number): DocumentPart {
+  const isMember = open === OPEN_BRACE;
+  const found = isMember ? valueStart(b, at, end) : at;
+  const start = found < 0 ? at : found;
+  const name = isMember && found >= 0 ? nameAt(b, at, end) : "";
+  const lines = linesEnd(b, at, end);
+  const whole = found < 0 || start >= lines ? -1 : valueEnd(b, start, lines);
+  // A number at the end of the bytes may be the beginning of a longer one.
+  const isWhole = whole >= 0 && (whole < b.length || isClosed(b[whole - 1]));
+  if (isWhole) return { name, nameStart: at, start, end: whole, isWhole };
+  const past = lines < end ? trimmed(b, start, lines) : bracketsEnd(b, start, end, open + 2);
+  return { name, nameStart: at, start, end: Math.max(past, start), isWhole };
+}
+
+function isClosed(last: number): boolean {
+  return last === QUOTE || last === CLOSE_BRACE || last === CLOSE_BRACKET;
+}
+
+/**
+ * Returns where a part ends that begins in a line of its own, in a document that was written for people: before the
+ * next line that is no further indented, or after the bracket that such a line begins with. Returns `end` where there
+ * are no such lines. Within strings there are no line feeds.
+ */
+function linesEnd(b: Uint8Array, at: number, end: number): number {
+  let from = at;
+  while (from > 0 && (b[from - 1] === 0x20 || b[from - 1] === 0x09)) from--;
+  const indent = at - from;
+  if (indent === 0 || indent > WIDEST_INDENT || b[from - 1] !== LINE_FEED) return end;
+  for (let feed = b.indexOf(LINE_FEED, at); feed >= 0 && feed < end; feed = b.indexOf(LINE_FEED, feed + 1)) {
+    let first = feed + 1;
+    while (first < end && first <= feed + 1 + indent && (b[first] === 0x20 || b[first] === 0x09)) first++;
+    const deeper = first - feed - 1 - indent;
+    if (first >= end || deeper > 0 || b[first] <= 0x20) continue;
+    const closes = b[first] === CLOSE_BRACE || b[first] === CLOSE_BRACKET;
+    if (deeper === 0) return closes ? first + 1 : feed;
+    if (closes) return feed;
+  }
+  return end;
+}
+
+/** Returns the end without the white space, and the comma, before it. */
+function trimmed(b: Uint8Array, start: number, end: number): number {
+  let i = end;
+  while (i > start && b[i - 1] <= 0x20) i--;
+  return i > start && b[i - 1] === COMMA ? i - 1 : i;
+}
+
+/** Returns where a value ends by its brackets and quotes, if what follows can follow it; otherwise `end`. */
+function bracketsEnd(b: Uint8Array, at: number, end: number, close: number): number {
+  const past = knownValueEnd(b, at, end);
+  if (past <= at || past > end) return end;
+  const next = skipSpace(b, past, end);
+  return next >= end || b[next] === COMMA || b[next] === close ? past : end;
+}
+
+/** Returns a member's name; an empty one for what is no UTF-8. */
+function nameAt(b: Uint8Array, at: number, end: number): string {
   try {
-    return stringAt(b, at, b.length);
+    return stringAt(b, at, end);
   } catch {
-    return "\uFFFD";
+    return "";
   }
+}
+
+/** Returns the bytes of a part as a record. */
+export function recordOf(b: Uint8Array, { start, end }: Range): Uint8Array {
+  return b.subarray(start, end);
+}
+
+/** Returns an object of these members, as they are written. One alone that is no JSON is without the braces. */
+export function objectOf(b: Uint8Array, members: readonly DocumentPart[]): Uint8Array {
+  const [first] = members;
+  if (members.length === 1 && !first.isWhole) return b.subarray(first.nameStart, first.end);
+  const texts = members.flatMap(({ nameStart, end }, n) => [bytesOf(n === 0 ? "" : ","), b.subarray(nameStart, end)]);
+  return concat([bytesOf("{"), ...texts, bytesOf("}")]);
 }
 
 /** Yields the facts of a document without its list, as one record, then the elements of the list. */
 export function* documentRecords(b: Uint8Array, list: string): Generator<Uint8Array> {
-  const { members, cut, rest } = factsOf(b) ?? { members: [], cut: undefined, rest: 0 };
-  const isList = ({ name, start }: Member): boolean => name === list && b[start] === OPEN_BRACKET;
-  const others = members.filter((member) => !isList(member));
-  const pieces = others.flatMap(({ nameStart, end }, n) => [bytesOf(n === 0 ? "" : ","), b.subarray(nameStart, end)]);
-  if (others.length > 0) yield concat([bytesOf("{"), ...pieces, bytesOf("}")]);
-  for (const member of members) if (isList(member)) yield* listRecords(b, member);
-  if (cut && isList(cut)) yield* listRecords(b, cut);
-  else {
-    const from = cut ? cut.nameStart : rest;
-    // Damage among the facts leaves the list behind it as it is.
-    const start = members.some(isList) ? b.length : listStart(b, from, list);
-    if (from < start) yield b.subarray(from, start);
-    if (start < b.length) yield* listRecords(b, { start, end: b.length });
-  }
+  const { parts, end } = membersOf(b, list);
+  const isList = (part: DocumentPart): boolean => part.name === list && isArrayAt(b, part);
+  const facts = parts.filter((part) => part.isWhole && !isList(part));
+  if (facts.length > 0) yield objectOf(b, facts);
+  for (const part of parts) if (!part.isWhole && !isList(part)) yield objectOf(b, [part]);
+  for (const part of parts) if (isList(part)) yield* listRecords(b, part);
+  yield* restAfter(b, end);
 }
 
-/** Returns where a list with a name begins in the text from `from` on; the end of the bytes if it is not there. */
-function listStart(b: Uint8Array, from: number, name: string): number {
+/** Returns the members of a document. Damage among its facts leaves the list behind it as it is. */
+export function membersOf(b: Uint8Array, list: string): DocumentParts {
+  const { parts, end } = partsOf(b, wholeOf(b));
+  const damaged = parts.findIndex(({ isWhole }) => !isWhole);
+  if (parts.some((part) => part.name === list && isArrayAt(b, part))) return { parts, end };
+  const before = damaged < 0 ? parts : parts.slice(0, damaged);
+  const from = damaged < 0 ? end : parts[damaged].nameStart;
+  // After a lost quote, the one that its name begins with is the end of what is before.
+  const found = listIn(b, before.length > 0 && damaged > 0 ? before[damaged - 1].end - 1 : from, list);
+  if (!found) return { parts, end };
+  const rest = { name: "", nameStart: from, start: from, end: trimmed(b, from, found.nameStart), isWhole: false };
+  return { parts: [...before, ...(rest.end > from ? [rest] : []), found], end: found.end };
+}
+
+/** Returns a list with a name in the text from `from` on. */
+function listIn(b: Uint8Array, from: number, name: string): DocumentPart | undefined {
   const named = bytesOf(`"${name}"`);
   for (let at = b.indexOf(QUOTE, from); at >= 0; at = b.indexOf(QUOTE, at + 1)) {
     if (!holdsAt(b, at, named)) continue;
     const start = valueStart(b, at, b.length);
-    if (start >= 0 && b[start] === OPEN_BRACKET) return start;
+    if (start < 0 || b[start] !== OPEN_BRACKET) continue;
+    const lines = linesEnd(b, at, b.length);
+    const whole = valueEnd(b, start, lines);
+    const end = whole >= 0 ? whole : lines < b.length ? lines : bracketsEnd(b, start, b.length, CLOSE_BRACE);
+    return { name, nameStart: at, start, end, isWhole: whole >= 0 };
   }
-  return b.length;
+  return undefined;
 }
 
-/**
- * Yields the elements of a list, which begins at `start`. What comes after one that is not whole is one record, up to
- * the next element where that can be told by how far it is indented.
- */
-export function* listRecords(b: Uint8Array, { start, end }: Range): Generator<Uint8Array> {
-  let i = skipSpace(b, start, end);
-  if (b[i] !== OPEN_BRACKET) {
-    if (i < end) yield b.subarray(i, end);
-    return;
-  }
-  i = skipSpace(b, i + 1, end);
-  const opening = openingOf(b, i);
-  while (i < end && b[i] !== CLOSE_BRACKET) {
-    const past = endOfValue(b, i);
-    const next = past < 0 ? end : skipSpace(b, past, end);
-    const isWhole = past >= 0 && (next >= end || b[next] === COMMA || b[next] === CLOSE_BRACKET);
-    const again = isWhole ? -1 : placeOf(b, opening, i + 1);
-    const to = isWhole ? past : again < 0 ? end : again;
-    yield b.subarray(i, to);
-    if (isWhole) i = b[next] === COMMA ? skipSpace(b, next + 1, end) : next;
-    else i = again < 0 ? end : again + opening.length - 1;
-  }
-  const after = skipSpace(b, Math.min(i + 1, end), end);
-  if (after < end) yield b.subarray(after, end);
+/** Yields the elements of a list, and what is in its place if it is none. */
+export function* listRecords(b: Uint8Array, list: DocumentPart): Generator<Uint8Array> {
+  const { parts, end } = partsOf(b, list);
+  for (const part of parts) yield recordOf(b, part);
+  yield* restAfter(b, end, list.end);
 }
 
-/** Returns the line feed, the space and the brace that elements begin with; nothing if there are no lines. */
-function openingOf(b: Uint8Array, at: number): Uint8Array {
-  let from = at;
-  while (from > 0 && (b[from - 1] === 0x20 || b[from - 1] === 0x09)) from--;
-  const isLine = from > 0 && b[from - 1] === 0x0a && b[at] === OPEN_BRACE;
-  return isLine ? b.subarray(from - 1, at + 1) : b.subarray(0, 0);
-}
-
-function placeOf(b: Uint8Array, text: Uint8Array, from: number): number {
-  if (text.length === 0) return -1;
-  for (let at = b.indexOf(0x0a, from); at >= 0; at = b.indexOf(0x0a, at + 1)) if (holdsAt(b, at, text)) return at;
-  return -1;
-}
-
-/** Returns where the text begins: after a byte order mark. */
-export function startOf(b: Uint8Array): number {
-  return b[0] === 0xef && b[1] === 0xbb && b[2] === 0xbf ? 3 : 0;
-}
-
-/**
- * Returns the end of a value by its brackets and quotes, if what follows can follow a value; else -1. Whether it is JSON
- * inside is seen when the record is parsed.
- */
-function endOfValue(b: Uint8Array, at: number): number {
-  const end = knownValueEnd(b, at, b.length);
-  if (end <= at) return -1;
-  const next = skipSpace(b, end, b.length);
-  if (next >= b.length) return b[at] === OPEN_BRACE || b[at] === OPEN_BRACKET ? end : -1;
-  return b[next] === COMMA || b[next] === CLOSE_BRACE || b[next] === CLOSE_BRACKET ? end : -1;
+/** Yields the rest of a document after its end, unless that is only white space. */
+export function* restAfter(b: Uint8Array, from: number, end = b.length): Generator<Uint8Array> {
+  const at = skipSpace(b, from, end);
+  if (at < end) yield b.subarray(at, end);
 }

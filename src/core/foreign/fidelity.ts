@@ -22,16 +22,21 @@ export class Tally {
   }
 
   note(record: number, { kind, fate, warning }: RecordVerdict): void {
-    const name = printable(kind);
+    // Nearly all are of kinds that were seen before, under this name.
+    const counts = this.kinds.get(kind) ?? this.countsOf(printable(kind), record);
+    counts[fate]++;
+    this.records++;
+    if (warning !== undefined) this.warn(record, warning);
+  }
+
+  private countsOf(name: string, record: number): Record<Fate, number> {
     const key = this.kinds.has(name) || this.kinds.size < MOST_KINDS ? name : OTHER_KINDS;
     let counts = this.kinds.get(key);
     if (!counts) {
       counts = { first: record, preserved: 0, derived: 0, dropped: 0 };
       this.kinds.set(key, counts);
     }
-    counts[fate]++;
-    this.records++;
-    if (warning !== undefined) this.warn(record, warning);
+    return counts;
   }
 
   warn(record: number, sentence: string): void {

@@ -20,11 +20,12 @@ export class Ids {
   /** Returns the id of the entry that is made of something with this id of the agent's. The same one, each time. */
   entry(nativeId: string): string {
     const hash = this.hashOf("entry", nativeId);
+    const more = hash.slice(DIGITS, 2 * DIGITS);
     for (let digits = DIGITS; ; digits += DIGITS) {
       const id = hash.slice(0, digits);
       const before = this.given.get(id);
-      if (before === undefined) this.given.set(id, hash.slice(DIGITS, 2 * DIGITS));
-      if (before === undefined || before === hash.slice(DIGITS, 2 * DIGITS)) return id;
+      if (before === undefined) this.given.set(id, more);
+      if (before === undefined || before === more) return id;
     }
   }
 

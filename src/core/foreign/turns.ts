@@ -35,6 +35,9 @@ export interface OpenAnswer extends Omit<ModelAnswer, "content" | "stopReason" |
 export class Turns {
   private readonly tools: TranslationTools;
   private answer: OpenAnswer | null = null;
+  /** The calls among the first blocks of the answer, and how many blocks that are: each is looked at once. */
+  private readonly calls = new Set<unknown>();
+  private looked = 0;
   private readonly results: TurnItem[] = [];
   /** Entries that were written meanwhile and come after the results. */
   private readonly after: TurnItem[] = [];
@@ -75,9 +78,18 @@ export class Turns {
   result(nativeId: string, answer: ToolAnswer): void {
     const { toolCallId, at } = answer;
     const item = this.item("message", nativeId, at, toolResultMessage(answer));
-    const isAsked = this.answer?.content.some(({ type, id }) => type === "toolCall" && id === toolCallId);
-    if (isAsked) this.results.push(item);
+    if (this.asks(toolCallId)) this.results.push(item);
     else this.put(item);
+  }
+
+  /** Whether the current answer has this call. */
+  private asks(id: string): boolean {
+    const content = this.answer?.content ?? [];
+    for (; this.looked < content.length; this.looked++) {
+      const block = content[this.looked];
+      if (block.type === "toolCall") this.calls.add(block.id);
+    }
+    return this.calls.has(id);
   }
 
   /** Adds a person's turn. */
@@ -121,6 +133,8 @@ export class Turns {
   settle(): void {
     const { entries } = this.waiting();
     this.answer = null;
+    this.calls.clear();
+    this.looked = 0;
     this.results.length = 0;
     this.after.length = 0;
     for (const entry of entries) this.emit(entry);

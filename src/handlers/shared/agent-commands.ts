@@ -4,7 +4,8 @@ import * as z from "zod";
 import { Failure } from "../../core/failure.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
-import { type ClientSettings, command, type Typed } from "./command.ts";
+import type { Session } from "../../core/session/session.ts";
+import { type ClientSettings, type CommandContext, command, type Typed } from "./command.ts";
 
 /** Declares a command that succeeds and does nothing. With `says`, its reply in Pi's dialect has `"data":null`. */
 export function neutral<const N extends string>(name: N, summary: string, says = false) {
@@ -42,12 +43,16 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
   });
 }
 
-/** Declares a command that needs a model or a tool runner: it fails at once and says what to use instead. */
+/**
+ * Declares a command that needs a model or a tool runner: it fails at once and says what to use instead, or as `refused`
+ * has it.
+ */
 export function unsupported<const N extends string, const S extends z.ZodRawShape>(
   name: N,
   params: S,
   example: z.input<z.ZodObject<S>>,
   instead: string,
+  refused?: (context: CommandContext) => Failure | undefined,
 ): Typed<N, S, z.ZodNever> {
   return command({
     name,
@@ -57,10 +62,9 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
     result: z.never(),
     failures: ["unsupported_command"],
     example: { params: example, result: undefined },
-    run() {
-      throw new Failure("unsupported_command", `This server owns the history and runs no agent: ${instead}`, {
-        command: name,
-      });
+    run(context) {
+      const sentence = `This server owns the history and runs no agent: ${instead}`;
+      throw refused?.(context) ?? new Failure("unsupported_command", sentence, { command: name });
     },
   });
 }
@@ -77,5 +81,21 @@ export function prompting<const N extends string>(name: N) {
     params,
     { message: "Hello" },
     "call your model with what get_messages returns, and store its answer with append.",
+    ({ server, host, workspace }) =>
+      server.asPi && host.dialectName === "pi" ? refusedPrompt(name, workspace.current) : undefined,
   );
+}
+
+/**
+ * Returns the failure that a client of Pi's shows its person, once in the reply and once as a notice: Emacs and Neovim
+ * show the first, pi-acp passes over it and shows the second.
+ */
+function refusedPrompt(name: string, session: Session | null): Failure {
+  const isListed = session?.log.persisted && session.file !== null;
+  const sentence = (id: string): string =>
+    "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, let your " +
+    `client start pi instead${isListed ? `, or end the client and run pi-session-server resume ${id}` : ""}.`;
+  // pi-acp takes an error with 401 or 403 in it, as ids may have, for a missing key.
+  const reply = sentence("with the session's id");
+  return new Failure("unsupported_command", reply, { command: name }, { notice: sentence(session?.id ?? "") });
 }

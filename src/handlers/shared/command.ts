@@ -1,6 +1,7 @@
 /** The shape of a command's declaration, from which validation, documents and the typed client are derived. */
 
 import * as z from "zod";
+import type { Model } from "../../core/context/context.ts";
 import type { FailureName } from "../../core/failure.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -84,6 +85,10 @@ export interface ServerFacts {
   readonly limits: Readonly<Record<string, number>>;
   /** Names and aliases of all commands. */
   readonly commands: readonly string[];
+  /** Whether it stands in for Pi (`--mode rpc`), so that a client shows its person why a command failed. */
+  readonly asPi: boolean;
+  /** The model of the command line; a session that names none has it as long as this server serves it. */
+  readonly model: Model | undefined;
   /** Reads Pi's settings files for a working directory, the one that counts most last; undefined for a missing one. */
   piSettings(cwd: string): readonly unknown[];
   /** Whether another process that holds a session lets this one join it, as far as that is known before. */

@@ -32,7 +32,7 @@ export const pi: Dialect = {
       return refusal("unknown", idText, sentence, "invalid_request");
     }
     if (type === "hook_response") return { kind: "response", message: hookResponse(value as Record<string, unknown>) };
-    // An answer to a question of an extension. The server never asks one, and Pi sends no reply.
+    // An answer to a question of an extension, as pi-acp gives to a notice too. Pi sends no reply.
     if (type === "extension_ui_response") return { kind: "response", message: hookResponse({ id: "", type }) };
     const command = findCommand(type);
     if (!command) {
@@ -69,6 +69,14 @@ export const pi: Dialect = {
 
   event: (name, payload) => textPieces({ type: name, ...payload }),
 };
+
+let notices = 0;
+
+/** Returns Pi's request to show a sentence to the person at the client. It needs no answer, and gets one from some. */
+export function noticeOf(message: string): Pieces {
+  const id = `notice-${++notices}`;
+  return [JSON.stringify({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
+}
 
 /** Converts a host's answer to a hook: the result is all but type and id, unless `error` says that it failed. */
 function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {

@@ -100,6 +100,9 @@ export class Replies {
       const introduces = call.command.name === "initialize";
       if (!introduces) this.host.start();
       if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
+      // The reply ends the turn for pi-acp, which shows what came before.
+      if ("error" in slot.outcome && slot.outcome.error instanceof Failure && slot.outcome.error.notice !== undefined)
+        this.sink.show(slot.outcome.error.notice);
       if (slot.prepared) this.sink.send(slot.prepared);
       else this.sink.reply(call, this.asOf(lane, slot), this.renewal(lane, slot));
       if (introduces) this.host.start();

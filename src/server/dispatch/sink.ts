@@ -30,6 +30,8 @@ export interface Sink extends CallSink {
   /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared;
   send(prepared: Prepared): void;
+  /** Shows a notice to the person at a client of Pi's. */
+  show(notice: string): void;
   /** Sends the reply to a message from which no call could be made. */
   refuse(reply: Pieces): void;
   batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;

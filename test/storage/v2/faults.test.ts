@@ -303,7 +303,7 @@ describe("a repair", () => {
       unharmed.repair(false);
       expect(whole.operations.length).toBeGreaterThan(20);
       const seen = new Set<string>();
-      for (const at of share(faultPoints(faultAt(1).kind, whole), 24)) {
+      for (const at of share(faultPoints(faultAt(1).kind, whole), 12)) {
         const disk = damaged();
         const session = openV2(disk);
         disk.set(faultAt(at));

@@ -757,7 +757,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     expect(count).toBeGreaterThan(60);
     const seen = new Set<string>();
-    for (const at of share(faultPoints("die", whole), 24)) {
+    for (const at of share(faultPoints("die", whole), 12)) {
       const disk = beginning.after();
       disk.set({ kind: "die", at });
       await way.go(disk).catch(() => {});
@@ -776,7 +776,7 @@ describe("every disk operation", () => {
     const beginning = await way.begin();
     const count = whole.operations.length;
     for (const kind of ["fail", "short"] as const)
-      for (const at of share(faultPoints(kind, whole, places), kind === "fail" ? 36 : 12)) {
+      for (const at of share(faultPoints(kind, whole, places), kind === "fail" ? 18 : 6)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
         disk.set(fault);

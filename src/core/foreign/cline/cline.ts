@@ -5,7 +5,7 @@
  * writes, and cannot be told from it by that.
  */
 
-import { documentRecords, factsOf, listRecords, startOf } from "../documents.ts";
+import { documentRecords, listRecords, partsOf, wholeOf } from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { ScreenTranslation } from "./screen.ts";
 import { ClineTranslation } from "./translation.ts";
@@ -39,7 +39,7 @@ export const clineScreen: Translator = {
 };
 
 function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
-  return listRecords(document, { start: startOf(document), end: document.length });
+  return listRecords(document, wholeOf(document));
 }
 
 function isContract({ bytes }: Beginnings): boolean {
@@ -47,10 +47,7 @@ function isContract({ bytes }: Beginnings): boolean {
   // Each of its facts is on a line of its own, and damage may be anywhere.
   const isOwn = /^[ \t]+"messages":\s*\[/m.test(text) && /^[ \t]+"agent":\s*"(?:lead|subagent|teammate)"/m.test(text);
   if (isOwn && /^[ \t]+"(?:updated_at|sessionId)":\s*"/m.test(text)) return true;
-  const facts = factsOf(bytes);
-  if (!facts) return false;
-  const { members, cut } = facts;
-  const all = new Set([...members, ...(cut ? [cut] : [])].map(({ name }) => name));
+  const all = new Set(partsOf(bytes, wholeOf(bytes)).parts.map(({ name }) => name));
   return ["version", "updated_at", "sessionId", "messages"].every((name) => all.has(name)) && !all.has("projectHash");
 }
 

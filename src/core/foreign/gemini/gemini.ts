@@ -4,7 +4,7 @@
  */
 
 import { parse } from "../../json/json.ts";
-import { documentRecords, factsOf, listRecords } from "../documents.ts";
+import { documentRecords, isArrayAt, partsOf, recordOf, restAfter, wholeOf } from "../documents.ts";
 import { isObject, type JsonObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { GeminiTranslation } from "./translation.ts";
@@ -37,18 +37,16 @@ function isOfGemini(record: JsonObject): boolean {
 
 function isDocument({ bytes }: Beginnings): boolean {
   if (isIndented(bytes)) return true;
-  const facts = factsOf(bytes);
-  if (!facts) return false;
-  const { members, cut, rest } = facts;
+  const { parts, end } = partsOf(bytes, wholeOf(bytes));
   // Another line comes after the first one.
-  if (!cut && bytes[rest] === 0x7b) return false;
-  const all = cut ? [...members, cut] : members;
-  const list = all.find(({ name, start }) => name === "messages" && bytes[start] === 0x5b);
+  const [rest] = restAfter(bytes, end);
+  if (rest?.[0] === 0x7b) return false;
+  const list = parts.find((part) => part.name === "messages" && isArrayAt(bytes, part));
   if (!list) return false;
-  const names = new Set(all.map(({ name }) => name));
+  const names = new Set(parts.map(({ name }) => name));
   if (names.has("sessionId") && names.has("projectHash")) return true;
-  const [first] = listRecords(bytes, list);
-  return first !== undefined && isMessage(first) && !names.has("version");
+  const [first] = partsOf(bytes, list).parts;
+  return first !== undefined && isMessage(recordOf(bytes, first)) && !names.has("version");
 }
 
 /** Whether a document has, on lines of their own, what only Gemini CLI's have: it may be damaged elsewhere. */

@@ -3,7 +3,8 @@
  * the first record, each message is one. Older versions kept the same in a file of lines, the facts in the first.
  */
 
-import { isArrayAt, isObjectAt, objectOf, partsOf, restAfter } from "../partial.ts";
+import { valueEnd } from "../../json/json.ts";
+import { documentRecords, isArrayAt, isObjectAt, partsOf, wholeOf } from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { GooseTranslation } from "./translation.ts";
 
@@ -18,26 +19,15 @@ export const goose: Translator = {
   begin: (tools) => new GooseTranslation(tools),
 };
 
-function* records(b: Uint8Array): Generator<Uint8Array> {
-  const { parts, end } = partsOf(b);
-  if (isOlder(b, end)) {
-    yield* linesOf(b);
-    return;
-  }
-  const lists = parts.filter((part) => part.name === "conversation" && isArrayAt(b, part));
-  const facts = parts.filter((part) => !lists.includes(part) && part.isWhole);
-  if (facts.length > 0) yield objectOf(b, facts);
-  for (const list of lists)
-    for (const { start, end: past } of partsOf(b, list.start, list.end).parts) yield b.subarray(start, past);
-  for (const part of parts) if (!part.isWhole && !lists.includes(part)) yield b.subarray(part.start, part.end);
-  const rest = restAfter(b, end);
-  if (rest) yield rest;
+function records(b: Uint8Array): Iterable<Uint8Array> {
+  return isOlder(b) ? linesOf(b) : documentRecords(b, "conversation");
 }
 
 /** Returns whether the first line is a whole object, and another one comes after it. */
-function isOlder(b: Uint8Array, end: number): boolean {
+function isOlder(b: Uint8Array): boolean {
   const feed = b.indexOf(LINE_FEED);
-  return b[0] === OPEN_BRACE && feed > 0 && feed <= end + 1 && b[feed + 1] === OPEN_BRACE;
+  if (b[0] !== OPEN_BRACE || feed < 0 || b[feed + 1] !== OPEN_BRACE) return false;
+  return valueEnd(b, 0, feed) >= 0;
 }
 
 function* linesOf(b: Uint8Array): Generator<Uint8Array> {
@@ -51,9 +41,9 @@ function* linesOf(b: Uint8Array): Generator<Uint8Array> {
 
 function recognises({ bytes, lines }: Beginnings): boolean {
   const [facts, first] = lines;
-  if (facts && first && isOlder(bytes, bytes.length))
+  if (facts && first && isOlder(bytes))
     return typeof facts.working_dir === "string" && typeof first.created === "number" && Array.isArray(first.content);
-  const { parts } = partsOf(bytes);
+  const { parts } = partsOf(bytes, wholeOf(bytes));
   const names = new Map(parts.map((part) => [part.name, part]));
   const list = names.get("conversation");
   if (list) return names.has("working_dir") && isArrayAt(bytes, list);

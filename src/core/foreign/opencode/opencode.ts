@@ -3,7 +3,18 @@
  * each message and each part are records, so that damage costs no more than one of them.
  */
 
-import { type DocumentPart, isArrayAt, isObjectAt, memberAlone, partsOf, restAfter } from "../partial.ts";
+import {
+  type DocumentPart,
+  isArrayAt,
+  isObjectAt,
+  listRecords,
+  membersOf,
+  objectOf,
+  partsOf,
+  recordOf,
+  restAfter,
+  wholeOf,
+} from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { OpencodeTranslation } from "./translation.ts";
 
@@ -16,39 +27,41 @@ export const opencode: Translator = {
 };
 
 function* records(b: Uint8Array): Generator<Uint8Array> {
-  const { parts, end } = partsOf(b);
-  const has = (name: string, isIt: typeof isArrayAt) => parts.filter((part) => part.name === name && isIt(b, part));
-  const infos = has("info", isObjectAt);
-  const lists = has("messages", isArrayAt);
-  for (const { start, end: past } of infos) yield b.subarray(start, past);
-  for (const list of lists)
-    for (const message of partsOf(b, list.start, list.end).parts) yield* messageRecords(b, message);
-  for (const part of parts) if (!infos.includes(part) && !lists.includes(part)) yield memberAlone(b, part);
-  const rest = restAfter(b, end);
-  if (rest) yield rest;
+  const { parts, end } = membersOf(b, "messages");
+  const isInfo = (part: DocumentPart): boolean => part.name === "info" && isObjectAt(b, part);
+  const isList = (part: DocumentPart): boolean => part.name === "messages" && isArrayAt(b, part);
+  for (const part of parts) if (isInfo(part)) yield recordOf(b, part);
+  for (const list of parts.filter(isList)) {
+    const { parts: messages, end: past } = partsOf(b, list);
+    for (const message of messages) yield* messageRecords(b, message);
+    yield* restAfter(b, past, list.end);
+  }
+  for (const part of parts) if (!isInfo(part) && !isList(part)) yield objectOf(b, [part]);
+  yield* restAfter(b, end);
 }
 
 function* messageRecords(b: Uint8Array, message: DocumentPart): Generator<Uint8Array> {
-  const { parts } = isObjectAt(b, message) ? partsOf(b, message.start, message.end) : { parts: [] };
+  const { parts, end } = isObjectAt(b, message) ? partsOf(b, message) : { parts: [], end: message.start };
   const isInfo = (part: DocumentPart): boolean => part.name === "info" && isObjectAt(b, part);
-  if (!parts.some((part) => isInfo(part) || (part.name === "parts" && isArrayAt(b, part)))) {
-    yield b.subarray(message.start, message.end);
+  const isList = (part: DocumentPart): boolean => part.name === "parts" && isArrayAt(b, part);
+  if (!parts.some((part) => isInfo(part) || isList(part))) {
+    yield recordOf(b, message);
     return;
   }
-  for (const part of parts) if (isInfo(part)) yield b.subarray(part.start, part.end);
+  for (const part of parts) if (isInfo(part)) yield recordOf(b, part);
   for (const part of parts) {
     if (isInfo(part)) continue;
-    if (part.name === "parts" && isArrayAt(b, part))
-      for (const { start, end } of partsOf(b, part.start, part.end).parts) yield b.subarray(start, end);
-    else yield memberAlone(b, part);
+    if (isList(part)) yield* listRecords(b, part);
+    else yield objectOf(b, [part]);
   }
+  yield* restAfter(b, end, message.end);
 }
 
 function recognises({ bytes }: Beginnings): boolean {
-  const { parts } = partsOf(bytes);
+  const { parts } = partsOf(bytes, wholeOf(bytes));
   const info = parts.find(({ name }) => name === "info");
   if (!info || !isObjectAt(bytes, info)) return false;
-  const facts = new Map(partsOf(bytes, info.start, info.end).parts.map((part) => [part.name, part]));
+  const facts = new Map(partsOf(bytes, info).parts.map((part) => [part.name, part]));
   const id = facts.get("id");
   if (!id || !/^"ses_/.test(new TextDecoder().decode(bytes.subarray(id.start, Math.min(id.end, id.start + 100)))))
     return false;
