@@ -1,8 +1,9 @@
 /** What a server asks the holder of a session, and what becomes of it when that is gone or silent. */
 
+import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { type Json, serveHere } from "../support/server.ts";
-import { held, joined, QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { announced, held, joined, QUIET, request, said, texts, turn } from "../support/shared-session.ts";
 
 /** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
 function steppedTime(): (milliseconds: number) => Promise<void> {
@@ -105,4 +106,27 @@ test("events that a holder gives up are counted in their place, and no number is
   const lost = events.filter(({ method }) => method === "events_lost");
   expect(lost.map(({ params: { from, to } }) => to - from + 1)).toEqual([5, 1]);
   await end();
+});
+
+test("a server that takes the lock while it waits to be let in does not join itself", async () => {
+  const place = temporaryPlace();
+  const file = join(place.home, "s.jsonl");
+  const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  await holder.result("append", said("held"));
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  await other.result("initialize");
+  // It looks for the holder's entrance again and again, now every 50 ms.
+  for (let n = 0; n < 20; n++) {
+    vi.advanceTimersByTime(5);
+    for (let turns = 0; turns < 5; turns++) await turn();
+  }
+  await holder.finish();
+  await other.result("append", said("first"));
+  await announced(file);
+  vi.advanceTimersByTime(50);
+  for (let turns = 0; turns < 100; turns++) await turn();
+  expect((await other.result("list_clients")).clients).toHaveLength(1);
+  expect((await other.result("append", said("second"))).entryIds).toHaveLength(1);
 });

@@ -18,6 +18,8 @@ const place = {
   lastEntryId: z.string().nullable().describe("the last entry; null when there is none"),
 };
 
+const HEAD = z.string().optional().describe("the head of the host, where that moved; missing for the shared leaf");
+
 export const cursorResult = z
   .object(place)
   .describe("where the host is now. Each `session_append` moves `lastEntryId` to the last of its `entryIds`");
@@ -61,7 +63,7 @@ export const resumedResult = z
   );
 
 function base() {
-  return { sessionId: place.sessionId, leafId: place.leafId };
+  return { sessionId: place.sessionId, leafId: place.leafId, head: HEAD };
 }
 
 export function cursorOf(session: Session): z.input<typeof cursorResult> {
@@ -84,8 +86,11 @@ export function resumed(
   const missed = isKnown(last, lastEntryId) ? visibleFrom(session, last < 0 ? 0 : last + 1) : undefined;
   if (!missed || !isKnown(leaf, leafId === undefined ? lastEntryId : leafId))
     return { type: "snapshot", ...cursorOf(session), entryCount: session.tree.entryCount };
+  const { own } = session.heads;
   let newLeaf = leaf;
-  for (const position of missed) if (Math.max(nodes.parent(position), ROOT) === newLeaf) newLeaf = position;
+  // What was written elsewhere than the host stands moves another leaf.
+  for (const position of missed)
+    if (Math.max(nodes.parent(position), ROOT) === newLeaf && session.headOf(position) === own) newLeaf = position;
   const told: z.input<typeof resumedResult> & { type: "replay" } = { type: "replay", events: [] };
   const newLeafId = session.idOrNull(newLeaf);
   if (missed.length > 0)
@@ -104,6 +109,7 @@ export function resumed(
       leafId: session.leafId,
       newLeafId: session.leafId,
       oldLeafId: newLeafId,
+      ...(own === null ? {} : { head: own }),
     });
   return told;
 }

@@ -25,6 +25,7 @@ import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { AskedCalls, type PassedCall, paramsText, runHere, settleAsked } from "./asked-calls.ts";
 import { lastOf } from "./guest.ts";
+import { isHeld } from "./hosting.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
@@ -92,7 +93,8 @@ export class Attachment {
 
   /** Joins the holder that is announced now, unless that died. `known`: where our host was told of the last. Never rejects. */
   async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody" | "dead"> {
-    const found = this.options.find(this.session);
+    // A write may have taken the lock while we looked for who had it, and the entrance is our own.
+    const found = isHeld(this.session) ? null : this.options.find(this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
     if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
     let stream: Duplex;

@@ -184,6 +184,7 @@ export function catchUp(
   const { leafId: oldLeafId } = missed.place;
   const { leafId: newLeafId } = now;
   const { events } = missed;
-  if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId }));
+  const by = now.head === null ? {} : { head: now.head };
+  if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId, ...by }));
   return { events, entryIds, place: next && isOwn && now !== next ? { ...now, lastId: next.lastId } : undefined };
 }
