@@ -173,9 +173,10 @@ export class Attachment {
 
   /** Returns where our host stands, of which the holder is about to be told. */
   private noteStand(): object | null {
-    const { heads, ownLeafId } = this.session;
+    const { heads } = this.session;
     this.toldHead = heads.own;
-    return heads.own === null ? null : { head: heads.own, leafId: ownLeafId };
+    // What the holder before told last may not be read here yet.
+    return heads.own === null ? null : { head: heads.own, leafId: this.toldLeafId };
   }
 
   /** Tells the holder where our host stands, if it does not know. */
