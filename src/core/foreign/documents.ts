@@ -96,7 +96,8 @@ function doubtfulPart(b: Uint8Array, at: number, end: number, open: number): Doc
   const isWhole = whole >= 0 && (whole < b.length || isClosed(b[whole - 1]));
   if (isWhole) return { name, nameStart: at, start, end: whole, isWhole };
   const past = lines < end ? trimmed(b, start, lines) : bracketsEnd(b, start, end, open + 2);
-  return { name, nameStart: at, start, end: Math.max(past, start), isWhole };
+  // A part has a byte at least, or those after it would never be reached.
+  return { name, nameStart: at, start, end: Math.min(end, Math.max(past, start + 1)), isWhole };
 }
 
 function isClosed(last: number): boolean {
