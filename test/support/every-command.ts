@@ -25,7 +25,7 @@ export interface Trial {
 }
 
 /** More operations of the disk than a conversation has. */
-export const MOST_OPERATIONS = 4000;
+export const MOST_OPERATIONS = 5000;
 
 /** Strokes that need no file to strike. */
 const REFUSALS = ["EIO", "ENOENT", "EMFILE", "ENOSPC"] as const;
