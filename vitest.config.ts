@@ -35,6 +35,8 @@ export default defineConfig({
     globalSetup: ["test/support/build.ts"],
     setupFiles: ["test/support/equality.ts"],
     testTimeout: 90_000,
+    // Once more where `.ci/run` says so: its machine is shared, and what is wrong fails twice.
+    retry: Number(process.env.PI_TEST_RETRY ?? 0),
     pool: "forks",
     // Modules are loaded and compiled once for each core and not once for each file, which is half of the time. So
     // no test may leave anything behind in a module; what is mocked or stubbed is put back after each test. The long runs
