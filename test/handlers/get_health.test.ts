@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { CWD, contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, fileText } from "../support/lines.ts";
@@ -22,11 +22,16 @@ import { type HereServer, type Json, type Place, serveHere, temporaryPlace } fro
 
 import { runHere } from "../support/verbs.ts";
 
-/** Asks about the machine. Sessions that other tests hold at the moment are left out. */
-async function health(server: HereServer): Promise<Json> {
-  const found = await server.result("get_health");
-  const isOurs = ({ isStale, sessionPath }: Json): boolean => isStale || sessionPath !== null;
-  return { ...found, locks: found.locks.filter(isOurs) };
+/** Gives each test a temporary folder of its own: the common lock folder in it tells what every server of a user holds. */
+beforeEach(() => {
+  vi.stubEnv("TMPDIR", temporaryPlace().home);
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+function health(server: HereServer): Promise<Json> {
+  return server.result("get_health");
 }
 const texts = (fixes: readonly Json[]): string[] => fixes.map(({ kind }) => kind);
 /** A pid that no process has. */
