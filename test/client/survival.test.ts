@@ -19,9 +19,9 @@ describe.each(["jsonl", "v2"])("--store %s", (store) => {
   // 10,000 writes at once are the unit of `npm run soak -- --part survival`.
   test("writes with a kill every few hundred: none is lost, none doubled, and their order stays", async () => {
     const client = await spawned(store);
-    const { kills, ...figures } = await writesUnderKills(client, 1_500, new Random(20));
-    expect(figures).toEqual({ writes: 1_500, lost: 0, doubled: 0, misplaced: 0 });
-    expect(kills).toBeGreaterThan(3);
+    const { kills, ...figures } = await writesUnderKills(client, 900, new Random(20));
+    expect(figures).toEqual({ writes: 900, lost: 0, doubled: 0, misplaced: 0 });
+    expect(kills).toBeGreaterThan(1);
   });
 
   test("commands of every kind are sent again in their order, and what they make is made once", async () => {

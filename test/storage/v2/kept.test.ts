@@ -10,7 +10,7 @@ import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { assistantText, entryText, headerText, id, userText } from "../../support/lines.ts";
 import { outcome } from "../../support/outcome.ts";
-import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { forSeedsAsync, isEvery, type Random } from "../../support/random.ts";
 import { beginning, FOLDER, STATE } from "../../support/sessions.ts";
 import { CONTAINER, containerWith, cutFile, v2On } from "../../support/v2.ts";
 
@@ -87,14 +87,16 @@ test("a container is what it says, whatever happened to it or to what is kept of
 
 test("a container of any number of ids that are not eight hex digits opens by its snapshot", async () => {
   const odd = (n: number): string => `message ${n}`;
-  const lines = Array.from({ length: 150_000 }, (_, n) => userText(odd(n), n === 0 ? null : odd(n - 1)));
+  // Above some 120,000, a list of them can no longer be given to a function as its arguments.
+  const count = isEvery() ? 150_000 : 20_000;
+  const lines = Array.from({ length: count }, (_, n) => userText(odd(n), n === 0 ? null : odd(n - 1)));
   const disk = new FaultDisk();
   disk.makeFolder(FOLDER);
   const made = await v2On(disk).publish(beginning(headerText(), CONTAINER), [bytesOf(`${lines.join("\n")}\n`)]);
   made.close();
   expect(disk.content(indexSnapshotFile(CONTAINER))).toBeDefined();
   const log = v2On(disk).open(CONTAINER);
-  expect([log.nodes.count, log.nodes.id(149_999), log.damage]).toEqual([150_000, odd(149_999), []]);
+  expect([log.nodes.count, log.nodes.id(count - 1), log.damage]).toEqual([count, odd(count - 1), []]);
   log.close();
 });
 

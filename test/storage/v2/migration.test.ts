@@ -34,7 +34,7 @@ import {
   userText,
 } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { forSeedsAsync, type Random, share } from "../../support/random.ts";
+import { forSeedsAsync, type Random, range, share } from "../../support/random.ts";
 
 const FOLDER = "/home/me/sessions";
 const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
@@ -420,7 +420,7 @@ describe("rolling back", () => {
       whole.set(undefined);
       await expect(rollBack(optionsOn(whole), CONTAINER)).rejects.toMatchObject({ name: "already_exists" });
       expect(whole.operations.length).toBeGreaterThan(20);
-      for (let at = 1; at <= whole.operations.length; at++) {
+      for (const at of share(range(1, whole.operations.length + 1), 24)) {
         const disk = beginning.after();
         disk.set({ kind: "fail", at, errno: "EIO" });
         await rollBack(optionsOn(disk), CONTAINER).catch(() => {});
@@ -434,7 +434,7 @@ describe("rolling back", () => {
       whole.set(undefined);
       await rollBack(optionsOn(whole), CONTAINER);
       let came = 0;
-      for (let at = 1; at <= whole.operations.length; at++) {
+      for (const at of share(range(1, whole.operations.length + 1), 24)) {
         const disk = beginning.after();
         let calls = 0;
         let isThere = false;
