@@ -164,13 +164,12 @@ export const realDisk: Disk = {
   infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
   info: (path, plain) => fileInfo(plain ? fs.lstatSync(path) : fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
-  sync: quickSync({
+  ...quickSync({
     atOnce: (fd) => fs.fdatasyncSync(fd),
     inBackground: (fd) =>
       new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
     now: () => performance.now(),
   }),
-  syncNow: (fd) => fs.fdatasyncSync(fd),
   async syncFolder(path) {
     // Windows cannot sync a folder.
     if (process.platform === "win32") return;
