@@ -346,7 +346,9 @@ describe.runIf(process.platform === "linux")("a lock of flock", () => {
   });
 });
 
-describe.runIf(process.platform === "linux" && findSqlite() !== undefined)("a lock file that a dead holder left", () => {
+const hasSqlite = process.platform === "linux" && findSqlite() !== undefined;
+
+describe.runIf(hasSqlite)("a lock file that a dead holder left", () => {
   /** Takes the lock with SQLite as whoever makes the file does, and leaves the file. */
   function left(): { path: string; open: () => [number, FileInfo] } {
     const path = join(temporaryFolder(), "lock");
