@@ -24,7 +24,11 @@ const append = () => line("append", { entries: [{ type: "message", message: { ro
 const start = (file) => new Child(process.execPath, [program, "--session", file, "--events", "none"], env);
 const print = (what, value) => console.log(what.padEnd(52), value);
 const microseconds = (values) => `${(figure(values).median * 1000).toFixed(0)} us`;
-const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))];
+const percentile = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))].toFixed(1);
+const milliseconds = (values) => {
+  const sorted = [...values].sort((a, b) => a - b);
+  return `p50 ${percentile(sorted, 0.5)} ms, p99 ${percentile(sorted, 0.99)} ms`;
+};
 
 /** The least that passing on can take: a process that sends back each line, and one that passes lines on to such a one. */
 const ECHO = `const { createServer } = require("node:net");
@@ -32,6 +36,34 @@ const ECHO = `const { createServer } = require("node:net");
   process.stdin.pipe(process.stdout);`;
 const FORWARD = `const peer = require("node:net").connect(process.argv[1]);
   process.stdin.pipe(peer).pipe(process.stdout);`;
+
+/** A process that others connect to, and one that says when it has connected and when the other end is gone. */
+const LISTEN = `require("node:net").createServer((peer) => peer.resume()).listen(process.argv[1]);
+  process.stdin.pipe(process.stdout);`;
+const FOLLOW = `process.stdin.once("data", () => {
+    const peer = require("node:net").connect(process.argv[1], () => process.stdout.write("in\\n"));
+    peer.on("close", () => process.stdout.write("gone\\n")).resume();
+  });`;
+
+/** Milliseconds from a SIGKILL until a process that was connected knows of it: no takeover can be faster. */
+async function bareDeath() {
+  const socket = join(home, `death-${++ids}.sock`);
+  const killed = new Child(process.execPath, ["-e", LISTEN, socket], env);
+  await killed.ask([""]);
+  const follower = new Child(process.execPath, ["-e", FOLLOW, socket], env);
+  await follower.ask([""]);
+  const from = performance.now();
+  const gone = new Promise((resolve) => {
+    follower.wanted = 1;
+    follower.done = resolve;
+  });
+  killed.process.kill("SIGKILL");
+  await gone;
+  const took = performance.now() - from;
+  follower.process.kill("SIGKILL");
+  await Promise.all([killed.gone, follower.gone]);
+  return took;
+}
 
 /** Prints what a line takes there and back without any of our code, which is to be compared with a passed append. */
 async function bare() {
@@ -114,6 +146,7 @@ try {
     const file = join(home, `takeover-${entries}.jsonl`);
     writeSession(file, entries);
     const took = [];
+    const bare = [];
     let { holder, guest } = await pair(file);
     for (let n = 0; n < runs; n++) {
       const from = performance.now();
@@ -123,10 +156,10 @@ try {
       holder = guest;
       guest = start(file);
       await guest.ask([append()]);
+      bare.push(await bareDeath());
     }
-    took.sort((a, b) => a - b);
-    const [half, most] = [0.5, 0.99].map((part) => percentile(took, part).toFixed(1));
-    print(`SIGKILL to the next write, ${entries} entries`, `p50 ${half} ms, p99 ${most} ms, ${runs} kills`);
+    print(`SIGKILL to the next write, ${entries} entries`, `${milliseconds(took)}, ${runs} kills`);
+    print("bare SIGKILL to the end of a connection, meanwhile", milliseconds(bare));
     await stop(guest, holder);
   }
   {

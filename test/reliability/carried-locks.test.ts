@@ -5,10 +5,12 @@ import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync,
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { pointerFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
-import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { type Disk, type FileInfo, realDisk } from "../../src/storage/fs/disk.ts";
+import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
 import { Flock } from "../../src/storage/locks/flock.ts";
 import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type LockOptions, makeLocks } from "../../src/storage/locks/locks.ts";
+import { SqliteLock } from "../../src/storage/locks/sqlite-lock.ts";
 import { user } from "../support/drafts.ts";
 import { apart, type Elsewhere, isLockedInKernel, lockFiles, spawnElsewhere } from "../support/elsewhere.ts";
 import { forSeedsAsync } from "../support/random.ts";
@@ -341,6 +343,66 @@ describe.runIf(process.platform === "linux")("a lock of flock", () => {
     expect(flock.lock(path, fd, { ...info, changed: Date.now() + HOUR }, false)).toBe("held");
     expect(flock.lock(path, fd, info, false)).toBeTypeOf("function");
     realDisk.close(fd);
+  });
+});
+
+const hasSqlite = process.platform === "linux" && findSqlite() !== undefined;
+
+describe.runIf(hasSqlite)("a lock file that a dead holder left", () => {
+  /** Takes the lock with SQLite as whoever makes the file does, and leaves the file. */
+  function left(): { path: string; open: () => [number, FileInfo] } {
+    const path = join(temporaryFolder(), "lock");
+    const fd = realDisk.create(path);
+    const lock = sqlite().lock(path, fd, realDisk.infoOf(fd), true);
+    expect(lock).toBeTypeOf("function");
+    (lock as () => void)();
+    const open = (): [number, FileInfo] => {
+      const opened = realDisk.openAppend(path);
+      // Nobody waits for whoever has just made the file.
+      return [opened, { ...realDisk.infoOf(opened), changed: 0 }];
+    };
+    return { path, open };
+  }
+
+  const sqlite = (disk: Disk = realDisk): SqliteLock => new SqliteLock(findSqlite() as OpenDatabase, disk);
+
+  test("is taken with SQLite without a look at the kernel's list, which waits for all processors", () => {
+    const { path, open } = left();
+    const read: string[] = [];
+    const openRead: Disk["openRead"] = (at, plain) => {
+      read.push(at);
+      return realDisk.openRead(at, plain);
+    };
+    const lock = sqlite({ ...realDisk, openRead }).lock(path, ...open(), false);
+    expect(lock).toBeTypeOf("function");
+    expect(read).toEqual([]);
+    (lock as () => void)();
+  });
+
+  test("is not taken with SQLite while another has it by flock, nor the other way round", () => {
+    const { path, open } = left();
+    const flock = new Flock(realDisk);
+    const [first, info] = open();
+    expect(flock.lock(path, first, info, false)).toBeTypeOf("function");
+    expect(sqlite().lock(path, ...open(), false)).toBe("held");
+    realDisk.close(first);
+    const lock = sqlite().lock(path, ...open(), false);
+    expect(lock).toBeTypeOf("function");
+    const [second] = open();
+    expect(flock.lock(path, second, info, false)).toBe("held");
+    realDisk.close(second);
+    (lock as () => void)();
+    // It stays so for whoever comes after a holder of either kind.
+    const [third] = open();
+    expect(flock.lock(path, third, info, false)).toBeTypeOf("function");
+    expect(sqlite().lock(path, ...open(), false)).toBe("held");
+    realDisk.close(third);
+  });
+
+  test("is not locked by flock where that cannot be noted on it", () => {
+    const { path, open } = left();
+    const flock = new Flock({ ...realDisk, truncate() {} });
+    expect(flock.lock(path, ...open(), false)).toBeNull();
   });
 });
 

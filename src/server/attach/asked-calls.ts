@@ -1,7 +1,7 @@
 /** Calls that the holder of a session is asked to run: in their order, and not more at a time than it will read. */
 
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, members, valueAt } from "../../core/json/json.ts";
+import { bytesOf, knownValueEnd, valueAt } from "../../core/json/json.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import { DescribedError } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -24,7 +24,7 @@ export interface PassedCall {
 /** A call that the holder has not answered. */
 export interface UnansweredCall extends PassedCall {
   readonly key: string;
-  readonly params: readonly Uint8Array[];
+  readonly params: readonly (string | Uint8Array)[];
   /** Whether a holder that is gone was asked already: it may have done it. */
   isRepeated: boolean;
 }
@@ -128,12 +128,18 @@ export async function runHere(asked: UnansweredCall): Promise<void> {
 }
 
 /** Returns the text of a call's params, in pieces; with a key, if they have none. */
-export function paramsText(call: Call, key: string | undefined): Uint8Array[] {
+export function paramsText(call: Call, key: string | undefined): (string | Uint8Array)[] {
   const { bytes, range, toParams } = call.messageText();
   const found = valueAt(bytes, range, [...toParams], knownValueEnd);
   // The message may be part of an input buffer that is used again.
-  const text = found ? new Uint8Array(bytes.subarray(found.start, found.end)) : bytesOf("{}");
+  const text = found ? Buffer.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
   if (key === undefined) return [text];
-  const isEmpty = (members(text) ?? []).length === 0;
-  return [bytesOf(`{"idempotencyKey":${JSON.stringify(key)}${isEmpty ? "" : ","}`), text.subarray(1)];
+  return [`{"idempotencyKey":${JSON.stringify(key)}${hasNoMember(text) ? "" : ","}`, text.subarray(1)];
+}
+
+/** Whether the JSON text of an object is that of an empty one. */
+function hasNoMember(text: Uint8Array): boolean {
+  let at = 1;
+  while (text[at] <= 0x20) at++;
+  return text[at] === 0x7d;
 }

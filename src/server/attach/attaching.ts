@@ -11,7 +11,7 @@ const SUCCEEDED_WITHIN = 2000;
 const TRY_AGAIN = 5000;
 
 /** Milliseconds after joining a session at which its lock is prepared for: what was asked then is on its way. */
-const PREPARES_AFTER = 50;
+const PREPARES_AFTER = 5;
 
 export class Attaching {
   private readonly options: AttachmentOptions;

@@ -6,7 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, members } from "../../core/json/json.ts";
+import { bytesOf, knownValueEnd, members } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import {
   ATTACH_PROTOCOL,
@@ -343,7 +343,10 @@ export class Attachment {
     const bytes = message.text("payload") ?? bytesOf("{}");
     // What is stored is passed on as it is.
     const payload: Record<string, unknown> = Object.fromEntries(
-      (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
+      (members(bytes, 0, bytes.length, knownValueEnd) ?? []).map((member) => [
+        member.name,
+        Raw.of(bytes.subarray(member.start, member.end)),
+      ]),
     );
     const { client } = (message.value.payload ?? {}) as { client?: unknown };
     const { id, name: by, pid } = sharedClientOf(client) ?? {};

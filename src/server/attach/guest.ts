@@ -3,7 +3,7 @@
 import { Failure } from "../../core/failure.ts";
 import { HEAD_NAME } from "../../core/format/entry.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
-import { textPieces } from "../../core/json/raw.ts";
+import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -207,12 +207,12 @@ export class Guest implements CallingPeer {
       this.missed = { count: count + 1, lastId: lastOf(name, payload) ?? lastId, left: event };
       return;
     }
-    let text: Uint8Array;
+    let text: string | Uint8Array;
     try {
       text = textOf(payload);
     } catch {
       // Stored entries in it cannot be read now; the ids are told.
-      text = bytesOf(JSON.stringify({ ...payload, entries: undefined }));
+      text = JSON.stringify({ ...payload, entries: undefined });
     }
     this.pipe.send(`{"event":${JSON.stringify(name)}${of},${this.placeText(event)},"payload":`, text, "}");
   }
@@ -342,6 +342,7 @@ export function lastOf(name: string, payload: PendingEvent["payload"]): string |
   return name === "session_append" ? (payload.entryIds as string[]).at(-1) : undefined;
 }
 
-function textOf(value: unknown): Uint8Array {
+function textOf(value: unknown): string | Uint8Array {
+  if (!holdsRaw(value)) return textOfPlain(value);
   return concat([...textPieces(value)].map((piece) => (typeof piece === "string" ? bytesOf(piece) : piece)));
 }

@@ -1,7 +1,7 @@
 /** Messages between a holder and those who joined it: JSON objects over a stream, framed by Content-Length. */
 
 import type { Duplex } from "node:stream";
-import { memberOf, members, parseText } from "../../core/json/json.ts";
+import { knownValueEnd, memberOf, members, parseText } from "../../core/json/json.ts";
 import { AutoDecoder, byteLength, type Decoder, frames } from "../connection/framing.ts";
 
 /** Bytes of a message from the other end at most; an append of the largest allowed size fits. */
@@ -84,11 +84,15 @@ export class Pipe {
     this.waiting = [];
     this.waitingBytes = 0;
     if (this.isClosed || waiting.length === 0) return;
+    if (waiting.every(isLittle)) {
+      stream.write(joined(waiting));
+      return;
+    }
     // Copied together where it is little: each write costs more than 10 KB to copy.
     let few: (string | Uint8Array)[] = [];
     stream.cork();
     for (const piece of waiting) {
-      if (piece.length <= COPIED_AT_MOST) few.push(piece);
+      if (isLittle(piece)) few.push(piece);
       else {
         if (few.length > 0) stream.write(joined(few));
         few = [];
@@ -121,10 +125,25 @@ export class Pipe {
   }
 }
 
-/** Returns pieces of text as one. */
+function isLittle(piece: string | Uint8Array): boolean {
+  return piece.length <= COPIED_AT_MOST;
+}
+
+/** Returns pieces of text as one. Texts that follow each other are joined before they become bytes. */
 function joined(pieces: (string | Uint8Array)[]): string | Uint8Array {
-  if (pieces.every((piece) => typeof piece === "string")) return pieces.join("");
-  return Buffer.concat(pieces.map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece)));
+  const parts: Uint8Array[] = [];
+  let text = "";
+  for (const piece of pieces) {
+    if (typeof piece === "string") text += piece;
+    else {
+      if (text !== "") parts.push(Buffer.from(text));
+      text = "";
+      parts.push(piece);
+    }
+  }
+  if (parts.length === 0) return text;
+  if (text !== "") parts.push(Buffer.from(text));
+  return Buffer.concat(parts);
 }
 
 /** Returns the message that bytes hold. Throws SyntaxError when they are no JSON object. */
@@ -134,7 +153,7 @@ function messageOf(bytes: Buffer): PipeMessage {
   return {
     value: value as PipeMessage["value"],
     text(name) {
-      const found = memberOf(members(bytes) ?? [], name);
+      const found = memberOf(members(bytes, 0, bytes.length, knownValueEnd) ?? [], name);
       return found && bytes.subarray(found.start, found.end);
     },
   };

@@ -17,16 +17,29 @@ interface SyncWays {
   readonly now: () => number;
 }
 
-/** Returns a sync that picks the faster of the two ways each time. */
-export function quickSync({ atOnce, inBackground, now }: SyncWays): (fd: number) => Promise<void> {
+interface Syncs {
+  /** Picks the faster of the two ways each time. */
+  readonly sync: (fd: number) => Promise<void>;
+  /** Blocks in any case. */
+  readonly syncNow: (fd: number) => void;
+}
+
+/** Returns syncs that learn from each other how quick the medium is. */
+export function quickSync({ atOnce, inBackground, now }: SyncWays): Syncs {
   let took = Number.POSITIVE_INFINITY;
-  return async (fd) => {
+  const syncNow = (fd: number): void => {
     const began = now();
     // The duration of a sync that fails says nothing about the next one.
-    const wasQuick = took < QUICK;
     took = Number.POSITIVE_INFINITY;
-    if (wasQuick) atOnce(fd);
-    else await inBackground(fd);
+    atOnce(fd);
     took = now() - began;
   };
+  const sync = async (fd: number): Promise<void> => {
+    if (took < QUICK) return syncNow(fd);
+    const began = now();
+    took = Number.POSITIVE_INFINITY;
+    await inBackground(fd);
+    took = now() - began;
+  };
+  return { sync, syncNow };
 }

@@ -92,6 +92,8 @@ export interface Disk {
   realPath(path: string): string;
   /** Gives an open file the permission bits of another and, where permitted, its owner. */
   copyMode(from: string, to: number): void;
+  /** Sets when an open file was modified, in milliseconds; only its owner may. Missing on a disk that cannot. */
+  setModified?(fd: number, modified: number): void;
   /** Sets the permission bits of a folder, in {@link inFolder} of anything; missing on a disk that cannot. */
   setMode?(path: string, mode: number): void;
   /** Returns the bytes of a folder's file system, and how many of them this user may still write; missing if unknown. */
@@ -162,13 +164,12 @@ export const realDisk: Disk = {
   infoOf: (fd) => fileInfo(fs.fstatSync(fd)),
   info: (path, plain) => fileInfo(plain ? fs.lstatSync(path) : fs.statSync(path)),
   truncate: (fd, size) => fs.ftruncateSync(fd, size),
-  sync: quickSync({
+  ...quickSync({
     atOnce: (fd) => fs.fdatasyncSync(fd),
     inBackground: (fd) =>
       new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
     now: () => performance.now(),
   }),
-  syncNow: (fd) => fs.fdatasyncSync(fd),
   async syncFolder(path) {
     // Windows cannot sync a folder.
     if (process.platform === "win32") return;
@@ -206,6 +207,7 @@ export const realDisk: Disk = {
       // Only root may give files away; the mode is what protects the content.
     }
   },
+  setModified: (fd, modified) => fs.futimesSync(fd, modified / 1000, modified / 1000),
   setMode: (path, mode) => fs.chmodSync(path, mode),
   space(folder) {
     const { bavail, blocks, bsize } = fs.statfsSync(folder);

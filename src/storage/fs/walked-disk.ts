@@ -29,7 +29,7 @@ export function linkError(path: string): Error {
 
 /** Returns a disk on which `way` follows all paths. */
 export function walkedDisk(disk: Disk, way: Way): Disk {
-  const { folders, inFolder, list, setMode, space, watch } = disk;
+  const { folders, inFolder, list, setMode, setModified, space, watch } = disk;
 
   const info = (path: string, ofLink?: boolean): FileInfo =>
     way.use(path, ofLink ? "itself" : "followed", (at, plain) => {
@@ -90,6 +90,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     names: (folder) => way.use(folder, "folder", (at) => disk.names(at)),
     list: list && ((folder) => way.use(folder, "folder", (at) => list.call(disk, at))),
     watch: watch && ((folder, changed) => way.use(folder, "folder", (at) => watch.call(disk, at, changed))),
+    setModified: setModified && ((fd, modified) => setModified.call(disk, fd, modified)),
     setMode: setMode && ((folder, mode) => way.use(folder, "folder", (at) => setMode.call(disk, at, mode))),
     inFolder:
       inFolder &&

@@ -97,6 +97,35 @@ export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoExcepti
   return error;
 }
 
+/**
+ * Notes that no lock of flock can be on a file: it was just made, by us, and has SQLite's lock. Whoever takes one of
+ * flock takes the note away first ({@link noteFlock}), so that a file with it need not be looked for in the kernel's
+ * list, which costs 8 to 16 ms: its reader waits until no processor is in the middle of a lock operation.
+ */
+export function noteNoFlock(disk: Disk, fd: number, { modified }: FileInfo): void {
+  try {
+    if (disk.infoOf(fd).modified === modified) disk.setModified?.(fd, 0);
+  } catch {
+    // Whoever takes the lock next looks into the list.
+  }
+}
+
+/** Notes on a file that a lock of flock is taken on it, for as long as the file exists. Returns whether that worked. */
+export function noteFlock(disk: Disk, fd: number): boolean {
+  try {
+    // Everybody who may write to a file may do this, and it sets the time. Lock files are empty.
+    if (!mayHaveFlock(disk, fd)) disk.truncate(fd, 0);
+    return mayHaveFlock(disk, fd);
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a lock of flock can be on an open file. */
+export function mayHaveFlock(disk: Disk, fd: number): boolean {
+  return disk.infoOf(fd).modified !== 0;
+}
+
 /** Whether the kernel lists such a lock on a file, also of another network namespace but not pid namespace. */
 export function isListed(
   disk: Disk,

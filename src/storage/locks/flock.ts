@@ -4,7 +4,7 @@
  */
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { isJustMade, isListed, type Means } from "./contract.ts";
+import { isJustMade, isListed, type Means, mayHaveFlock, noteFlock } from "./contract.ts";
 
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 5000;
@@ -30,8 +30,11 @@ export class Flock implements Means {
     const status = run(["-n", "-x", "3"], fd);
     if (status === 1) return "held";
     if (status !== 0) return null;
+    // Who has taken SQLite's lock before this sees the note, and who has not is listed.
+    if (!noteFlock(this.disk, fd)) return null;
+    if (isListed(this.disk, info, ["POSIX"]) || !mayHaveFlock(this.disk, fd)) return "held";
     // Closing the descriptor releases the lock.
-    return isListed(this.disk, info, ["POSIX"]) ? "held" : () => {};
+    return () => {};
   }
 }
 

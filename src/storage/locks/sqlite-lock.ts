@@ -5,7 +5,7 @@
 
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import type { Database, OpenDatabase } from "../fs/sqlite.ts";
-import { isListed, type Means } from "./contract.ts";
+import { isListed, type Means, mayHaveFlock, noteNoFlock } from "./contract.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";
 const SQLITE_BUSY = 5;
@@ -26,7 +26,7 @@ export class SqliteLock implements Means {
    * one, which only takers request and only one of them gets. A taker with only the reserved lock excludes every other
    * taker too, but `isHeld` does not see it.
    */
-  lock(path: string, _fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
+  lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     let database: Database;
     try {
       database = this.open(path);
@@ -40,7 +40,9 @@ export class SqliteLock implements Means {
         if (outcome !== "held") break;
       }
       // A server without SQLite may hold it by flock; not so a file that we created.
-      if (outcome === "ours" && !isNew && isListed(this.disk, info, ["FLOCK"])) outcome = "held";
+      if (outcome === "ours" && isNew) noteNoFlock(this.disk, fd, info);
+      else if (outcome === "ours" && mayHaveFlock(this.disk, fd) && isListed(this.disk, info, ["FLOCK"]))
+        outcome = "held";
       if (outcome === "ours") return () => closeDatabase(database);
     } finally {
       if (outcome !== "ours") closeDatabase(database);

@@ -14,7 +14,7 @@ async function waysOf(...durations: (number | Error)[]): Promise<string[]> {
     if (duration instanceof Error) throw duration;
     clock += duration;
   };
-  const sync = quickSync({
+  const { sync } = quickSync({
     atOnce: () => go("at once"),
     inBackground: async () => go("beside"),
     now: () => clock,
@@ -43,7 +43,7 @@ test("a sync that fails says so either way, and the next one is made beside", as
 test("while one is under way the next goes beside, too", async () => {
   const ways: string[] = [];
   const ends: (() => void)[] = [];
-  const sync = quickSync({
+  const { sync } = quickSync({
     atOnce: () => ways.push("at once"),
     inBackground: () => {
       ways.push("beside");
@@ -56,4 +56,20 @@ test("while one is under way the next goes beside, too", async () => {
   await Promise.all(both);
   await sync(3);
   expect(ways).toEqual(["beside", "beside", "at once"]);
+});
+
+test("one that had to block tells how quick the medium is, too", async () => {
+  const ways: string[] = [];
+  let clock = 0;
+  const { sync, syncNow } = quickSync({
+    atOnce: () => ways.push("at once"),
+    inBackground: async () => {
+      ways.push("beside");
+      clock += 8;
+    },
+    now: () => clock,
+  });
+  syncNow(3);
+  await sync(3);
+  expect(ways).toEqual(["at once", "at once"]);
 });
