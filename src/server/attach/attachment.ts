@@ -13,7 +13,6 @@ import {
   type FoundHolder,
   type SharedClient,
   type SharedHolder,
-  sharedClientOf,
   shownName,
 } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -29,7 +28,7 @@ import { isHeld } from "./hosting.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
-import { holderIn, isKnown, requireSound } from "./told.ts";
+import { clientIn, holderIn, isKnown, requireSound } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
@@ -42,7 +41,9 @@ const RECOVERS_WITHIN = 15_000;
 export interface AttachmentOptions {
   readonly client: string;
   readonly durability: "sync" | "os";
-  readonly hooks: Pick<Hooks, "has" | "ask">;
+  readonly hooks: Pick<Hooks, "has">;
+  /** Asks our host for the holder. */
+  readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
   readonly newKey: () => string;
   /** Finds the holder of the session. */
   readonly find: (session: Session) => FoundHolder<Duplex> | null;
@@ -345,9 +346,7 @@ export class Attachment {
     const payload: Record<string, unknown> = Object.fromEntries(
       (members(bytes) ?? []).map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
-    const { client } = (message.value.payload ?? {}) as { client?: unknown };
-    const { id, name: by, pid } = sharedClientOf(client) ?? {};
-    if (payload.client) payload.client = { id, name: by, pid };
+    if (payload.client) payload.client = clientIn(message.value.payload);
     const leafId = this.toldLeafId;
     const told = { name, sessionId: this.session.id, leafId, payload };
     const cause = this.asked.get(message.value.of);
@@ -373,7 +372,9 @@ export class Attachment {
       this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
       return;
     }
-    const question = this.options.hooks.ask(hook as HookName, (payload ?? {}) as Record<string, unknown>, () => {});
+    const { client, ...asked } = (payload ?? {}) as Record<string, unknown>;
+    const by = client === undefined ? {} : { client: clientIn(payload) };
+    const question = this.options.ask(this.session, hook as HookName, { ...asked, ...by });
     this.questions.set(number, question);
     question.answer
       .then(

@@ -5,11 +5,13 @@ import { Failure } from "../../core/failure.ts";
 import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
+import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
-import type { Hooks } from "../connection/hooks.ts";
+import type { Hooks, Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
+import { Guest } from "./guest.ts";
 import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
 import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
@@ -32,6 +34,8 @@ export interface SharingHost extends HostingHost {
   readonly canTell: boolean;
   /** Sends events that the holder of a session told of, in their place among its answers. */
   passOn(session: Session, events: PendingEvent[]): void;
+  /** Asks our own host in the name of the holder of a session. */
+  askForHolder(session: Session, name: HookName, payload: Readonly<Record<string, unknown>>): Question;
   /** Counts events that the holder of a session has given up telling. */
   missed(session: Session, count: number): void;
 }
@@ -54,6 +58,7 @@ export class Sharing {
       durability,
       hooks: host.hooks,
       newKey: () => `${keys}-${++keyed}`,
+      ask: (session, name, payload) => host.askForHolder(session, name, payload),
       find: ({ file }) => (file === null ? null : attachments.find(file)),
       passOn: (session, events) => host.passOn(session, events),
       missed: (session, count) => host.missed(session, count),
@@ -112,7 +117,8 @@ export class Sharing {
   /** Returns the hosts that are asked before a call on a session acts. */
   hooksOf(session: Session | null, caller: AskedHost): AskedHost {
     if (session === null || !this.hosting.hasGuests(session)) return caller;
-    return new SharedHooks(caller, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
+    const client = caller instanceof Guest ? caller.client : this.host.presence.on(session);
+    return new SharedHooks(caller, client, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
   }
 
   /** Tells everybody who shares a session with us who our host is, and which hooks it wants to be asked. */

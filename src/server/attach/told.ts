@@ -1,6 +1,6 @@
 /** Checks of a holder: what it says is believed only in the shape that it must have. It may be broken, or none of ours. */
 
-import type { SharedHolder } from "../../core/ports/attach.ts";
+import { type SharedClient, type SharedHolder, sharedClientOf } from "../../core/ports/attach.ts";
 import { eventNames } from "../../handlers/shared/event-names.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { PipeMessage } from "./pipe.ts";
@@ -13,6 +13,12 @@ export function holderIn({ attached }: Value): SharedHolder | undefined {
   const { epoch, client, pid } = attached;
   if (!Number.isSafeInteger(epoch) || !Number.isSafeInteger(pid) || typeof client !== "string") return undefined;
   return { epoch: epoch as number, client, pid: pid as number };
+}
+
+/** Returns the client in a payload, as our host is told of it; without members where it is none. */
+export function clientIn(payload: unknown): Partial<SharedClient> {
+  const { id, name, pid } = sharedClientOf((payload as { client?: unknown } | null)?.client) ?? {};
+  return { id, name, pid };
 }
 
 /** Throws SyntaxError for what no holder says. Members and events that are not known here are those of a newer one. */
