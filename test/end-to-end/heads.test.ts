@@ -381,3 +381,30 @@ test.each(["jsonl", "v2"] as const)(
     }
   },
 );
+
+test.each(["jsonl", "v2"] as const)(
+  "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
+  async (store) => {
+    const place = temporaryPlace();
+    const file = fileIn(place, store);
+    const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
+    await holder.result("append", said("root"));
+    const third = serveHere(["--session", file, "--events", "none"], { place });
+    await third.result("append", said("shared"));
+    const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+    await other.result("initialize", { head: "mine" });
+    const { leafId } = await other.result("append", said("mine"));
+    await holder.result("delete_head", { head: "mine" });
+    // It has read nothing since, and its successor knows no such head.
+    other.process.kill("SIGSTOP");
+    holder.process.kill("SIGKILL");
+    await third.result("append", said("shared again"));
+    other.process.kill("SIGCONT");
+    await other.result("append", said("mine again"));
+    const { head, leafId: now } = await other.result("get_state");
+    expect(head).toBe("mine");
+    expect((await other.result("get_entry", { entryId: now })).entry.parentId).toBe(leafId);
+    expect(await path(other)).toEqual(["root", "shared", "mine", "mine again"]);
+    expect(await path(third)).toEqual(["root", "shared", "shared again"]);
+  },
+);
