@@ -10,6 +10,7 @@ import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
+import { userFolders } from "../storage/attach/private-folders.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
@@ -62,6 +63,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     env: world.env,
     paths,
     roots: agentRoots(world.variables),
+    userFolders: confined ? [] : userFolders({ ownDisk: world.disk, variables: world.variables }),
     agentPlaces: agentPlaces(world.variables),
     durability: settings.durability,
     locks:
