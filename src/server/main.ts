@@ -126,13 +126,14 @@ export function serve(settings: ServerSettings, world: World): Service {
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */
 function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
-  const { attach, inMemory, readOnly, durability } = settings;
+  const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
   const { env, version, variables } = world;
   const client = `pi-session-server ${version}`;
   const now = (): number => env.now();
   return {
     durability,
+    holderTimeout,
     client,
     attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
   };

@@ -11,7 +11,7 @@ const ID = 12;
 /** Heads that are drawn at most, those that were written through last. */
 const MOST_HEADS = 1000;
 
-interface Head {
+interface DrawnHead {
   readonly name: string;
   readonly leafId: string | null;
 }
@@ -45,7 +45,9 @@ export default {
     const branches = new Branches(nodes, leafId, filter, folds);
     if (nodes.length === 0) yield "There are no entries yet.";
     else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
-    const before = headsText(heads.filter(({ leafId: at }: Head) => at === null).map(({ name }: Head) => name));
+    const before = headsText(
+      heads.filter(({ leafId: at }: DrawnHead) => at === null).map(({ name }: DrawnHead) => name),
+    );
     if (before !== "" && nodes.length > 0) yield `  ${page.paint("dim", "(before the first entry)")}${before}`;
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
     const longest = nodes.reduce((width: number, { id }: FlatNode) => Math.max(width, id.length), 0);
@@ -56,7 +58,7 @@ export default {
 } satisfies Verb;
 
 /** Returns the names of heads by the rows where they stand. */
-function byRow(branches: Branches, heads: readonly Head[]): ReadonlyMap<number, readonly string[]> {
+function byRow(branches: Branches, heads: readonly DrawnHead[]): ReadonlyMap<number, readonly string[]> {
   const names = new Map<number, string[]>();
   for (const { name, leafId } of heads) {
     const row = leafId === null ? -1 : branches.row(leafId);

@@ -31,8 +31,6 @@ import { type PresenceEvent, ToldClients } from "./presence.ts";
 import { clientIn, holderIn, isKnown, requireSound } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
-/** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
-const ANSWERS_WITHIN = 30_000;
 /** Milliseconds in which a holder must let us in. */
 const LETS_IN_WITHIN = 1000;
 /** Milliseconds for which a dead holder's place is fought for. */
@@ -41,6 +39,8 @@ const RECOVERS_WITHIN = 15_000;
 export interface AttachmentOptions {
   readonly client: string;
   readonly durability: "sync" | "os";
+  /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
+  readonly answersWithin: number;
   readonly hooks: Pick<Hooks, "has">;
   /** Asks our host for the holder. */
   readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
@@ -267,7 +267,7 @@ export class Attachment {
     }
     if (this.watch || asked.size === 0) return;
     this.heardAt = performance.now();
-    this.watch = setInterval(() => this.requireWord(), ANSWERS_WITHIN / 6).unref();
+    this.watch = setInterval(() => this.requireWord(), this.options.answersWithin / 6).unref();
   }
 
   /** Ends what waits for a holder that says nothing. It keeps the lock, so nobody may take its place. */
@@ -278,10 +278,11 @@ export class Attachment {
       return;
     }
     const { client, pid } = this.holder;
+    const { answersWithin } = this.options;
     // A holder that waits for its own host, where a model may be at work, says so.
     this.pipe?.send('{"ping":true}');
-    if (this.questions.size > 0 || performance.now() - this.heardAt < ANSWERS_WITHIN) return;
-    const seconds = ANSWERS_WITHIN / 1000;
+    if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
+    const seconds = answersWithin / 1000;
     this.failAll(
       `${client} (process ${pid}) holds this session and has said nothing for ${seconds} s. It may be stopped; whether it did this is not known. Read the state, or send it again with the same idempotencyKey.`,
     );

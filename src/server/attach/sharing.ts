@@ -17,12 +17,17 @@ import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
+/** Milliseconds without a word from a holder after which what it was asked fails, where nothing else was set. */
+const ANSWERS_WITHIN = 30_000;
+
 export interface SharingOptions {
   readonly attachments: Attachments<Duplex>;
   /** The name that we give ourselves. */
   readonly client: string;
   /** The event that an acknowledged change survives. */
   readonly durability: "sync" | "os";
+  /** Milliseconds without a word from a holder after which what it was asked fails, if not the usual ones. */
+  readonly holderTimeout?: number;
 }
 
 /** The dispatcher, as sharing needs it. */
@@ -47,7 +52,7 @@ export class Sharing {
   private isPlanned = false;
   private isClosed = false;
 
-  constructor({ attachments, client, durability }: SharingOptions, host: SharingHost) {
+  constructor({ attachments, client, durability, holderTimeout }: SharingOptions, host: SharingHost) {
     const { presence } = host;
     const keys = host.workspace.env.sessionId();
     let keyed = 0;
@@ -56,6 +61,7 @@ export class Sharing {
     this.attaching = new Attaching({
       client,
       durability,
+      answersWithin: holderTimeout ?? ANSWERS_WITHIN,
       hooks: host.hooks,
       newKey: () => `${keys}-${++keyed}`,
       ask: (session, name, payload) => host.askForHolder(session, name, payload),

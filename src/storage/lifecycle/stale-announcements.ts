@@ -31,7 +31,7 @@ import type { LifecycleDeps } from "./exclusive.ts";
 type Deps = Pick<LifecycleDeps, "disk" | "locks" | "paths" | "userFolders">;
 
 /** An announcement, with the lock of its session where that is not there. */
-interface Announced extends LeftoverFile {
+interface AnnouncedFile extends LeftoverFile {
   readonly lock?: { readonly key: FileKey; readonly place: LockLocation };
 }
 
@@ -68,7 +68,7 @@ export function* staleOfUser(deps: Deps): Generator<LeftoverFile> {
   if (found.length > 0) yield* staleAmong(deps, found);
 }
 
-function* staleAmong(deps: Deps, found: readonly Announced[]): Generator<LeftoverFile> {
+function* staleAmong(deps: Deps, found: readonly AnnouncedFile[]): Generator<LeftoverFile> {
   if (found.length === 0) return;
   const sessions = found.flatMap(({ sessionPath }) => sessionPath ?? []);
   const holders = findHolders({ ...deps, stateFolder: deps.paths.state }, new Set(sessions));
@@ -84,7 +84,7 @@ export function announcementAt(deps: Deps, path: string): LeftoverFile | undefin
   return found.path === undefined ? undefined : found;
 }
 
-function announcedAt(deps: Deps, path: string): Announced | undefined {
+function announcedAt(deps: Deps, path: string): AnnouncedFile | undefined {
   const ofUser = userFolderOf(deps, path);
   const { disk } = deps;
   const there = ofUser ? announcementsOfUser(deps, ofUser) : announcementsIn(disk, dirname(placeOf(deps, path).folder));
@@ -92,11 +92,11 @@ function announcedAt(deps: Deps, path: string): Announced | undefined {
 }
 
 /** Returns the announcements in a folder of the user's, if their sessions are, or were, in the session folders. */
-function announcementsOfUser(deps: Deps, { disk, folder }: UserFolder): Announced[] {
+function announcementsOfUser(deps: Deps, { disk, folder }: UserFolder): AnnouncedFile[] {
   const place = { disk, folder, name: "" };
   const folders = new Set(allFolders(deps.paths, deps.disk));
-  const sessions = new Map<string, Pick<Announced, "sessionPath" | "lock"> | undefined>();
-  const sessionOf = (name: string): Pick<Announced, "sessionPath" | "lock"> | undefined => {
+  const sessions = new Map<string, Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined>();
+  const sessionOf = (name: string): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined => {
     if (!sessions.has(name)) sessions.set(name, announcedSession(deps, folders, place, name));
     return sessions.get(name);
   };
@@ -114,7 +114,7 @@ function announcedSession(
   folders: ReadonlySet<string>,
   place: PrivatePlace,
   name: string,
-): Pick<Announced, "sessionPath" | "lock"> | undefined {
+): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined {
   const announcement = inPrivateFolder(place, (at, held) => readAnnouncement(held, at, name));
   const { path, inode } = (announcement && sessionIn(announcement)) ?? {};
   if (path === undefined || inode === undefined) return undefined;
@@ -127,7 +127,7 @@ function announcedSession(
 }
 
 /** Returns the announcements beside the sessions in a folder, or the folder for them where that is empty. */
-function announcementsIn(disk: Disk, folder: string): Announced[] {
+function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
   const place = { disk, folder: join(folder, BESIDE), name: "" };
   const files = filesIn(place);
   if (files === null) return [];
