@@ -121,7 +121,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
-  return { done, stop: () => connection.stop(), catalog: stores.catalog, offered: stores.offered };
+  return { done, stop: () => connection.stop(true), catalog: stores.catalog, offered: stores.offered };
 }
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */

@@ -28,7 +28,7 @@ import { isHeld } from "./hosting.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
-import { clientIn, holderIn, isKnown, requireSound } from "./told.ts";
+import { clientIn, holderIn, isKnown, requireSound, unanswered } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
 /** Milliseconds in which a holder must let us in. */
@@ -277,21 +277,16 @@ export class Attachment {
       this.watch = undefined;
       return;
     }
-    const { client, pid } = this.holder;
     const { answersWithin } = this.options;
     // A holder that waits for its own host, where a model may be at work, says so.
     this.pipe?.send('{"ping":true}');
     if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
-    const seconds = answersWithin / 1000;
-    this.failAll(
-      `${client} (process ${pid}) holds this session and has said nothing for ${seconds} s. It may be stopped; whether it did this is not known. Read the state, or send it again with the same idempotencyKey.`,
-    );
+    this.failAll(`It has said nothing for ${answersWithin / 1000} s, and may be stopped.`);
   }
 
-  private failAll(sentence: string): void {
-    const { client, pid } = this.holder;
-    for (const { settle } of this.asked.takeAll())
-      settle({ error: new Failure("outcome_unknown", sentence, { holder: { client, pid } }, { retryable: true }) });
+  /** Ends what waits for the holder, which has not answered for a reason. */
+  failAll(why: string): void {
+    for (const { call, settle } of this.asked.takeAll()) settle({ error: unanswered(call, this.holder, why) });
   }
 
   // --- hearing -------------------------------------------------------------------------------------------------
@@ -450,9 +445,7 @@ export class Attachment {
       // What comes after these calls is not asked here any more.
       this.close();
     }
-    this.failAll(
-      `The process that held this session ended before it answered, and the session cannot be had here${why}. Read the state and decide again.`,
-    );
+    this.failAll(`It ended, and the session cannot be had here${why}.`);
   }
 
   /** Goes on as the holder: what was not answered is run here, in its order. */
