@@ -20,6 +20,9 @@ import { isDoneByHolder } from "./words.ts";
 /** Milliseconds without a word from a holder after which what it was asked fails, where nothing else was set. */
 const ANSWERS_WITHIN = 30_000;
 
+/** Commands in whose place others are done by whoever has joined. */
+const OPPOSITE: ReadonlySet<string> = new Set(["undo", "redo"]);
+
 export interface SharingOptions {
   readonly attachments: Attachments<Duplex>;
   /** The name that we give ourselves. */
@@ -113,9 +116,12 @@ export class Sharing {
     if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
     const { client, pid, name } = attachment.holderFacts;
     const who = `${name ?? client} (process ${pid})`;
+    const opposite = OPPOSITE.has(command.name)
+      ? " What you did yourself you can take back here by its opposite: branch, set_label, set_session_name."
+      : "";
     throw new Failure(
       "session_locked",
-      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.`,
+      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.${opposite}`,
       { holder: { client, pid, name } },
     );
   }
