@@ -260,6 +260,19 @@ test("two connections with one name share that head, as others share the leaf", 
   expect((await first.result("list_heads")).heads).toMatchObject([{ name: "same", connections: 2 }]);
 });
 
+test("a connection that begins at a head is told of the session with its own leaf", async () => {
+  const place = temporaryPlace();
+  const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const first = serveHere(["--session", file], { place });
+  await first.result("initialize", { head: "mine" });
+  const { leafId } = await first.result("append", said("mine"));
+  await first.finish();
+  const again = serveHere(["--session", file], { place });
+  const { state, cursor } = await again.result("initialize", { head: "mine" });
+  await until(again, "session_start", () => true);
+  expect([state.leafId, cursor.leafId, told(again, "session_start")[0].leafId]).toEqual([leafId, leafId, leafId]);
+});
+
 test("a connection that names no head gets a new one, which it can come back to", async () => {
   const place = temporaryPlace();
   const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));

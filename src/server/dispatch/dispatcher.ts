@@ -202,8 +202,8 @@ export class Dispatcher implements ReplyHost {
   }
 
   /** Makes the event of the start, with the state before the first call changes it. */
-  private noteStart(): void {
-    if (this.startEvent !== undefined) return;
+  private noteStart(again = false): void {
+    if (this.startEvent !== undefined && !again) return;
     const { current } = this.workspace;
     this.startEvent = current && eventOf(current, "session_start", { reason: "startup", sessionFile: current.file });
   }
@@ -424,6 +424,8 @@ export class Dispatcher implements ReplyHost {
     const failed = "error" in outcome;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
+    // A host that has a leaf of its own from the start hears of no other.
+    if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
     const slot = { call, batch, outcome, readFrom, events: failed ? [] : events };
     // Of reads, only those of a host that is asked overtake what the holder has not answered.
     if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
