@@ -179,6 +179,8 @@ const HOOKS: { readonly [N in HookName]: HookExample } = {
         entriesToSummarize: [leftEntry],
         userWantsSummary: false,
       },
+      sessionId: exampleId,
+      leafId: "d4e5f6a7",
     },
     answer: { summary: { summary: "Blue was the first choice." } },
   },
@@ -197,6 +199,8 @@ const HOOKS: { readonly [N in HookName]: HookExample } = {
         settings: { enabled: true, contextWindow: 200_000, reserveTokens: 16_384, keepRecentTokens: 4 },
       },
       branchEntries: [entryExample("c3d4e5f6", null, "Name a colour."), leftEntry],
+      sessionId: exampleId,
+      leafId: "d4e5f6a7",
     },
     answer: {
       compaction: { summary: "The user wants a colour.", firstKeptEntryId: "d4e5f6a7", tokensBefore: 8 },

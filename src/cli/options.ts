@@ -80,6 +80,11 @@ export const OPTIONS: readonly Option[] = [
     value: "auto|off",
     meaning: "share sessions with other servers: whoever holds one lets others join (auto, default)",
   },
+  {
+    names: ["--holder-timeout"],
+    value: "ms",
+    meaning: "how long a server that holds a shared session may say nothing (default 30000)",
+  },
   { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
   {
     names: ["--allow-path"],
@@ -280,6 +285,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     attach: oneOf("--attach", ["auto", "off"], "auto"),
     maxMessageBytes: numberAbove0(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
     hookTimeout: numberAbove0(given, "--hook-timeout"),
+    holderTimeout: numberAbove0(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
     provider: given.get("--provider"),
     model: given.get("--model"),

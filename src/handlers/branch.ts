@@ -7,7 +7,7 @@ import { beforeLabel, noteMove } from "../core/session/changes.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { checkedAnswer, veto } from "./shared/hooks.ts";
+import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
 import { leaving } from "./shared/leaving.ts";
 
 const result = z.object({
@@ -96,7 +96,10 @@ async function consult(context: CommandContext, wanted: Move): Promise<z.input<t
   const { session } = context;
   const { target, label } = wanted;
   const preparation = leaving(session, target, { userWantsSummary: wanted.summary !== undefined, label });
-  const { cancelled, reason, message, answer } = await context.ask("session_before_tree", { preparation });
+  const { cancelled, reason, message, answer } = await context.ask("session_before_tree", {
+    preparation,
+    ...leafAsked(session),
+  });
   if (cancelled) return { cancelled, reason, message, leafId: session.leafId, durable: session.isKept };
   const checked = checkedAnswer("session_before_tree", answer);
   const summary = wanted.summary ?? (checked.summary && { ...checked.summary, fromHook: true });

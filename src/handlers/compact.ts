@@ -5,7 +5,7 @@ import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
-import { checkedAnswer, veto } from "./shared/hooks.ts";
+import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
 
 const result = z.object({
   cancelled: z.boolean(),
@@ -56,7 +56,13 @@ async function compacted(
   const { session } = context;
   const preparation = compactionPreparationOf(context, { customInstructions });
   const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));
-  const asked = await context.ask("session_before_compact", { preparation, branchEntries, customInstructions });
+  const about = leafAsked(session);
+  const asked = await context.ask("session_before_compact", {
+    preparation,
+    branchEntries,
+    customInstructions,
+    ...about,
+  });
   if (asked.cancelled) return { cancelled: true, reason: asked.reason, message: asked.message };
   const answer = checkedAnswer("session_before_compact", asked.answer);
   if (!answer.compaction) throw withoutSummary();

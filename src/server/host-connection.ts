@@ -134,9 +134,11 @@ export class Connection implements Sink {
     this.dispatcher.evictIdle();
   }
 
-  stop(): void {
+  /** Ends the input; `soon`: what other processes do not answer soon is answered without them. */
+  stop(soon = false): void {
     this.inputEnded = true;
     this.finished?.();
+    if (soon) this.sharing?.attaching.hurry();
   }
 
   /** Resolves when the host has asked for the end and the reply to that is out. */

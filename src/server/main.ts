@@ -10,6 +10,7 @@ import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
+import { userFolders } from "../storage/attach/private-folders.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
@@ -62,6 +63,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     env: world.env,
     paths,
     roots: agentRoots(world.variables),
+    userFolders: confined ? [] : userFolders({ ownDisk: world.disk, variables: world.variables }),
     agentPlaces: agentPlaces(world.variables),
     durability: settings.durability,
     locks:
@@ -119,18 +121,19 @@ export function serve(settings: ServerSettings, world: World): Service {
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
-  return { done, stop: () => connection.stop(), catalog: stores.catalog, offered: stores.offered };
+  return { done, stop: () => connection.stop(true), catalog: stores.catalog, offered: stores.offered };
 }
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */
 function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
-  const { attach, inMemory, readOnly, durability } = settings;
+  const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
   const { env, version, variables } = world;
   const client = `pi-session-server ${version}`;
   const now = (): number => env.now();
   return {
     durability,
+    holderTimeout,
     client,
     attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
   };

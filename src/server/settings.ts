@@ -22,6 +22,8 @@ export interface ServerSettings {
   readonly maxMessageBytes: number;
   /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
+  /** Milliseconds for which the holder of a session that was joined may say nothing, if not the usual ones. */
+  readonly holderTimeout: number | undefined;
   /** Folders besides the session folders that may be accessed; undefined when paths are not confined. */
   readonly allowedPaths: readonly string[] | undefined;
   readonly provider?: string;

@@ -71,6 +71,8 @@ export interface StoresOptions {
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
+  /** Folders of the user's in which holders are announced. */
+  readonly userFolders?: LifecycleDeps["userFolders"];
   /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */

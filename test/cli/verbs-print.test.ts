@@ -55,6 +55,8 @@ const LINES = [
   userText("g", "b", "Not that one."),
 ];
 
+const SPOKEN_BY_USER = { type: "message", message: { role: "user", content: "And this?" } };
+
 /** A place with two sessions, the same each time. */
 function ready(): { place: Place; file: string; other: string } {
   const place = temporaryPlace();
@@ -313,6 +315,26 @@ ${row}
       "  a  user: Name a colour of the rainbow.\n  b  assistant: Blue. [first answer]\n  c  ├─ user: Another?\n* g  user: Not that one.\n",
     );
     expect((await run(place, ["tree", SESSION, "--filter", "people"])).status).toBe(2);
+  });
+
+  test("heads are named where they stand", async () => {
+    const { place } = ready();
+    const server = serveHere([], { place });
+    await server.result("switch_session", { sessionId: SESSION, head: "reviewer" });
+    await server.result("append", { entries: [{ ...SPOKEN_BY_USER, id: "h" }] });
+    for (const head of ["before", "also"]) {
+      await server.result("open_session", { sessionId: SESSION, head });
+      await server.result("branch", { entryId: head === "before" ? null : "e" });
+    }
+    await server.finish();
+    const drawn = await printed(place, ["tree", SESSION]);
+    expect(drawn).toContain("  (before the first entry) (head before)\n");
+    expect(drawn).toMatch(/^ {2}e {2}│ {2}result read: .*… \(head also\)$/m);
+    expect(drawn).toContain("  h  user: And this? (head reviewer)\n");
+    const told = await printed(place, ["tree", SESSION, "--plain"]);
+    expect(told).toContain("h user: And this? (head reviewer)\n");
+    // What is not shown stands where the row is that stands for it.
+    expect(await printed(place, ["tree", SESSION, "--labels"])).toContain("[first answer] (heads also, reviewer)\n");
   });
 
   test("branches are told in words", async () => {

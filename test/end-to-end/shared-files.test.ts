@@ -63,6 +63,7 @@ describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", 
       expect(message).toContain(`${name} is done by the server that holds this session`);
       expect(message).toContain(`my-editor (process ${process.pid})`);
     }
+    expect((await second.failure("undo")).message).toContain("by its opposite: branch,");
     expect(await second.result("repair_session", { dryRun: true })).toMatchObject({ repaired: [] });
     expect(await second.result("migrate_session", { dryRun: true })).toMatchObject({ dryRun: true });
     expect(await first.result("undo")).toMatchObject({ kind: "branch" });

@@ -67,3 +67,64 @@ test("opening another session is nobody else's business", async () => {
   });
   expect(await holder.result("new_session")).toMatchObject({ cancelled: false });
 });
+
+test("who is asked hears whose leaf is meant, which may be another than its own", async () => {
+  const { file, holder, place } = await held();
+  await holder.result("initialize", { ...TREE, clientInfo: { name: "an editor" } });
+  const { leafId: held0 } = await holder.result("get_state");
+  const other = await guest(file, place, { leaf: "own", head: "mine", clientInfo: { name: "an agent" } });
+  const { leafId, sharedLeafId } = await other.result("get_state");
+  expect(sharedLeafId).toBe(held0);
+  const [{ id }] = (await other.result("get_entries")).entries;
+  const moved = other.request("branch", { entryId: id });
+  const question = await holder.next();
+  const client = { id: expect.any(String), name: "an agent", pid: process.pid };
+  expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "mine", client });
+  // What it reads is at its own leaf, or where it says.
+  const _meta = { hook: question.id };
+  holder.send(request(5, "get_state", { _meta }), request(6, "get_context", { _meta, leafId }));
+  expect((await holder.reply(5)).result).toMatchObject({ leafId: sharedLeafId });
+  expect((await holder.reply(6)).result.messages.at(-1).content).toBe("joined");
+  answer(holder, question, {});
+  expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
+});
+
+test("who joined is asked in the same words, and for its own command without the name of another", async () => {
+  const { file, holder, place } = await held();
+  const asked = await guest(file, place, TREE);
+  const { entries } = await holder.result("get_entries");
+  await holder.result("initialize", { leaf: "own", head: "editing", clientInfo: { name: "an editor" } });
+  const { leafId } = await holder.result("append", said("mine"));
+  const moved = holder.request("branch", { entryId: entries[0].id });
+  const question = await asked.next();
+  const client = { id: expect.any(String), name: "an editor", pid: process.pid };
+  expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "editing", client });
+  answer(asked, question, {});
+  await moved;
+  const own = await asked.result("get_state");
+  asked.send(request(5, "branch", { entryId: entries[0].id }));
+  const second = await asked.next();
+  expect(second.params).toMatchObject({ sessionId: "shared", leafId: own.leafId });
+  expect(second.params).not.toHaveProperty("head");
+  expect(second.params).not.toHaveProperty("client");
+  answer(asked, second, {});
+  expect((await asked.reply(5)).result).toMatchObject({ cancelled: false });
+});
+
+test("who joined and is asked can read at once, also behind writes of its own that wait for its answer", async () => {
+  const { file, holder, place } = await held();
+  const asked = await guest(file, place, TREE);
+  const { entries } = await holder.result("get_entries");
+  const moved = holder.request("branch", { entryId: entries[0].id });
+  const question = await asked.next();
+  asked.send(
+    request(5, "append", said("behind it")),
+    request(6, "get_state", { _meta: { hook: question.id } }),
+    request(7, "verify_session", { _meta: { hook: question.id } }),
+  );
+  expect((await asked.reply(6)).result.entryCount).toBe(entries.length);
+  expect((await asked.reply(7)).result.ok).toBe(true);
+  answer(asked, question, {});
+  expect((await moved).result).toMatchObject({ cancelled: false });
+  expect((await asked.reply(5)).result.entryIds).toHaveLength(1);
+});

@@ -13,6 +13,7 @@ import {
   joined,
   knock,
   QUIET,
+  request,
   said,
   sendTo,
   texts,
@@ -124,6 +125,44 @@ describe("a holder that was joined and says", () => {
     expect((await again).result.entryIds).toHaveLength(1);
     expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
   });
+});
+
+test("how long a holder may say nothing can be set, and what was asked behind is answered then", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { other, asked, end } = await joined({ args: ["--holder-timeout", "3000"] });
+  other.send(request(1, "append", said("once")), request(2, "get_state"), request(3, "list_heads"));
+  await asked("once");
+  await vi.advanceTimersByTimeAsync(4000);
+  const { error } = await other.reply(1);
+  expect([error.data.name, error.message]).toEqual([
+    "outcome_unknown",
+    expect.stringContaining("said nothing for 3 s"),
+  ]);
+  expect((await other.reply(2)).result.holder).toMatchObject({ pid: 1 });
+  await vi.advanceTimersByTimeAsync(4000);
+  // Of what only reads nothing is in doubt.
+  expect((await other.reply(3)).error.data).toMatchObject({ name: "session_locked", retryable: true });
+  await end();
+});
+
+test("who is told to end answers what a silent holder does not", async () => {
+  const { other, asked, end } = await joined();
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  other.send(request(1, "append", said("once")), request(2, "get_state"));
+  await asked("once");
+  other.stop();
+  // Whoever sends the signal waits two seconds, and not for what the holder may say.
+  await vi.advanceTimersByTimeAsync(1500);
+  expect((await other.reply(1)).error.data).toMatchObject({
+    name: "outcome_unknown",
+    retryable: true,
+    holder: { pid: 1 },
+  });
+  expect((await other.reply(2)).result.entryCount).toBe(4);
+  expect(await other.done).toBe(0);
+  await end();
 });
 
 test("who asks a holder and does not read is not heard any more, and loses no answer", async () => {

@@ -133,3 +133,85 @@ test("the empty folder goes, also where nobody may change anything but by a comm
   expect((await serveLibrary(place).result("prune_leftovers")).removed.length).toBe(1);
   expect([existsSync(within), readdirSync(rootOf(place)).length]).toEqual([false, 1]);
 });
+
+describe("in the user's folder for sockets, where a session's own has no room for them", () => {
+  /** A session with a holder in another process, which is announced in XDG_RUNTIME_DIR. */
+  async function held() {
+    const usual = temporaryPlace();
+    const runtime = join(usual.home, "runtime");
+    mkdirSync(runtime, { mode: 0o700 });
+    const place: Place = { ...usual, variables: { ...usual.variables, XDG_RUNTIME_DIR: runtime } };
+    const within = join(runtime, "pi-session-server");
+    const there = (): string[] => (existsSync(within) ? readdirSync(within).sort() : []);
+    const hold = async (session: string): Promise<SpawnedServer> => {
+      writeFileSync(join(dirname(session), ".pi-session-server"), "in the way");
+      const holder = spawnServer(["--session", session, "--events", "none"], "lines", place);
+      await holder.result("append", said("held"));
+      while (there().length < 2) await holder.result("get_state");
+      return holder;
+    };
+    const session = putSession(place, 1, { cwd: place.cwd });
+    return { place, session, within, there, hold, holder: await hold(session), server: serveLibrary(place) };
+  }
+
+  async function killed() {
+    const all = await held();
+    all.holder.process.kill("SIGKILL");
+    await all.holder.exit;
+    return all;
+  }
+
+  test("what a killed server left is listed, told, and goes with the lock of the session", async () => {
+    const { session, within, there, server } = await killed();
+    const found = await list(server);
+    expect(found.map(({ path }) => path).sort()).toEqual(there().map((name) => join(within, name)));
+    for (const one of found)
+      expect(one).toMatchObject({ kind: "announcement", sessionPath: session, sessionId: sessionId(1) });
+    expect((await server.result("get_health")).leftovers).toMatchObject([{ kind: "announcement", count: 2 }]);
+    expect((await server.result("prune_leftovers")).removed.length).toBe(2);
+    expect([existsSync(within), await list(server)]).toEqual([false, []]);
+  });
+
+  test("a holder that lives keeps what it announced", async () => {
+    const { within, there, server } = await held();
+    const before = there();
+    expect(await list(server)).toEqual([]);
+    const paths = before.map((name) => join(within, name));
+    for (const one of await list(server, { paths }))
+      expect(one).toMatchObject({ keptBecause: expect.stringMatching(/holds its session/), isNeeded: true });
+    expect((await server.result("prune_leftovers", { paths, force: true })).kept.length).toBe(2);
+    expect(there()).toEqual(before);
+  });
+
+  test("it goes without its session, too, unless its holder lives", async () => {
+    const { session, holder, there, server } = await held();
+    renameSync(session, join(dirname(session), "..", "elsewhere.jsonl"));
+    expect(await list(server)).toEqual([]);
+    holder.process.kill("SIGKILL");
+    await holder.exit;
+    expect((await list(server)).map(({ sessionPath }) => sessionPath)).toEqual([null, null]);
+    expect((await server.result("prune_leftovers")).removed.length).toBe(2);
+    expect(there()).toEqual([]);
+  });
+
+  test("that of sessions elsewhere, or of folders that this server may not use, is left alone", async () => {
+    const { place, there, within, hold, server } = await killed();
+    const outside = join(place.home, "outside.jsonl");
+    const other = await hold(outside);
+    other.process.kill("SIGKILL");
+    await other.exit;
+    expect(there().length).toBe(4);
+    expect((await list(server)).length).toBe(2);
+    const confined = serveLibrary(place, ["--confine"]);
+    expect(await list(confined)).toEqual([]);
+    expect((await confined.failure("list_leftovers", { paths: [join(within, there()[0])] })).data.name).toBe(
+      "path_outside_root",
+    );
+    writeFileSync(join(within, "notes.json"), "mine", { mode: 0o600 });
+    expect((await server.failure("prune_leftovers", { paths: [join(within, "notes.json")] })).data.name).toBe(
+      "not_a_session",
+    );
+    expect((await server.result("prune_leftovers")).removed.length).toBe(2);
+    expect(there().length).toBe(3);
+  });
+});

@@ -77,6 +77,14 @@ export interface RowStyle {
   readonly idWidth: number;
   /** Words to highlight. */
   readonly words?: string;
+  /** Names of the heads that stand at a row, by the row. */
+  readonly heads?: ReadonlyMap<number, readonly string[]>;
+}
+
+/** Returns the names of heads as they are shown behind what is there; "" for none. */
+export function headsText(names: readonly string[] | undefined): string {
+  if (names === undefined || names.length === 0) return "";
+  return ` (${names.length === 1 ? "head" : "heads"} ${names.map(oneLine).join(", ")})`;
 }
 
 /** Returns a row as one line of a page. */
@@ -91,13 +99,17 @@ export function treeRow(branches: Branches, row: number, page: OutputStyle, styl
   const lines = rails(branches.level(row), branches.isHead(row), Math.floor(space / 2));
   const left = space - widthOf(lines);
   const text =
-    branches.lineLength(row) > 0 ? lineText(branches, row, page, left) : rowText(branches, row, page, left, style);
+    branches.lineLength(row) > 0
+      ? lineText(branches, row, page, left, style)
+      : rowText(branches, row, page, left, style);
   return `${paint("green", isLeaf ? "*" : " ")} ${paint("dim", id)}${paint("dim", lines)}${text}`;
 }
 
 /** Returns the text of a row that stands for a line of entries. */
-function lineText(branches: Branches, row: number, { paint }: OutputStyle, width: number): string {
-  return paint("dim", cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width)));
+function lineText(branches: Branches, row: number, { paint }: OutputStyle, width: number, { heads }: RowStyle): string {
+  const standing = cutTo(headsText(heads?.get(row)), Math.floor(width / 2));
+  const facts = cutTo(`… ${lineFacts(branches, row)}`, Math.max(0, width - widthOf(standing)));
+  return `${paint("dim", facts)}${paint("green", standing)}`;
 }
 
 /** Returns what a folded line has: entries, calls, failures. */
@@ -114,20 +126,22 @@ function lineFacts(branches: Branches, row: number): string {
   return facts.join(", ");
 }
 
-function rowText(branches: Branches, row: number, page: OutputStyle, width: number, { words = "" }: RowStyle): string {
+function rowText(branches: Branches, row: number, page: OutputStyle, width: number, style: RowStyle): string {
   const { paint } = page;
+  const { words = "" } = style;
   const node = branches.node(row);
   const hidden = branches.hiddenBehind(row);
   const more = hidden > 0 ? ` (+${grouped(hidden)})` : "";
+  const standing = cutTo(headsText(style.heads?.get(row)), Math.floor(width * 0.4));
   const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
   const [kind, detail] = headOf(node);
   const said = wordsOf(node);
-  const room = Math.max(0, width - widthOf(label) - more.length);
+  const room = Math.max(0, width - widthOf(label) - widthOf(standing) - more.length);
   const head = detail === "" ? kind : `${kind} ${detail}`;
   const line = cutTo(said === "" ? head : `${head}: ${said}`, room);
   const colour = node.isError ? "red" : (COLOURS[kind] ?? "dim");
   const base = branches.isActive(row) ? "bold" : "plain";
-  const tail = `${paint("dim", more)}${paint("yellow", label)}`;
+  const tail = `${paint("dim", more)}${paint("yellow", label)}${paint("green", standing)}`;
   if (!line.startsWith(`${head}:`)) return `${paint(colour, line)}${tail}`;
   const rest = line.slice(head.length + 1);
   return `${paint(colour, `${head}:`)}${highlighted(rest, words, page, base)}${tail}`;
@@ -157,5 +171,6 @@ export function plainRow(branches: Branches, row: number, page: OutputStyle, sty
     parts.push(headOf(node).filter(Boolean).join(" "), said === "" ? "" : `: ${said}`);
   }
   if (node.label !== undefined) parts.push(`, label ${oneLine(node.label)}`);
+  parts.push(headsText(style.heads?.get(row)));
   return cutTo(parts.join(""), page.width);
 }

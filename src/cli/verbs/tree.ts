@@ -1,12 +1,20 @@
 import { Branches, FILTERS, type Filter, type FlatNode, FOLDED, UNFOLDED } from "../browse/branches.ts";
-import { plainRow, treeRow } from "../browse/tree-rows.ts";
-import { askAbout, type Given, type Verb } from "../verb.ts";
+import { headsText, plainRow, treeRow } from "../browse/tree-rows.ts";
+import { type Given, open, type Verb } from "../verb.ts";
 
 /** Filters as they are typed. */
 const NAMES = FILTERS.map((filter) => filter.replace(" ", "-"));
 
 /** Columns of ids that are kept free for each. */
 const ID = 12;
+
+/** Heads that are drawn at most, those that were written through last. */
+const MOST_HEADS = 1000;
+
+interface DrawnHead {
+  readonly name: string;
+  readonly leafId: string | null;
+}
 
 export default {
   name: "tree",
@@ -24,21 +32,40 @@ export default {
   more:
     "A star marks the leaf, after which the conversation continues; what leads to it is in the first column. On a " +
     "terminal, entries that follow one another without a question are folded into one line. fork takes these ids. " +
-    "With --plain, words take the place of lines.",
-  run: askAbout("get_tree", () => ({ format: "flat" })),
-  *print({ nodes, leafId }, given, page) {
+    "A leaf of its own that somebody works at is named behind its entry, as head. With --plain, words take the place of lines.",
+  async run(asking, { operands, flags }) {
+    await open(asking, operands[0]);
+    const tree = await asking.ask("get_tree", { format: "flat" });
+    return flags.has("--json") ? tree : { ...tree, ...(await asking.ask("list_heads", { limit: MOST_HEADS })) };
+  },
+  *print({ nodes, leafId, heads = [] }, given, page) {
     const isPlain = given.flags.has("--plain");
     const filter = filterOf(given);
     const folds = page.isTerminal && !isPlain && filter !== "all" ? FOLDED : UNFOLDED;
     const branches = new Branches(nodes, leafId, filter, folds);
     if (nodes.length === 0) yield "There are no entries yet.";
     else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
+    const before = headsText(
+      heads.filter(({ leafId: at }: DrawnHead) => at === null).map(({ name }: DrawnHead) => name),
+    );
+    if (before !== "" && nodes.length > 0) yield `  ${page.paint("dim", "(before the first entry)")}${before}`;
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
     const longest = nodes.reduce((width: number, { id }: FlatNode) => Math.max(width, id.length), 0);
     const draw = isPlain ? plainRow : treeRow;
-    for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, { idWidth: Math.min(longest, ID) });
+    const style = { idWidth: Math.min(longest, ID), heads: byRow(branches, heads) };
+    for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, style);
   },
 } satisfies Verb;
+
+/** Returns the names of heads by the rows where they stand. */
+function byRow(branches: Branches, heads: readonly DrawnHead[]): ReadonlyMap<number, readonly string[]> {
+  const names = new Map<number, string[]>();
+  for (const { name, leafId } of heads) {
+    const row = leafId === null ? -1 : branches.row(leafId);
+    names.set(row, [...(names.get(row) ?? []), name]);
+  }
+  return names;
+}
 
 function filterOf({ flags }: Given): Filter {
   if (flags.has("--all")) return "all";

@@ -125,14 +125,24 @@ export class LeafTracker {
     this.moveTo(this.inFile);
   }
 
-  /** Makes the leaf durable with all entries; `undone` must be called when that fails. */
-  async commit(): Promise<void> {
-    const leaf = this.current;
-    // The record comes first: it is of use only with the entries that there are now, so a failure of either undoes both.
-    const record = this.isDue ? await this.record(leaf) : undefined;
-    await this.entries.log.commit();
-    this.durable = leaf;
+  /**
+   * Makes the leaf durable with all entries; `undone` must be called when that fails. What comes while the leaf is
+   * recorded becomes durable with it, so that `begins` is called again then: what was noted there at last is covered.
+   */
+  async commit(begins: () => void = () => {}): Promise<void> {
+    const { log } = this.entries;
+    let leaf: number;
+    let record: LeafRecord | undefined;
+    do {
+      begins();
+      leaf = this.current;
+      // The record comes first: it is of use only with the entries that there are now, so a failure of either undoes both.
+      record = this.isDue ? await this.record(leaf) : undefined;
+    } while (record && (record.count !== log.nodes.count || this.current !== leaf));
+    await log.commit();
     if (record) record.leaf = leaf;
+    // An entry that was durable at once may have come meanwhile.
+    this.durable = this.isDurable ? this.current : leaf;
   }
 
   /** Records the leaf if it waits for that, as far as the disk allows. */

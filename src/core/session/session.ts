@@ -358,14 +358,22 @@ export class Session implements Bodies {
     return id;
   }
 
-  /** Resolves when all that was appended or moved is durable; a failure brings the durable state back. */
-  async commit(): Promise<void> {
-    const last = this.noted.at(-1);
-    const settle = this.heads.settling();
-    try {
+  /**
+   * Resolves when all that was appended or moved is durable; a failure brings the durable state back. `begins` is called
+   * whenever that comes to mean what there is then: at once, and where more came before the medium was waited for.
+   */
+  async commit(begins: () => void = () => {}): Promise<void> {
+    let last: string | undefined;
+    let settle = (): void => {};
+    const begin = (): void => {
+      begins();
+      last = this.noted.at(-1);
+      settle = this.heads.settling();
       // Written before, so that a crash leaves no change without its record; a record without its change is recognised.
       this.operations?.flush();
-      await this.leaf.commit();
+    };
+    try {
+      await this.leaf.commit(begin);
       settle();
       // Other commits may have ended meanwhile, and took theirs.
       if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);

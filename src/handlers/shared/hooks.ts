@@ -2,13 +2,30 @@
 
 import * as z from "zod";
 import { check } from "../../core/format/issues.ts";
-import { entry, stored } from "./shapes.ts";
+import type { Session } from "../../core/session/session.ts";
+import { entry, sharedClient, stored } from "./shapes.ts";
 
 const summaryAnswer = z.looseObject({
   summary: z.string().min(1),
   details: z.unknown().optional(),
   usage: z.unknown().optional(),
 });
+
+/** The members that say which leaf a hook is about, where several hosts share a session. */
+const about = {
+  sessionId: z.string(),
+  leafId: z.string().nullable().describe("the leaf of the host whose command it is, which may be another than yours"),
+  head: z.string().optional().describe("the head at which that host stands, if it has one"),
+  client: sharedClient
+    .pick({ id: true, name: true, pid: true })
+    .optional()
+    .describe("with another host's command: whose it is"),
+};
+
+/** Returns what a hook about the leaf says of it. */
+export function leafAsked({ id: sessionId, leafId, heads: { name: head } }: Session) {
+  return { sessionId, leafId, ...(head === null ? {} : { head }) };
+}
 
 export const hooks = {
   session_before_switch: {
@@ -32,6 +49,7 @@ export const hooks = {
         userWantsSummary: z.boolean(),
         label: z.string().optional(),
       }),
+      ...about,
     },
     answer: { cancel: z.boolean().optional(), summary: summaryAnswer.optional(), label: z.string().min(1).optional() },
   },
@@ -41,6 +59,7 @@ export const hooks = {
       preparation: z.looseObject({}).describe("what prepare_compaction returns"),
       branchEntries: stored(z.array(entry)).describe("the entries of the path, the first one first"),
       customInstructions: z.string().optional(),
+      ...about,
     },
     answer: {
       cancel: z.boolean().optional(),

@@ -12,7 +12,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { notifyForeign } from "./append.ts";
 import type { CommandContext } from "./command.ts";
-import { type HookAnswer, veto } from "./hooks.ts";
+import { type HookAnswer, leafAsked, veto } from "./hooks.ts";
 import { leaving } from "./leaving.ts";
 import { move } from "./migration.ts";
 import { anySessionPath } from "./shapes.ts";
@@ -427,7 +427,8 @@ async function vetoOn(
   if (!moves || !context.asks("session_before_tree")) return undefined;
   const target = before === null ? ROOT : session.find(before);
   if (before !== null && target < 0) return undefined;
-  const answer = await context.ask("session_before_tree", { preparation: leaving(session, target) });
+  const preparation = leaving(session, target);
+  const answer = await context.ask("session_before_tree", { preparation, ...leafAsked(session) });
   return answer.cancelled ? answer : undefined;
 }
 

@@ -10,6 +10,8 @@ const SUCCEEDED_WITHIN = 2000;
 /** Milliseconds after which a session whose holder cannot be joined is tried again, unless it has another holder. */
 const TRY_AGAIN = 5000;
 
+/** Milliseconds for which holders are waited for once this process was told to end: it has two seconds. */
+const ANSWERS_AT_END = 1000;
 /** Milliseconds after joining a session at which its lock is prepared for: what was asked then is on its way. */
 const PREPARES_AFTER = 5;
 
@@ -20,6 +22,8 @@ export class Attaching {
   /** Holders that could not be joined: their epochs, when that was, and whether a call had asked for it. */
   private readonly refused = new WeakMap<Session, { epoch: number | undefined; at: number; isAsked: boolean }>();
   private isClosed = false;
+  /** Whether this process was told to end: nobody is joined any more. */
+  private isHurried = false;
 
   constructor(options: AttachmentOptions) {
     this.options = options;
@@ -39,7 +43,7 @@ export class Attaching {
     if (known) return Promise.resolve(known);
     const running = this.joining.get(session);
     if (running) return isAsked ? running.then((attachment) => attachment ?? this.join(session)) : running;
-    if (this.isRefused(session, isAsked)) return Promise.resolve(undefined);
+    if (this.isHurried || this.isRefused(session, isAsked)) return Promise.resolve(undefined);
     const joined = this.connect(session, isAsked).finally(() => this.joining.delete(session));
     this.joining.set(session, joined);
     return joined;
@@ -73,7 +77,14 @@ export class Attaching {
         return attachment;
       }
       const late = began + (outcome === "dead" ? SUCCEEDED_WITHIN : ANNOUNCED_WITHIN);
-      if (this.isClosed || outcome === "refused" || session.log.lockedBy === null || performance.now() >= late) break;
+      if (
+        this.isClosed ||
+        this.isHurried ||
+        outcome === "refused" ||
+        session.log.lockedBy === null ||
+        performance.now() >= late
+      )
+        break;
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
     if (session.log.lockedBy !== null)
@@ -95,6 +106,16 @@ export class Attaching {
     for (const [session, attachment] of this.attachments)
       if (!open.includes(session)) attachment.close();
       else attachment.tellHead();
+  }
+
+  /** Ends soon what waits for holders, which may have been stopped: this process will not be there for their answers. */
+  hurry(): void {
+    this.isHurried = true;
+    const late = (): void => {
+      for (const attachment of this.attachments.values())
+        attachment.failAll("This server was told to end, and waits no longer.");
+    };
+    setTimeout(late, ANSWERS_AT_END).unref();
   }
 
   close(): void {

@@ -13,7 +13,6 @@ import {
   type FoundHolder,
   type SharedClient,
   type SharedHolder,
-  sharedClientOf,
   shownName,
 } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -29,11 +28,9 @@ import { isHeld } from "./hosting.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { type CatchingUp, catchUp, NOWHERE, placeIn, placeOf, settle, type ToldPlace } from "./places.ts";
 import { type PresenceEvent, ToldClients } from "./presence.ts";
-import { holderIn, isKnown, requireSound } from "./told.ts";
+import { clientIn, holderIn, isKnown, requireSound, unanswered } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
-/** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
-const ANSWERS_WITHIN = 30_000;
 /** Milliseconds in which a holder must let us in. */
 const LETS_IN_WITHIN = 1000;
 /** Milliseconds for which a dead holder's place is fought for. */
@@ -42,7 +39,11 @@ const RECOVERS_WITHIN = 15_000;
 export interface AttachmentOptions {
   readonly client: string;
   readonly durability: "sync" | "os";
-  readonly hooks: Pick<Hooks, "has" | "ask">;
+  /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
+  readonly answersWithin: number;
+  readonly hooks: Pick<Hooks, "has">;
+  /** Asks our host for the holder. */
+  readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
   readonly newKey: () => string;
   /** Finds the holder of the session. */
   readonly find: (session: Session) => FoundHolder<Duplex> | null;
@@ -266,7 +267,7 @@ export class Attachment {
     }
     if (this.watch || asked.size === 0) return;
     this.heardAt = performance.now();
-    this.watch = setInterval(() => this.requireWord(), ANSWERS_WITHIN / 6).unref();
+    this.watch = setInterval(() => this.requireWord(), this.options.answersWithin / 6).unref();
   }
 
   /** Ends what waits for a holder that says nothing. It keeps the lock, so nobody may take its place. */
@@ -276,20 +277,16 @@ export class Attachment {
       this.watch = undefined;
       return;
     }
-    const { client, pid } = this.holder;
+    const { answersWithin } = this.options;
     // A holder that waits for its own host, where a model may be at work, says so.
     this.pipe?.send('{"ping":true}');
-    if (this.questions.size > 0 || performance.now() - this.heardAt < ANSWERS_WITHIN) return;
-    const seconds = ANSWERS_WITHIN / 1000;
-    this.failAll(
-      `${client} (process ${pid}) holds this session and has said nothing for ${seconds} s. It may be stopped; whether it did this is not known. Read the state, or send it again with the same idempotencyKey.`,
-    );
+    if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
+    this.failAll(`It has said nothing for ${answersWithin / 1000} s, and may be stopped.`);
   }
 
-  private failAll(sentence: string): void {
-    const { client, pid } = this.holder;
-    for (const { settle } of this.asked.takeAll())
-      settle({ error: new Failure("outcome_unknown", sentence, { holder: { client, pid } }, { retryable: true }) });
+  /** Ends what waits for the holder, which has not answered for a reason. */
+  failAll(why: string): void {
+    for (const { call, settle } of this.asked.takeAll()) settle({ error: unanswered(call, this.holder, why) });
   }
 
   // --- hearing -------------------------------------------------------------------------------------------------
@@ -348,9 +345,7 @@ export class Attachment {
         Raw.of(bytes.subarray(member.start, member.end)),
       ]),
     );
-    const { client } = (message.value.payload ?? {}) as { client?: unknown };
-    const { id, name: by, pid } = sharedClientOf(client) ?? {};
-    if (payload.client) payload.client = { id, name: by, pid };
+    if (payload.client) payload.client = clientIn(message.value.payload);
     const leafId = this.toldLeafId;
     const told = { name, sessionId: this.session.id, leafId, payload };
     const cause = this.asked.get(message.value.of);
@@ -376,7 +371,9 @@ export class Attachment {
       this.pipe?.send(JSON.stringify({ answer: number, error: "cancelled" }));
       return;
     }
-    const question = this.options.hooks.ask(hook as HookName, (payload ?? {}) as Record<string, unknown>, () => {});
+    const { client, ...asked } = (payload ?? {}) as Record<string, unknown>;
+    const by = client === undefined ? {} : { client: clientIn(payload) };
+    const question = this.options.ask(this.session, hook as HookName, { ...asked, ...by });
     this.questions.set(number, question);
     question.answer
       .then(
@@ -451,9 +448,7 @@ export class Attachment {
       // What comes after these calls is not asked here any more.
       this.close();
     }
-    this.failAll(
-      `The process that held this session ended before it answered, and the session cannot be had here${why}. Read the state and decide again.`,
-    );
+    this.failAll(`It ended, and the session cannot be had here${why}.`);
   }
 
   /** Goes on as the holder: what was not answered is run here, in its order. */

@@ -1,5 +1,6 @@
 /** Hooks of a session that several hosts share: whose command it is is asked, else one of those that registered. */
 
+import type { SharedClient } from "../../core/ports/attach.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { HOOKS } from "./words.ts";
@@ -8,11 +9,14 @@ export type AskedHost = Pick<Hooks, "has" | "ask">;
 
 export class SharedHooks implements AskedHost {
   private readonly caller: AskedHost;
+  /** The caller, as others are told of it. */
+  private readonly client: object;
   /** Returns all hosts of the session in the order in which they are asked: the holder's, and those who joined. */
   private readonly hosts: () => readonly AskedHost[];
 
-  constructor(caller: AskedHost, hosts: () => readonly AskedHost[]) {
+  constructor(caller: AskedHost, { id, name, pid }: SharedClient, hosts: () => readonly AskedHost[]) {
     this.caller = caller;
+    this.client = { id, name, pid };
     this.hosts = hosts;
   }
 
@@ -31,7 +35,7 @@ export class SharedHooks implements AskedHost {
     let question: Question | undefined;
     const answerOf = async (host: AskedHost): Promise<HookAnswer> => {
       tried.add(host);
-      question = host.ask(name, payload, onId);
+      question = host.ask(name, host === this.caller ? payload : { ...payload, client: this.client }, onId);
       const answer = await question.answer;
       // Nobody waits for the command of a host that is gone. In the place of another, the next one is asked.
       const next = answer.reason === "host_gone" && host !== this.caller ? this.nextFor(name, tried) : undefined;

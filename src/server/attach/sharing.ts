@@ -5,15 +5,23 @@ import { Failure } from "../../core/failure.ts";
 import type { Attachments } from "../../core/ports/attach.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { PresentClient } from "../../handlers/shared/command.ts";
+import type { HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
-import type { Hooks } from "../connection/hooks.ts";
+import type { Hooks, Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { Attaching } from "./attaching.ts";
 import type { Attachment } from "./attachment.ts";
+import { Guest } from "./guest.ts";
 import { Hosting, type HostingHost, isHeld } from "./hosting.ts";
 import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
+
+/** Milliseconds without a word from a holder after which what it was asked fails, where nothing else was set. */
+const ANSWERS_WITHIN = 30_000;
+
+/** Commands in whose place others are done by whoever has joined. */
+const OPPOSITE: ReadonlySet<string> = new Set(["undo", "redo"]);
 
 export interface SharingOptions {
   readonly attachments: Attachments<Duplex>;
@@ -21,6 +29,8 @@ export interface SharingOptions {
   readonly client: string;
   /** The event that an acknowledged change survives. */
   readonly durability: "sync" | "os";
+  /** Milliseconds without a word from a holder after which what it was asked fails, if not the usual ones. */
+  readonly holderTimeout?: number;
 }
 
 /** The dispatcher, as sharing needs it. */
@@ -32,6 +42,8 @@ export interface SharingHost extends HostingHost {
   readonly canTell: boolean;
   /** Sends events that the holder of a session told of, in their place among its answers. */
   passOn(session: Session, events: PendingEvent[]): void;
+  /** Asks our own host in the name of the holder of a session. */
+  askForHolder(session: Session, name: HookName, payload: Readonly<Record<string, unknown>>): Question;
   /** Counts events that the holder of a session has given up telling. */
   missed(session: Session, count: number): void;
 }
@@ -43,7 +55,7 @@ export class Sharing {
   private isPlanned = false;
   private isClosed = false;
 
-  constructor({ attachments, client, durability }: SharingOptions, host: SharingHost) {
+  constructor({ attachments, client, durability, holderTimeout }: SharingOptions, host: SharingHost) {
     const { presence } = host;
     const keys = host.workspace.env.sessionId();
     let keyed = 0;
@@ -52,8 +64,10 @@ export class Sharing {
     this.attaching = new Attaching({
       client,
       durability,
+      answersWithin: holderTimeout ?? ANSWERS_WITHIN,
       hooks: host.hooks,
       newKey: () => `${keys}-${++keyed}`,
+      ask: (session, name, payload) => host.askForHolder(session, name, payload),
       find: ({ file }) => (file === null ? null : attachments.find(file)),
       passOn: (session, events) => host.passOn(session, events),
       missed: (session, count) => host.missed(session, count),
@@ -102,9 +116,12 @@ export class Sharing {
     if (!attachment || dryRun === true || isDoneByHolder(command, params)) return;
     const { client, pid, name } = attachment.holderFacts;
     const who = `${name ?? client} (process ${pid})`;
+    const opposite = OPPOSITE.has(command.name)
+      ? " What you did yourself you can take back here by its opposite: branch, set_label, set_session_name."
+      : "";
     throw new Failure(
       "session_locked",
-      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.`,
+      `${command.name} is done by the server that holds this session, that of ${who}. Run it there, or close the session there and try again.${opposite}`,
       { holder: { client, pid, name } },
     );
   }
@@ -112,7 +129,8 @@ export class Sharing {
   /** Returns the hosts that are asked before a call on a session acts. */
   hooksOf(session: Session | null, caller: AskedHost): AskedHost {
     if (session === null || !this.hosting.hasGuests(session)) return caller;
-    return new SharedHooks(caller, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
+    const client = caller instanceof Guest ? caller.client : this.host.presence.on(session);
+    return new SharedHooks(caller, client, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
   }
 
   /** Tells everybody who shares a session with us who our host is, and which hooks it wants to be asked. */

@@ -1,8 +1,10 @@
 /** Checks of a holder: what it says is believed only in the shape that it must have. It may be broken, or none of ours. */
 
-import type { SharedHolder } from "../../core/ports/attach.ts";
+import { Failure } from "../../core/failure.ts";
+import { type SharedClient, type SharedHolder, sharedClientOf } from "../../core/ports/attach.ts";
 import { eventNames } from "../../handlers/shared/event-names.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
+import type { Call } from "../connection/call.ts";
 import type { PipeMessage } from "./pipe.ts";
 
 type Value = PipeMessage["value"];
@@ -13,6 +15,23 @@ export function holderIn({ attached }: Value): SharedHolder | undefined {
   const { epoch, client, pid } = attached;
   if (!Number.isSafeInteger(epoch) || !Number.isSafeInteger(pid) || typeof client !== "string") return undefined;
   return { epoch: epoch as number, client, pid: pid as number };
+}
+
+/** Returns the client in a payload, as our host is told of it; without members where it is none. */
+export function clientIn(payload: unknown): Partial<SharedClient> {
+  const { id, name, pid } = sharedClientOf((payload as { client?: unknown } | null)?.client) ?? {};
+  return { id, name, pid };
+}
+
+/** Returns the failure of a call that the holder has not answered, and why it is not waited for. */
+export function unanswered({ command }: Call, { client, pid }: SharedHolder, why: string): Failure {
+  const sentence = `${client} (process ${pid}), which holds this session, has not answered. ${why}`;
+  const details = { holder: { client, pid } };
+  // Nothing is in doubt.
+  if (command.effect === "read")
+    return new Failure("session_locked", `${sentence} Ask again later.`, details, { retryable: true });
+  const rest = "Whether it did this is not known: read the state, or send it again with the same idempotencyKey.";
+  return new Failure("outcome_unknown", `${sentence} ${rest}`, details, { retryable: true });
 }
 
 /** Throws SyntaxError for what no holder says. Members and events that are not known here are those of a newer one. */

@@ -49,9 +49,10 @@ export interface Call {
 }
 
 /** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */
-export function asksWhile({ command, params }: Call, questionId: string): boolean {
+export function asksWhile({ command, params }: Call, questionIds: ReadonlySet<string>): boolean {
+  if (questionIds.size === 0) return false;
   const { _meta } = (params ?? {}) as { _meta?: { hook?: string | number } };
-  return command.effect === "read" && _meta?.hook !== undefined && JSON.stringify(_meta.hook) === questionId;
+  return command.effect === "read" && _meta?.hook !== undefined && questionIds.has(JSON.stringify(_meta.hook));
 }
 
 /** Returns the id as JSON text: from the bytes where a number cannot be held exactly, or it is nested too deep. */

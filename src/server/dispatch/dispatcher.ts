@@ -21,7 +21,7 @@ import { isAlone, isDoneByHolder } from "../attach/words.ts";
 import { asksWhile, type Call, type Outcome, type Peer } from "../connection/call.ts";
 import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
-import type { Hooks } from "../connection/hooks.ts";
+import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { guardWrite } from "./guards.ts";
@@ -35,6 +35,8 @@ import { Upkeep } from "./upkeep.ts";
 
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
+
+type Payload = Readonly<Record<string, unknown>>;
 
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
@@ -106,8 +108,8 @@ export class Dispatcher implements ReplyHost {
   private enqueue(call: Call, batch?: BatchReply): void {
     const lane = this.lanes.ofCall(call);
     lane.touched = this.workspace.env.now();
-    const isMeanwhile = lane.questionId !== undefined && asksWhile(call, lane.questionId);
-    if (!isMeanwhile && (lane.calls.length > 0 || !this.isNext(lane, call))) lane.calls.push({ call, batch });
+    if (!asksWhile(call, lane.questionIds) && (lane.calls.length > 0 || !this.isNext(lane, call)))
+      lane.calls.push({ call, batch });
     else this.run(lane, call, batch);
   }
 
@@ -200,8 +202,8 @@ export class Dispatcher implements ReplyHost {
   }
 
   /** Makes the event of the start, with the state before the first call changes it. */
-  private noteStart(): void {
-    if (this.startEvent !== undefined) return;
+  private noteStart(again = false): void {
+    if (this.startEvent !== undefined && !again) return;
     const { current } = this.workspace;
     this.startEvent = current && eventOf(current, "session_start", { reason: "startup", sessionFile: current.file });
   }
@@ -422,7 +424,12 @@ export class Dispatcher implements ReplyHost {
     const failed = "error" in outcome;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
-    lane.push({ call, batch, outcome, readFrom, events: failed ? [] : events });
+    // A host that has a leaf of its own from the start hears of no other.
+    if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
+    const slot = { call, batch, outcome, readFrom, events: failed ? [] : events };
+    // Of reads, only those of a host that is asked overtake what the holder has not answered.
+    if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
+    else lane.push(slot);
     this.replies.flush(lane);
   }
 
@@ -436,22 +443,28 @@ export class Dispatcher implements ReplyHost {
   }
 
   /** Asks for consent; the lane waits meanwhile. */
-  private async ask(
-    lane: Lane,
-    hooks: Caller["hooks"],
-    name: HookName,
-    payload: Readonly<Record<string, unknown>>,
-  ): Promise<HookAnswer> {
-    const question = hooks.ask(name, payload, (id) => {
-      lane.questionId = id;
-    });
+  private async ask(lane: Lane, hooks: Caller["hooks"], name: HookName, payload: Payload): Promise<HookAnswer> {
+    const question = this.question(lane, hooks, name, payload);
     lane.question = question;
     try {
       return await question.answer;
     } finally {
       lane.question = undefined;
-      lane.questionId = undefined;
     }
+  }
+
+  askForHolder(session: Session, name: HookName, payload: Payload): Question {
+    return this.question(this.lanes.ofSession(session), this.hooks, name, payload);
+  }
+
+  /** Asks, and has reads that the asked host makes meanwhile answered at once. */
+  private question(lane: Lane, hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
+    let id = "";
+    const { answer, cancel } = hooks.ask(name, payload, (asked) => {
+      id = asked;
+      lane.questionIds.add(id);
+    });
+    return { answer: answer.finally(() => lane.questionIds.delete(id)), cancel };
   }
 
   introduce(wishes: Introduction): void {

@@ -46,13 +46,16 @@ export class LaneCommits {
   private commit(lane: Lane): void {
     if (lane.committing) return;
     const session = this.lanes.sessionOf(lane);
-    const mark = lane.applied;
     if (!session) {
-      lane.markDurable(mark);
+      lane.markDurable(lane.applied);
       return;
     }
+    let mark = lane.applied;
+    const begins = (): void => {
+      mark = lane.applied;
+    };
     lane.committing = session
-      .commit()
+      .commit(begins)
       .then(
         () => lane.markDurable(mark),
         (error) => {

@@ -68,9 +68,10 @@ export class Lane {
   running: Call | undefined;
   /** Number of reads that the host makes while it is asked, and that take their time. */
   reads = 0;
-  /** The question to the host that the call waits for, and the request's id as JSON text. */
+  /** The question to the host that the call waits for. */
   question: Question | undefined;
-  questionId: string | undefined;
+  /** Ids, as JSON text, of the requests by which the host is asked, also for the holder of the session. */
+  readonly questionIds = new Set<string>();
   readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
   readonly slots: Slot[] = [];
   /** Slots that may leave and wait for room, while other processes that joined the session are answered. */
@@ -141,6 +142,12 @@ export class Lane {
   push({ call, refusal, batch, outcome, readFrom, events }: Omit<Slot, "after">): void {
     const after = this.appliedWrites;
     this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
+  }
+
+  /** Queues the reply to a read of a host that is asked: what it passed on may wait for its answer. */
+  pushMeanwhile(slot: Omit<Slot, "after">): void {
+    const first = this.slots.findIndex(({ isPassed }) => isPassed);
+    this.slots.splice(first < 0 ? this.slots.length : first, 0, { ...slot, after: this.appliedWrites });
   }
 
   /** Returns the last entry of the lane's session that no queued event tells of; null for none. */

@@ -1,12 +1,13 @@
 /** Announcements as files: `<name>.json` says who holds a session, and listens at `<name>-<epoch>.sock` beside it. */
 
+import { isAbsolute } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Announcement } from "../../core/ports/attach.ts";
 import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { isPrivate } from "./private-folders.ts";
+import { type AnnouncedSession, isPrivate } from "./private-folders.ts";
 
-/** Bytes of an announcement; ours have 300. */
+/** Bytes of an announcement; ours have 300, and in folders of the user's a path. */
 const LARGEST = 4096;
 /** Characters of the names in it. */
 const LONGEST_NAME = 256;
@@ -22,9 +23,17 @@ export function announcedInode(name: string): number | undefined {
   return inode !== undefined && ENDING.test(name.slice(inode.length)) ? Number(inode) : undefined;
 }
 
+/** Returns the name of the session that a file in a folder of the user's announces; undefined for any other name. */
+export function announcedName(name: string): string | undefined {
+  const [digest] = /^[0-9a-f]+/.exec(name) ?? [];
+  return digest !== undefined && ENDING.test(name.slice(digest.length)) ? digest : undefined;
+}
+
 /** An announcement with the run of the kernel in which it can be reached. */
 export interface HostAnnouncement extends Announcement {
   readonly host: string;
+  /** The session, in a folder of the user's. Nobody joins by it, and it may be of another mount. */
+  readonly session?: AnnouncedSession;
 }
 
 export function socketIn(folder: string, name: string, epoch: number): string {
@@ -51,9 +60,12 @@ export function writeAnnouncement(disk: Disk, folder: string, name: string, anno
   const cut = { ...announcement, client: client.slice(0, LONGEST_NAME), version: version.slice(0, LONGEST_NAME) };
   // Only the holder of the session's lock writes here, so that one name is enough, and no other is ever left over.
   const temporary = `${folder}/${name}.new`;
+  const whole = bytesOf(JSON.stringify(cut));
+  // A path may be too long to be told; then nobody knows whose this is, and only the next holder removes it.
+  const bytes = whole.length > LARGEST ? bytesOf(JSON.stringify({ ...cut, session: undefined })) : whole;
   removeQuietly(disk, temporary);
   try {
-    withFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytesOf(JSON.stringify(cut))));
+    withFile(disk, disk.create(temporary), (fd) => writeAll(disk, fd, bytes));
     disk.rename(temporary, `${folder}/${name}.json`);
   } catch (error) {
     removeQuietly(disk, temporary);
@@ -84,4 +96,10 @@ function isAnnouncement(value: unknown): value is HostAnnouncement {
     [epoch, protocol, pid].every((number) => Number.isSafeInteger(number) && isCount(number as number)) &&
     (token as string).length >= SHORTEST_TOKEN
   );
+}
+
+/** Returns the session of an announcement in a folder of the user's; undefined when it does not tell. */
+export function sessionIn({ session }: HostAnnouncement): AnnouncedSession | undefined {
+  const { path, inode } = (session ?? {}) as Record<keyof AnnouncedSession, unknown>;
+  return typeof path === "string" && isAbsolute(path) && Number.isSafeInteger(inode) ? session : undefined;
 }

@@ -93,7 +93,7 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
     for (const place of all) {
       const seen = quietly(() => lookAt(place));
       if (seen === null) continue;
-      const { host: at, ...announcement } = seen.announcement;
+      const { host: at, session: _, ...announcement } = seen.announcement;
       epochs.note(all, announcement.epoch);
       if (!seen.hasSocket || at !== host() || announcement.epoch <= (newest?.announcement.epoch ?? -1)) continue;
       newest = { announcement, connect: async () => connectAt(place, announcement) };
@@ -179,7 +179,7 @@ function announceIn(
     const socket = disk.info(path, true);
     requirePrivate(socket, "other");
     // Last: whoever finds the announcement finds the socket.
-    writeAnnouncement(disk, at, place.name, announcement);
+    writeAnnouncement(disk, at, place.name, { ...announcement, session: place.session });
     return { place, socket, stop };
   } catch (error) {
     stop();

@@ -23,7 +23,18 @@ export interface PrivatePlace {
   readonly folder: string;
   /** The beginning of the names of the session's files in the folder. */
   readonly name: string;
+  /** The session, where that cannot be told from the folder and the name. */
+  readonly session?: AnnouncedSession;
 }
+
+/** A session as an announcement tells of it that does not lie beside it. */
+export interface AnnouncedSession {
+  readonly path: string;
+  readonly inode: number;
+}
+
+/** A folder of the user's for announcements. */
+export type UserFolder = Pick<PrivatePlace, "disk" | "folder">;
 
 /** Everything that tells which folders there are. */
 export interface PlacesDeps {
@@ -38,21 +49,29 @@ export interface PlacesDeps {
 
 /** Returns the places for the holder of a session, the best first. Throws errno errors when nothing has its path. */
 export function placesOf(deps: PlacesDeps, session: string): PrivatePlace[] {
-  const { disk, ownDisk } = deps;
+  const { disk } = deps;
   const real = disk.realPath(session);
   const { device, inode } = disk.info(real);
-  const digest = createHash("sha256").update(`${device}:${inode}`).digest("hex");
+  const name = userName(device, inode);
+  const announced = { path: real, inode };
   return [
     { disk, folder: join(dirname(real), BESIDE), name: String(inode) },
-    ...ownFolders(deps).map((folder) => ({ disk: ownDisk, folder, name: digest.slice(0, DIGITS) })),
+    ...userFolders(deps).map((place) => ({ ...place, name, session: announced })),
   ];
 }
 
-function ownFolders({ ownDisk, variables, temporary = "/tmp" }: PlacesDeps): string[] {
+/** Returns the beginning of the names of a session's files in folders of the user's. */
+export function userName(device: number, inode: number): string {
+  return createHash("sha256").update(`${device}:${inode}`).digest("hex").slice(0, DIGITS);
+}
+
+/** Returns the folders of the user's that are tried in the place of the one beside a session. */
+export function userFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<PlacesDeps, "disk">): UserFolder[] {
   const runtime = variables.XDG_RUNTIME_DIR ?? "";
   const info = isAbsolute(runtime) ? infoOrNull(ownDisk, runtime) : null;
   const isOurs = info?.kind === "folder" && info.owner === process.getuid?.();
-  return [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
+  const folders = [...(isOurs ? [join(runtime, OWN)] : []), join(temporary, `${OWN}-${process.getuid?.()}`)];
+  return folders.map((folder) => ({ disk: ownDisk, folder }));
 }
 
 /** Whether this is what it should be, of this user, and closed to all others. Sockets are `other`. */

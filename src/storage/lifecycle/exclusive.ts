@@ -7,6 +7,7 @@ import type { MoveWishes, Purpose, SeenFacts, Where } from "../../core/ports/lif
 import type { OperationLog } from "../../core/ports/operations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
+import type { UserFolder } from "../attach/private-folders.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
@@ -26,6 +27,8 @@ export interface LifecycleDeps {
   /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
+  /** Folders of the user's in which holders are announced, if they may be used. */
+  readonly userFolders?: readonly UserFolder[];
   open(file: string): Log;
   /** Returns the facts that a list has of a session; undefined when it cannot be read. */
   factsAt(file: string): SeenFacts | undefined;

@@ -19,7 +19,7 @@ import { currentPathOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 import { readAllOf } from "./import.ts";
 import { factsOf, titleOf } from "./recorded.ts";
-import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn } from "./stale-announcements.ts";
+import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn, staleOfUser } from "./stale-announcements.ts";
 import { sizeOfFolder } from "./trash-items.ts";
 
 /** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
@@ -56,18 +56,19 @@ export function isLeftover(path: string, session?: string): boolean {
 export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   for (const folder of allFolders(deps.paths, deps.disk)) {
     for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
-      const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(join(folder, name));
+      const isWanted = (kind === "file" || kind === "folder") && !isAnnouncement(deps, join(folder, name));
       const found = isWanted ? fileAt(deps, join(folder, name)) : undefined;
       if (found) yield found;
     }
     yield* staleIn(deps, folder);
   }
+  yield* staleOfUser(deps);
 }
 
 /** Returns the leftover at a path; undefined when nothing, or something else, is there. */
 function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   const { disk } = deps;
-  if (isAnnouncement(path)) return announcementAt(deps, path);
+  if (isAnnouncement(deps, path)) return announcementAt(deps, path);
   const form = formOf(basename(path));
   const info = form && infoOrNull(disk, path, true);
   if (!form || (info?.kind !== "file" && info?.kind !== "folder")) return undefined;

@@ -1,5 +1,5 @@
 /**
- * Announcements of holders beside sessions, where their servers were killed. Whether somebody holds a session is told by
+ * Announcements of holders beside sessions and in folders of the user's, where their servers were killed. Whether somebody holds a session is told by
  * its lock and by nothing else; the next holder removes what the dead one left, and so does whoever has the lock
  * meanwhile.
  */
@@ -8,50 +8,127 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { announcedInode } from "../attach/announcements.ts";
-import { BESIDE, inPrivateFolder, isPrivate, type PrivatePlace, removeIfEmpty } from "../attach/private-folders.ts";
+import { announcedInode, announcedName, readAnnouncement, sessionIn } from "../attach/announcements.ts";
+import {
+  BESIDE,
+  inPrivateFolder,
+  isPrivate,
+  type PrivatePlace,
+  removeIfEmpty,
+  type UserFolder,
+  userName,
+} from "../attach/private-folders.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { entriesIfListed } from "../fs/folders.ts";
-import { isSessionName } from "../fs/paths.ts";
-import { isLock } from "../locks/contract.ts";
+import { allFolders, isSessionName } from "../fs/paths.ts";
+import { type FileKey, isLock, type LockLocation } from "../locks/contract.ts";
 import { findHolders } from "../locks/found-locks.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 
-type Deps = Pick<LifecycleDeps, "disk" | "locks" | "paths">;
+type Deps = Pick<LifecycleDeps, "disk" | "locks" | "paths" | "userFolders">;
+
+/** An announcement, with the lock of its session where that is not there. */
+interface AnnouncedFile extends LeftoverFile {
+  readonly lock?: { readonly key: FileKey; readonly place: LockLocation };
+}
 
 /** Whether a path is that of an announcement, or of the folder for them. */
-export function isAnnouncement(path: string): boolean {
+export function isAnnouncement({ userFolders }: Pick<Deps, "userFolders">, path: string): boolean {
+  return isBeside(path) || userFolderOf({ userFolders }, path) !== undefined;
+}
+
+function isBeside(path: string): boolean {
   return basename(path) === BESIDE || basename(dirname(path)) === BESIDE;
 }
 
-/** Returns the folder for announcements, if a path is that or leads into it. */
-function placeOf(disk: Disk, path: string): PrivatePlace {
-  return { disk, folder: basename(path) === BESIDE ? path : dirname(path), name: "" };
+/** Returns the folder of the user's in which a path is. */
+function userFolderOf({ userFolders = [] }: Pick<Deps, "userFolders">, path: string): UserFolder | undefined {
+  return userFolders.find(({ folder }) => folder === dirname(path));
+}
+
+/** Returns the folder for announcements to which a path leads. */
+function placeOf(deps: Deps, path: string): PrivatePlace {
+  const found = userFolderOf(deps, path);
+  if (found) return { ...found, name: "" };
+  return { disk: deps.disk, folder: basename(path) === BESIDE ? path : dirname(path), name: "" };
 }
 
 /** Yields the announcements beside the sessions in a folder that nobody holds, as far as can be seen without the lock. */
-export function* staleIn(deps: Deps, folder: string): Generator<LeftoverFile> {
-  const found = announcementsIn(deps.disk, folder);
+export function staleIn(deps: Deps, folder: string): Generator<LeftoverFile> {
+  return staleAmong(deps, announcementsIn(deps.disk, folder));
+}
+
+/** Yields those of the session folders' sessions that are in folders of the user's and that nobody holds. */
+export function* staleOfUser(deps: Deps): Generator<LeftoverFile> {
+  const { userFolders = [] } = deps;
+  const found = userFolders.flatMap((place) => announcementsOfUser(deps, place));
+  if (found.length > 0) yield* staleAmong(deps, found);
+}
+
+function* staleAmong(deps: Deps, found: readonly AnnouncedFile[]): Generator<LeftoverFile> {
   if (found.length === 0) return;
   const sessions = found.flatMap(({ sessionPath }) => sessionPath ?? []);
   const holders = findHolders({ ...deps, stateFolder: deps.paths.state }, new Set(sessions));
-  for (const one of found) {
+  for (const { lock: _, ...one } of found) {
     const isHeld = one.sessionPath === null ? holderOfNone(deps, one.path) !== null : holders.has(one.sessionPath);
     if (!isHeld) yield one;
   }
 }
 
 /** Returns the announcement at a path, whoever holds its session; undefined when there is none of this user. */
-export function announcementAt({ disk }: Deps, path: string): LeftoverFile | undefined {
-  return announcementsIn(disk, dirname(placeOf(disk, path).folder)).find((one) => one.path === path);
+export function announcementAt(deps: Deps, path: string): LeftoverFile | undefined {
+  const { lock: _, ...found } = announcedAt(deps, path) ?? { path: undefined };
+  return found.path === undefined ? undefined : found;
+}
+
+function announcedAt(deps: Deps, path: string): AnnouncedFile | undefined {
+  const ofUser = userFolderOf(deps, path);
+  const { disk } = deps;
+  const there = ofUser ? announcementsOfUser(deps, ofUser) : announcementsIn(disk, dirname(placeOf(deps, path).folder));
+  return there.find((one) => one.path === path);
+}
+
+/** Returns the announcements in a folder of the user's, if their sessions are, or were, in the session folders. */
+function announcementsOfUser(deps: Deps, { disk, folder }: UserFolder): AnnouncedFile[] {
+  const place = { disk, folder, name: "" };
+  const folders = new Set(allFolders(deps.paths, deps.disk));
+  const sessions = new Map<string, Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined>();
+  const sessionOf = (name: string): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined => {
+    if (!sessions.has(name)) sessions.set(name, announcedSession(deps, folders, place, name));
+    return sessions.get(name);
+  };
+  return (filesIn(place) ?? []).flatMap(({ name, info }) => {
+    const digest = announcedName(name);
+    if (digest === undefined || !isPrivate(info, name.endsWith(".sock") ? "other" : "file")) return [];
+    const session = sessionOf(digest);
+    return session ? [{ ...toLeftover(join(folder, name), info, null), ...session }] : [];
+  });
+}
+
+/** Returns the session of an announcement in a folder of the user's, or the lock that it has if it is gone. */
+function announcedSession(
+  { disk }: Deps,
+  folders: ReadonlySet<string>,
+  place: PrivatePlace,
+  name: string,
+): Pick<AnnouncedFile, "sessionPath" | "lock"> | undefined {
+  const announcement = inPrivateFolder(place, (at, held) => readAnnouncement(held, at, name));
+  const { path, inode } = (announcement && sessionIn(announcement)) ?? {};
+  if (path === undefined || inode === undefined) return undefined;
+  const folder = dirname(path);
+  const device = folders.has(folder) ? infoOrNull(disk, folder)?.device : undefined;
+  // Another mount may have other files at this path.
+  if (device === undefined || userName(device, inode) !== name) return undefined;
+  if (infoOrNull(disk, path, true)?.inode === inode) return { sessionPath: path };
+  return { sessionPath: null, lock: { key: { device, inode }, place: lockInFolder(folder, inode) } };
 }
 
 /** Returns the announcements beside the sessions in a folder, or the folder for them where that is empty. */
-function announcementsIn(disk: Disk, folder: string): LeftoverFile[] {
-  const place = placeOf(disk, join(folder, BESIDE));
+function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
+  const place = { disk, folder: join(folder, BESIDE), name: "" };
   const files = filesIn(place);
   if (files === null) return [];
   if (files.length === 0) {
@@ -97,16 +174,17 @@ function sessionsByInode(disk: Disk, folder: string): Map<number, string> {
 }
 
 /** Returns who holds a session that was announced and is not there any more; null for nobody. */
-export function holderOfNone({ disk, locks }: Deps, path: string): Holder | null {
-  const lock = lockOfNone(disk, path);
-  return lock && locks.holder(lock.key, lock.place);
+export function holderOfNone(deps: Deps, path: string): Holder | null {
+  const lock = lockOfNone(deps, path);
+  return lock && deps.locks.holder(lock.key, lock.place);
 }
 
 /** Returns the lock that a session file with the announced inode has, whatever its name. */
-function lockOfNone(disk: Disk, path: string) {
+function lockOfNone(deps: Deps, path: string) {
+  if (userFolderOf(deps, path)) return announcedAt(deps, path)?.lock ?? null;
   const inode = announcedInode(basename(path));
-  const folder = dirname(placeOf(disk, path).folder);
-  const device = infoOrNull(disk, folder)?.device;
+  const folder = dirname(placeOf(deps, path).folder);
+  const device = infoOrNull(deps.disk, folder)?.device;
   if (inode === undefined || device === undefined) return null;
   return { key: { device, inode }, place: lockInFolder(folder, inode) };
 }
@@ -117,12 +195,13 @@ function lockOfNone(disk: Disk, path: string) {
  */
 export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile, "path" | "sessionPath">): void {
   const { disk, locks } = deps;
-  const lock = sessionPath === null ? lockOfNone(disk, path) : null;
+  const lock = sessionPath === null ? lockOfNone(deps, path) : null;
   const acquired = lock && locks.acquire(lock.key, lock.place);
   if (acquired && !isLock(acquired)) throw inUse(acquired);
   try {
-    const place = placeOf(disk, path);
-    if (sessionPath === null && sessionsByInode(disk, dirname(place.folder)).has(lock?.key.inode ?? -1))
+    const place = placeOf(deps, path);
+    const folder = lock ? dirname(lock.place.path) : dirname(place.folder);
+    if (sessionPath === null && sessionsByInode(disk, folder).has(lock?.key.inode ?? -1))
       throw new Failure("session_locked", "Its session came back meanwhile; look at it again.");
     // Others may have removed it, and nobody can have made it anew.
     if (path !== place.folder) inPrivateFolder(place, (at, held) => removeIfThere(held, join(at, basename(path))));

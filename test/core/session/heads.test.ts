@@ -112,6 +112,25 @@ describe.each(STORES)("heads of a session of %s", (kind) => {
     expect(reopened(disk, kind, session).heads.list()).toHaveLength(1);
   });
 
+  test("go back no further than an earlier commit, which took along what came while it recorded the leaf", async () => {
+    const { disk, session, first } = await made(kind);
+    move(session, null, first);
+    const recording = session.commit();
+    const shared = say(session, null);
+    const a = say(session, "a");
+    await recording;
+    expect(reopened(disk, kind, session).tree.entryCount).toBe(session.tree.entryCount);
+    say(session, null);
+    say(session, "a");
+    disk.set({ kind: "fail", at: 1, errno: "EIO" });
+    await expect(session.commit()).rejects.toThrow();
+    disk.set(undefined);
+    expect([leafOf(session, null), leafOf(session, "a")]).toEqual([shared, a]);
+    await session.keepPosition();
+    const again = reopened(disk, kind, session);
+    expect([leafOf(again, null), leafOf(again, "a")]).toEqual([shared, a]);
+  });
+
   test("are not those of a fork or a clone, whose leaf is its last entry", async () => {
     const { disk, session } = await made(kind);
     const a = say(session, "a");

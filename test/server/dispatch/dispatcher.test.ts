@@ -4,9 +4,14 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
 import { gatedDisk } from "../../support/gated_disk.ts";
-import { type Json, kinds, serveHere } from "../../support/server.ts";
+import { type Json, kinds, serveHere, temporaryPlace } from "../../support/server.ts";
 
 let ids = 0;
+
+/** Lets everything come that comes without waiting for the medium. */
+async function turns(): Promise<void> {
+  for (let n = 0; n < 10; n++) await new Promise((resolve) => setImmediate(resolve));
+}
 
 function call(method: string, params?: object): Json {
   return { jsonrpc: "2.0", id: ++ids, method, ...(params ? { params } : {}) };
@@ -299,6 +304,53 @@ describe("what is acknowledged", () => {
     expect((await server.next()).result).toEqual({ entryIds: ["d"], leafId: "d" });
     expect(idsIn(sessionFile)).toEqual(["a", "d"]);
   });
+
+  test.each(["jsonl", "v2"])(
+    "is all that a commit made durable, also what came while the leaf was recorded: the next may fail (%s)",
+    async (store) => {
+      const { disk, waits } = gatedDisk();
+      const place = temporaryPlace();
+      const plain = serveHere(["--store", store], { place });
+      await plain.result("append", { entries: [user("a", { id: "a" }), user("b", { id: "b" })] });
+      const { sessionFile } = await plain.result("get_state");
+      await plain.finish();
+      const server = serveHere(["--session", sessionFile, "--events", "none"], { place, disk });
+      const replies = new Map<unknown, Json>();
+      const reading = (async () => {
+        while (replies.size < 4) {
+          const reply = await server.next();
+          replies.set(reply.id, reply);
+        }
+      })();
+      const [moved, first, second, state] = [
+        call("branch", { entryId: "a" }),
+        append(user("c", { id: "c" })),
+        append(user("d", { id: "d" })),
+        call("get_state"),
+      ];
+      server.send(moved);
+      const recording = await waits();
+      server.send(first);
+      await turns();
+      recording.pass();
+      const gate = await waits();
+      server.send(second, state);
+      await turns();
+      gate.pass();
+      // Everything of the commit that the move waits for is let through, and nothing of the one after it.
+      for (let ended = false; !ended; ) {
+        const next = await Promise.race([waits(), reading.then(() => undefined)]);
+        await turns();
+        if (!replies.has(moved.id)) next?.pass();
+        else next?.fail("EIO");
+        ended = next === undefined;
+      }
+      expect(replies.get(second.id).error.data.name).toBe("storage_failed");
+      expect(replies.get(first.id).result).toMatchObject({ entryIds: ["c"], leafId: "c" });
+      expect(replies.get(state.id).result).toMatchObject({ leafId: "c", entryCount: 3 });
+      expect(replies.get(moved.id).result.leafId).toBe("a");
+    },
+  );
 
   test("is decided for all of the old session before another one takes its place", async () => {
     const { disk, waits } = gatedDisk();
