@@ -295,6 +295,33 @@ function* rows() {
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
     };
   }
+  const branched = [session("realistic", 1000), session("lean", large)];
+  if (million) branched.push(session("lean", 1_000_000));
+  for (const file of branched) {
+    const entries = Number(/-(\d+)\.jsonl/.exec(file)[1]);
+    yield {
+      what: `get_fork_messages, ${number.format(entries)} entries`,
+      unit: "ms",
+      goal: { 1000: "0.5 ms", 100000: "15 ms", 1000000: "150 ms" }[entries],
+      ours: () => onSession(file, "get_fork_messages"),
+      against: ["a page of 1,000", () => onSession(file, "get_fork_messages", { limit: 1000 })],
+      pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
+    };
+    if (entries < 2000) continue;
+    const measured = [];
+    yield {
+      what: `get_tree flat, ${number.format(entries)} entries, first time`,
+      unit: "ms",
+      goal: { 100000: "150 ms", 1000000: "1500 ms" }[entries],
+      ours: () =>
+        onSession(file, "get_tree", {}, (took, child) => {
+          measured.push(child.memory("VmHWM"));
+          return took;
+        }),
+      against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
+    };
+    yield { what: "- its memory at most", unit: "MB", ours: async () => figure(measured).median };
+  }
   for (const [shape, count] of options.shapes ? UNUSUAL : []) {
     const file = session(shape, quick ? Math.ceil(count / 100) : count);
     yield {
