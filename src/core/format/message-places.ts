@@ -14,10 +14,10 @@ const CLOSE_BRACE = 0x7d;
 const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 
-/** Names by their length, as bytes. */
-type Names = readonly (readonly { readonly name: string; readonly bytes: Uint8Array }[])[];
+/** NameTable by their length, as bytes. */
+type NameTable = readonly (readonly { readonly name: string; readonly bytes: Uint8Array }[])[];
 
-function namesOf(names: readonly string[]): Names {
+function namesOf(names: readonly string[]): NameTable {
   const byLength: { name: string; bytes: Uint8Array }[][] = Array.from({ length: 16 }, () => []);
   for (const name of names) byLength[name.length].push({ name, bytes: bytesOf(name) });
   return byLength;
@@ -32,14 +32,14 @@ const TEXT = bytesOf('"text"');
 const TOOL_CALL = bytesOf('"toolCall"');
 
 /** Bytes of a value; both are 0 where there is none. */
-export interface Place {
+export interface Found {
   start: number;
   end: number;
 }
 
-const nowhere = (): Place => ({ start: 0, end: 0 });
+const nowhere = (): Found => ({ start: 0, end: 0 });
 
-function put(place: Place, start: number, end: number): void {
+function put(place: Found, start: number, end: number): void {
   place.start = start;
   place.end = end;
 }
@@ -47,7 +47,7 @@ function put(place: Place, start: number, end: number): void {
 type ShownName = (typeof SHOWN)[number] | "timestamp";
 
 export class MessagePlaces {
-  readonly found: Readonly<Record<ShownName, Place>> = {
+  readonly found: Readonly<Record<ShownName, Found>> = {
     timestamp: nowhere(),
     role: nowhere(),
     content: nowhere(),
@@ -60,10 +60,10 @@ export class MessagePlaces {
   };
   private readonly all = Object.values(this.found);
   /** The content if it is a string, else the last of its texts; and how many there are. */
-  readonly text: Place = nowhere();
+  readonly text: Found = nowhere();
   texts = 0;
   /** The blocks of the content that are tool calls. */
-  readonly calls: Place[] = [];
+  readonly calls: Found[] = [];
   /** Where the value begins of the member whose name was read last. */
   private valueStart = 0;
 
@@ -103,7 +103,7 @@ export class MessagePlaces {
   }
 
   /** Returns the name of a member, "" for any other than these, and finds its value; undefined for an unusual one. */
-  private nameAt(b: Uint8Array, at: number, names: Names): string | undefined {
+  private nameAt(b: Uint8Array, at: number, names: NameTable): string | undefined {
     if (b[at] !== QUOTE) return undefined;
     let end = at + 1;
     while (b[end] !== QUOTE) if (b[end++] === BACKSLASH) return undefined;

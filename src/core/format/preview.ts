@@ -12,7 +12,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const SPACE = 0x20;
 
-/** What follows a backslash: 1 for white space, 2 for what is written as it is, 0 for what is not looked at here. */
+/** Table of bytes after a backslash: 1 for white space, 2 for what is written as it is, 0 for what is not looked at here. */
 const ESCAPED = Uint8Array.from({ length: 256 }, (_, c) => {
   const character = String.fromCharCode(c);
   return "ntrf".includes(character) ? 1 : 'b"\\'.includes(character) ? 2 : 0;

@@ -1,7 +1,7 @@
 /** Flat nodes of a tree as JSON text, made of the bytes of entries; only those of unusual entries are parsed. */
 
 import { preview } from "../../core/format/message.ts";
-import { hasEscape, MessagePlaces, type Place } from "../../core/format/message-places.ts";
+import { hasEscape, MessagePlaces, type Found } from "../../core/format/message-places.ts";
 import { writePreview } from "../../core/format/preview.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
@@ -196,7 +196,7 @@ export class FlatNodes {
   }
 
   /** Writes a member if its value is a string. Returns false where that may be written in another form. */
-  private writeString(line: Uint8Array, name: Uint8Array, { start, end }: Place): boolean {
+  private writeString(line: Uint8Array, name: Uint8Array, { start, end }: Found): boolean {
     if (end === 0 || line[start] !== QUOTE) return true;
     if (hasEscape(line, start, end)) return false;
     this.out.all(name);
