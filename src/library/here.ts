@@ -18,9 +18,11 @@ import { segmentedStore } from "../storage/v2/store.ts";
 import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
+export { isContainerName } from "../storage/fs/container-paths.ts";
 export { closing, readAt, withFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
+export { clockOf, isSameStamp, isYoung, type Stamp } from "../storage/fs/stamps.ts";
 export { scanLines } from "../storage/log/lines.ts";
 export { memoryStore, wholeLines } from "../storage/memory.ts";
 export { isSessionIn, latestIn } from "../storage/stores.ts";

@@ -75,11 +75,13 @@ export interface StoresOptions {
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
+  /** Runs work that nobody waits for; without it, nothing is put off. */
+  readonly later?: (work: () => void) => void;
 }
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
-  const snapshots = snapshotCache(disk, paths.state);
+  const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
   const jsonl = jsonlStore(files);
@@ -204,6 +206,7 @@ export function makeStores(options: StoresOptions): Stores {
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     pause,
+    settle: () => snapshots.settle(),
     operations,
     lifeCycle: makeLifeCycle(lifeCycleDeps),
     migrations: recordedMigrations(

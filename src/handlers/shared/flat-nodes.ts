@@ -1,7 +1,7 @@
 /** Flat nodes of a tree as JSON text, made of the bytes of entries; only those of unusual entries are parsed. */
 
 import { preview } from "../../core/format/message.ts";
-import { hasEscape, MessagePlaces, type Found } from "../../core/format/message-places.ts";
+import { type Found, hasEscape, MessagePlaces } from "../../core/format/message-places.ts";
 import { writePreview } from "../../core/format/preview.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
