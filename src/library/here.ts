@@ -48,11 +48,24 @@ function locksFor(stateFolder: string): Locks {
   return known;
 }
 
+/** Milliseconds after which is done what no caller waits for. */
+const PUT_OFF = 50;
+
 /** Returns the stores of a session folder. */
 export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
   const { state } = storagePaths();
   const cwd = process.cwd();
-  return makeStores({ disk, env, paths: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
+  const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
+  return makeStores({
+    disk,
+    env,
+    paths: { flat: folder, state },
+    durability,
+    locks: locksFor(state),
+    cwd,
+    kind,
+    later,
+  });
 }
 
 /** Returns a path as a person writes it, made absolute: `~` and file URLs are understood. */

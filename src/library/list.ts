@@ -135,7 +135,7 @@ function byActivity(sessions: SessionInfo[]): SessionInfo[] {
 }
 
 /**
- * What was read of files, with the stamps of those, for as long as somebody has it: the texts of 1,000 sessions are
+ * Lists of files as they were read, with the stamps of those, for as long as somebody has it: the texts of 1,000 sessions are
  * hundreds of megabytes. So a list of them takes 2 s the first time, and then as long as looking at the files.
  */
 const earlier = new Map<string, { readonly stamp: Stamp; readonly info: WeakRef<SessionInfo> }>();

@@ -243,11 +243,11 @@ export function snapshotCache(
   later?: (work: () => void) => void,
 ): SnapshotCache {
   /** The snapshot that was put off. */
-  let waiting: (() => void) | undefined;
+  let waiting: { readonly path: string; readonly write: () => void } | undefined;
   const settle = (): void => {
-    const write = waiting;
+    const put = waiting;
     waiting = undefined;
-    write?.();
+    put?.write();
   };
   const folder = join(stateFolder, "spines");
   const fileOf = ({ device, inode }: FileInfo): string => join(folder, `${device}-${inode}.spine`);
@@ -258,7 +258,7 @@ export function snapshotCache(
     settle,
 
     load(info, nodes, holds) {
-      settle();
+      if (waiting?.path === fileOf(info)) settle();
       try {
         return withFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
       } catch {
@@ -273,7 +273,7 @@ export function snapshotCache(
         write(info, nodes, extras);
         return;
       }
-      waiting = () => write(info, nodes, extras);
+      waiting = { path: fileOf(info), write: () => write(info, nodes, extras) };
       later(settle);
     },
   };
