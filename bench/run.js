@@ -190,6 +190,17 @@ function session(shape, count) {
   return files.get(key);
 }
 
+/** A folder of small sessions. */
+function manySessions(count) {
+  const folder = join(home, "many");
+  if (!existsSync(folder)) {
+    mkdirSync(folder);
+    for (let n = 0; n < count; n++)
+      writeSession(join(folder, `2026-01-01T00-00-00-000Z_${n}.jsonl`), 40, "lean", n + 1);
+  }
+  return folder;
+}
+
 const number = new Intl.NumberFormat("en");
 
 /** What we want to reach: figures of a machine whose bare echo answers its first line within 60 ms. */
@@ -247,6 +258,27 @@ function* rows() {
     against: ["bare echo", () => pipelined(echo(), state)],
     pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
   };
+  yield {
+    what: "get_state, 1,000 outstanding, Pi's dialect",
+    unit: "k/s",
+    goal: "400 k/s",
+    more: true,
+    ours: () => pipelined(ours("--no-session"), piState),
+    against: ["bare echo", () => pipelined(echo(), piState)],
+    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+  };
+  yield {
+    what: `switching away from ${number.format(large)} entries that were read first`,
+    unit: "ms",
+    goal: "5 ms",
+    ours() {
+      forget();
+      const away = request(1, "switch_session", { sessionPath: session("realistic", 1000) });
+      return once(ours("--session", realistic), state(0), away);
+    },
+    against: ["from none", () => switchTo(session("realistic", 1000))],
+    pi: (pi) => piOnSession(pi, realistic, "switch_session", { sessionPath: session("realistic", 1000) }),
+  };
   const opened = [session("realistic", 1000), realistic];
   if (million) opened.push(session("lean", 1_000_000));
   for (const file of opened) {
@@ -294,6 +326,33 @@ function* rows() {
       against: ["round trip", () => once(echo(), state(0), state(1))],
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
     };
+  }
+  const branched = [session("realistic", 1000), session("lean", large)];
+  if (million) branched.push(session("lean", 1_000_000));
+  for (const file of branched) {
+    const entries = Number(/-(\d+)\.jsonl/.exec(file)[1]);
+    yield {
+      what: `get_fork_messages, ${number.format(entries)} entries`,
+      unit: "ms",
+      goal: { 1000: "0.5 ms", 100000: "15 ms", 1000000: "150 ms" }[entries],
+      ours: () => onSession(file, "get_fork_messages"),
+      against: ["a page of 1,000", () => onSession(file, "get_fork_messages", { limit: 1000 })],
+      pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
+    };
+    if (entries < 2000) continue;
+    const measured = [];
+    yield {
+      what: `get_tree flat, ${number.format(entries)} entries, first time`,
+      unit: "ms",
+      goal: { 100000: "150 ms", 1000000: "1500 ms" }[entries],
+      ours: () =>
+        onSession(file, "get_tree", {}, (took, child) => {
+          measured.push(child.memory("VmHWM"));
+          return took;
+        }),
+      against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
+    };
+    yield { what: "- its memory at most", unit: "MB", ours: async () => figure(measured).median };
   }
   for (const [shape, count] of options.shapes ? UNUSUAL : []) {
     const file = session(shape, quick ? Math.ceil(count / 100) : count);
@@ -369,6 +428,49 @@ function* rows() {
     ours: () => appending(large),
     against: ["write alone", () => run("append-raw", newFile(), "ks")],
     pi: (pi) => appending(large, pi.library, pi.node),
+  };
+  yield {
+    what: "- first 1,000 of a process",
+    unit: "k/s",
+    goal: "110 k/s",
+    more: true,
+    ours: () => run("append-first", newFile(), "ks"),
+    against: ["write, looked at before and after", () => run("append-checked", newFile(), "ks")],
+    pi: (pi) => run("append-first", newFile(), "ks", pi.library, pi.node),
+  };
+  yield {
+    what: "branchWithSummary, library, p50",
+    unit: "us",
+    goal: "10 us",
+    ours: () => run("summaries", newFile(), "us"),
+    pi: (pi) => run("summaries", newFile(), "us", pi.library, pi.node),
+  };
+  for (const [count, goal] of [
+    [1000, "4 ms"],
+    [10_000, "20 ms"],
+  ])
+    yield {
+      what: `createBranchedSession at the leaf, library, ${number.format(count)} entries`,
+      unit: "ms",
+      goal,
+      ours: () => run("branched", session("uncompacted", count), "ms"),
+      against: ["file copy, fdatasync", () => copy(session("uncompacted", count))],
+      pi: (pi) => run("branched", session("uncompacted", count), "ms", pi.library, pi.node),
+    };
+  const many = manySessions(quick ? 20 : 1000);
+  yield {
+    what: "list, library, again",
+    unit: "ms",
+    goal: "15 ms",
+    ours: () => run("list-again", many, "ms"),
+    pi: (pi) => run("list-again", many, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "continueRecent, library",
+    unit: "ms",
+    goal: "5 ms",
+    ours: () => run("recent", many, "ms"),
+    pi: (pi) => run("recent", many, "ms", pi.library, pi.node),
   };
   yield {
     what: "durable append over the wire, p50",

@@ -1,9 +1,9 @@
 // One measurement in a process of its own, printed as JSON: what a library with Pi's SessionManager does, or what the
 // machine does at best.
 //
-//   node bench/worker.js parse|copy|sync|append-raw <file>
-//   node bench/worker.js open|context|append|list <file> <the library's index.js>
-import { closeSync, fdatasyncSync, openSync, readSync, statSync, writeSync } from "node:fs";
+//   node bench/worker.js parse|copy|sync|append-raw|append-checked <file>
+//   node bench/worker.js open|context|append|append-first|summaries|branched|list|list-again|recent <file> <library>
+import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const [task, file, library] = process.argv.slice(2);
@@ -58,7 +58,22 @@ const ANCHORS = {
     for (let n = 0; n < 20_000; n++) writeSync(fd, line);
     return { ks: 20_000 / (now() - began) };
   },
+  /** The same with a look at the file before and after each, without which nobody knows what others wrote. */
+  "append-checked"() {
+    const fd = openSync(file, "a");
+    const line = Buffer.alloc(330, 120);
+    const began = now();
+    for (let n = 0; n < 20_000; n++) {
+      fstatSync(fd);
+      writeSync(fd, line);
+      fstatSync(fd);
+    }
+    return { ks: 20_000 / (now() - began) };
+  },
 };
+
+const message = () => ({ role: "user", content: [{ type: "text", text: "x".repeat(120) }], timestamp: 1 });
+const median = (times) => times.sort((a, b) => a - b)[times.length >> 1];
 
 const TASKS = {
   open: ({ SessionManager }) => {
@@ -80,12 +95,48 @@ const TASKS = {
   },
   append: ({ SessionManager }) => {
     const session = SessionManager.open(file);
-    const message = () => ({ role: "user", content: [{ type: "text", text: "x".repeat(120) }], timestamp: 1 });
     for (let n = 0; n < 2000; n++) session.appendMessage(message());
     const count = 20_000;
     const began = now();
     for (let n = 0; n < count; n++) session.appendMessage(message());
     return { ks: count / (now() - began), mb: statSync(file).size / 1e6 };
+  },
+  /** The first of a process, whose code is not compiled yet. */
+  "append-first": ({ SessionManager }) => {
+    const session = SessionManager.open(file);
+    session.appendMessage(message());
+    const began = now();
+    for (let n = 0; n < 1000; n++) session.appendMessage(message());
+    return { ks: 1000 / (now() - began) };
+  },
+  summaries: ({ SessionManager }) => {
+    const session = SessionManager.open(file);
+    const ids = Array.from({ length: 1000 }, () => session.appendMessage(message()));
+    const times = ids.map((id) => {
+      const began = now();
+      session.branchWithSummary(id, "so far");
+      return (now() - began) * 1000;
+    });
+    return { us: median(times) };
+  },
+  branched: ({ SessionManager }) => {
+    const session = SessionManager.open(file);
+    const leaf = session.getLeafId();
+    const began = now();
+    session.createBranchedSession(leaf);
+    return { ms: now() - began };
+  },
+  /** `file` is a folder of sessions here and below. */
+  "list-again": async ({ SessionManager }) => {
+    const first = await SessionManager.listAll(file);
+    const began = now();
+    const { length } = await SessionManager.listAll(file);
+    return { ms: now() - began, sessions: Math.min(length, first.length) };
+  },
+  recent: ({ SessionManager }) => {
+    const began = now();
+    const session = SessionManager.continueRecent(process.cwd(), file);
+    return { ms: now() - began, file: session.getSessionFile() };
   },
 };
 

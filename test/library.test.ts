@@ -1034,6 +1034,23 @@ describe("listing", () => {
     expect(existsSync(join(home, ".pi/agent/sessions/--nowhere--"))).toBe(false);
   });
 
+  test("tells what has changed since the last list, which is kept by whoever has it", async () => {
+    const path = write(fileText(headerText({ id: "kept" }), said("one")), "kept.jsonl");
+    // A file that changed just now may change again without a trace.
+    vi.setSystemTime(statSync(path).ctimeMs + 10_000);
+    const lists = [await SessionManager.listAll(folder), await SessionManager.listAll(folder)];
+    expect(lists[1][0]).toBe(lists[0][0]);
+    const manager = SessionManager.open(path);
+    manager.appendMessage(user("two"));
+    manager.appendSessionInfo("Named");
+    expect(await SessionManager.listAll(folder)).toMatchObject([
+      { id: "kept", name: "Named", messageCount: 2, allMessagesText: "one two" },
+    ]);
+    expect(lists[0]).toMatchObject([{ messageCount: 1, allMessagesText: "one" }]);
+    rmSync(path);
+    expect(await SessionManager.listAll(folder)).toEqual([]);
+  });
+
   test("tells how far it is, and can be ended", async () => {
     for (let n = 0; n < 12; n++) talked();
     const told: [number, number, number | undefined][] = [];

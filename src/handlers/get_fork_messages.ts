@@ -1,6 +1,15 @@
 import * as z from "zod";
+import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
+import { isAsWritten, MessagePlaces } from "../core/format/message-places.ts";
+import { bytesOf, parse } from "../core/json/json.ts";
+import { Raw } from "../core/json/raw.ts";
+import { TextBlock } from "../core/json/text-block.ts";
+import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
+import { writeId } from "./shared/flat-nodes.ts";
+import { atMost, indexOf, pageEnd, pageOf } from "./shared/page.ts";
+import { cursor, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_fork_messages",
@@ -8,19 +17,77 @@ export default command({
   effect: "read",
   params: {
     scope: z.enum(["all", "path"]).optional().describe("of all branches (default, as Pi), or of the current path"),
+    cursor,
+    limit: limit.describe("at most this many; all by default. Messages without text are left out, but counted"),
   },
-  result: z.object({ messages: z.array(z.object({ entryId: z.string(), text: z.string() })) }),
+  result: z.object({
+    messages: stored(z.array(z.object({ entryId: z.string(), text: z.string() }))),
+    nextCursor,
+  }),
+  failures: ["cursor_expired"],
   example: { params: {}, result: { messages: [{ entryId: "a1b2c3d4", text: "Hello" }] } },
   run(context, params) {
     const { session } = context;
     const { nodes } = session.log;
-    const among = params.scope === "path" ? session.tree.path() : session.visible();
-    const messages: { entryId: string; text: string }[] = [];
+    const page = params.scope === "path" ? pageOf(session, params.cursor) : undefined;
+    const path = page && session.tree.path(page.leaf);
+    if (page && path && page.index > 0 && page.index >= path.length) throw new Failure("cursor_expired");
+    const among = page && path ? path.subarray(page.index) : session.visible(indexOf(params.cursor, nodes.count));
+    const most = atMost(context, params.limit);
+    const found: number[] = [];
     for (const position of among) {
       if (nodes.role(position) !== "user") continue;
-      const text = contentText((session.entry(position).message as { content?: unknown } | undefined)?.content);
-      if (text !== "") messages.push({ entryId: nodes.id(position), text });
+      found.push(position);
+      if (found.length > most) break;
     }
-    return { messages };
+    const sized = messageTexts(session, found);
+    const past = pageEnd(context, params.limit, found.length, 0, () => sized.next().value ?? NOTHING);
+    const shown = found.slice(0, past);
+    const next = found[past];
+    return {
+      messages: Raw.array(() => there(messageTexts(session, shown))),
+      nextCursor: next === undefined ? undefined : page ? page.next(session.tree.depth(next)) : String(next),
+    };
   },
 });
+
+const NOTHING = new Uint8Array(0);
+const ENTRY_ID = bytesOf('{"entryId":');
+const TEXT = bytesOf(',"text":');
+
+function* there(texts: Iterable<Uint8Array | undefined>): Generator<Uint8Array> {
+  for (const text of texts) if (text) yield text;
+}
+
+/** Yields each message as JSON text, valid until the next is requested; undefined for those without text. */
+function* messageTexts(session: Session, positions: readonly number[]): Generator<Uint8Array | undefined> {
+  const { log } = session;
+  const places = new MessagePlaces();
+  const out = new TextBlock();
+  let index = 0;
+  for (const line of log.readMany(positions, true)) {
+    out.length = 0;
+    out.all(ENTRY_ID);
+    writeId(out, log.nodes, positions[index++]);
+    out.all(TEXT);
+    const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
+    out.byte(0x7d);
+    yield isThere ? out.bytes.subarray(0, out.length) : undefined;
+  }
+}
+
+/** Writes the text of a message; returns false where it has none. */
+function writeFound(out: TextBlock, line: Uint8Array, { text, texts }: MessagePlaces): boolean {
+  if (texts === 0) return false;
+  if (texts > 1 || !isAsWritten(line, text.start, text.end)) return writeParsed(out, line);
+  out.copy(line, text.start, text.end);
+  return text.end - text.start > 2;
+}
+
+/** Does so for a message that is parsed. */
+function writeParsed(out: TextBlock, line: Uint8Array): boolean {
+  const { message } = parse(line) as { message?: { content?: unknown } };
+  const text = contentText(message?.content);
+  out.json(text);
+  return text !== "";
+}

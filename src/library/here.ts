@@ -18,9 +18,11 @@ import { segmentedStore } from "../storage/v2/store.ts";
 import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
+export { isContainerName } from "../storage/fs/container-paths.ts";
 export { closing, readAt, withFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
+export { clockOf, isSameStamp, isYoung, type Stamp } from "../storage/fs/stamps.ts";
 export { scanLines } from "../storage/log/lines.ts";
 export { memoryStore, wholeLines } from "../storage/memory.ts";
 export { isSessionIn, latestIn } from "../storage/stores.ts";
@@ -46,11 +48,24 @@ function locksFor(stateFolder: string): Locks {
   return known;
 }
 
+/** Milliseconds after which is done what no caller waits for. */
+const PUT_OFF = 50;
+
 /** Returns the stores of a session folder. */
 export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
   const { state } = storagePaths();
   const cwd = process.cwd();
-  return makeStores({ disk, env, paths: { flat: folder, state }, durability, locks: locksFor(state), cwd, kind });
+  const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
+  return makeStores({
+    disk,
+    env,
+    paths: { flat: folder, state },
+    durability,
+    locks: locksFor(state),
+    cwd,
+    kind,
+    later,
+  });
 }
 
 /** Returns a path as a person writes it, made absolute: `~` and file URLs are understood. */

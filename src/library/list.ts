@@ -6,14 +6,19 @@ import { parse } from "../core/json/json.ts";
 import type { Log } from "../core/ports/store.ts";
 import {
   absolutePath,
+  clockOf,
   closing,
   defaultFolder,
   disk,
   folderOr,
+  isContainerName,
+  isSameStamp,
   isSessionIn,
+  isYoung,
   latestIn,
   readHeader,
   readingStores,
+  type Stamp,
   sessionFolders,
   storagePaths,
 } from "./here.ts";
@@ -129,11 +134,27 @@ function byActivity(sessions: SessionInfo[]): SessionInfo[] {
   return sessions.sort((a, b) => b.modified.getTime() - a.modified.getTime());
 }
 
+/**
+ * Lists of files as they were read, with the stamps of those, for as long as somebody has it: the texts of 1,000 sessions are
+ * hundreds of megabytes. So a list of them takes 2 s the first time, and then as long as looking at the files.
+ */
+const earlier = new Map<string, { readonly stamp: Stamp; readonly info: WeakRef<SessionInfo> }>();
+
 function readInfo(open: (file: string) => Log, file: string): SessionInfo | undefined {
   try {
-    return closing(open(file), (log) => infoOf(log, file));
+    // The stamp of a container's folder tells nothing of what is in it.
+    const stamp = isContainerName(file) ? undefined : disk.info(file);
+    const known = earlier.get(file);
+    const same = stamp && known && isSameStamp(stamp, known.stamp) ? known.info.deref() : undefined;
+    if (same) return same;
+    const since = clockOf(disk);
+    const info = closing(open(file), (log) => infoOf(log, file));
+    if (stamp && !isYoung(stamp, since)) earlier.set(file, { stamp, info: new WeakRef(info) });
+    else earlier.delete(file);
+    return info;
   } catch {
     // Not a session, not readable, or removed since its folder was read.
+    earlier.delete(file);
     return undefined;
   }
 }
@@ -141,20 +162,24 @@ function readInfo(open: (file: string) => Log, file: string): SessionInfo | unde
 function infoOf(log: Log, file: string): SessionInfo {
   const { nodes, header } = log;
   const telling: number[] = [];
-  for (let p = 0; p < nodes.count; p++)
-    if (nodes.isType(p, "message") || nodes.isType(p, "session_info")) telling.push(p);
-  let name: string | undefined;
   let messageCount = 0;
+  for (let p = 0; p < nodes.count; p++) {
+    const isMessage = nodes.isType(p, "message");
+    if (isMessage) messageCount++;
+    // Results of tools, which are most of a session, need not be read.
+    const role = nodes.role(p);
+    if (isMessage ? role === "user" || role === "assistant" : nodes.isType(p, "session_info")) telling.push(p);
+  }
+  let name: string | undefined;
   let active = 0;
   const texts: string[] = [];
   let firstMessage = "";
-  for (const line of log.readMany(telling)) {
+  for (const line of log.readMany(telling, true)) {
     const entry = parse(line) as Entry;
     if (entry.type === "session_info") {
       name = (typeof entry.name === "string" && entry.name.trim()) || undefined;
       continue;
     }
-    messageCount++;
     const message = (entry.message ?? {}) as { role?: unknown; content?: unknown; timestamp?: unknown };
     if ((message.role !== "user" && message.role !== "assistant") || !("content" in message)) continue;
     const time = typeof message.timestamp === "number" ? message.timestamp : Date.parse(entry.timestamp);

@@ -230,8 +230,7 @@ export class SessionManager {
 
   /** Names an entry; undefined or an empty label removes the name. Throws entry_not_found. */
   appendLabelChange(targetId: string, label: string | undefined): string {
-    this.addForeignEntries();
-    positionOf(this.session, targetId);
+    this.requireEntry(targetId);
     return this.append(draftOfValues("label", { targetId, label }));
   }
 
@@ -313,8 +312,7 @@ export class SessionManager {
     fromHook?: boolean,
     usage?: Usage,
   ): string {
-    this.addForeignEntries();
-    if (branchFromId !== null) positionOf(this.session, branchFromId);
+    if (branchFromId !== null) this.requireEntry(branchFromId);
     const fromId = this.getLeafId() ?? "root";
     const rest = { fromId, summary, details, usage, fromHook };
     return this.append({ ...draftOfValues("branch_summary", rest), parentId: branchFromId });
@@ -420,10 +418,21 @@ export class SessionManager {
     if (leafId === null || position >= 0) session.moveLeaf(position);
   }
 
+  /** Adds what other programs wrote, once a millisecond; the log itself finds what comes in between. */
+  private lookAround(): void {
+    if (this.checkedAt !== env.now()) this.addForeignEntries();
+  }
+
+  /** Throws entry_not_found unless there is such an entry, of ours or of another program. */
+  private requireEntry(id: string): void {
+    this.lookAround();
+    if (this.session.find(id) < 0) this.addForeignEntries();
+    positionOf(this.session, id);
+  }
+
   /** Appends an entry. Only one that `opens` the conversation makes the file. */
   private append(entry: Draft, opens = false): string {
-    // One check serves all appends of the same millisecond; the log itself finds what comes in between.
-    if (this.checkedAt !== env.now()) this.addForeignEntries();
+    this.lookAround();
     let ids: string[];
     try {
       ({ ids } = this.session.append([entry], undefined, !opens));

@@ -27,6 +27,9 @@ import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
 import type { ServerSettings } from "./settings.ts";
 
+/** Milliseconds after which is done what nobody waits for; the reply has left long before. */
+const PUT_OFF = 50;
+
 export interface World {
   readonly input: Readable;
   readonly output: Writable;
@@ -85,6 +88,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
+    later: (work) => setTimeout(work, PUT_OFF).unref(),
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);

@@ -4,6 +4,7 @@ import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, type EntryHead, HeadReader } from "../core/format/head.ts";
+import { fastPath, MAX_BYTES } from "../core/json/fast-path.ts";
 import { concat, members } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
 import { Nodes } from "../core/tree/nodes.ts";
@@ -119,8 +120,15 @@ export function wholeLines(bytes: Uint8Array): Uint8Array[] {
   let start = 0;
   for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
     const line = bytes.subarray(start, end);
-    if (members(line)) lines.push(line);
+    if (isObject(line)) lines.push(line);
     start = end + 1;
   }
   return lines;
+}
+
+/** Whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */
+function isObject(line: Uint8Array): boolean {
+  const fast = line[0] === 0x7b && line.length <= MAX_BYTES ? fastPath() : null;
+  fast?.bytes.set(line);
+  return (fast !== null && fast.read(0, line.length) >= 0) || members(line) !== null;
 }

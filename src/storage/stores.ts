@@ -77,11 +77,13 @@ export interface StoresOptions {
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
+  /** Runs work that nobody waits for; without it, nothing is put off. */
+  readonly later?: (work: () => void) => void;
 }
 
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
-  const snapshots = snapshotCache(disk, paths.state);
+  const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
   const jsonl = jsonlStore(files);
@@ -206,6 +208,7 @@ export function makeStores(options: StoresOptions): Stores {
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
     pause,
+    settle: () => snapshots.settle(),
     operations,
     lifeCycle: makeLifeCycle(lifeCycleDeps),
     migrations: recordedMigrations(
@@ -385,7 +388,8 @@ export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader
   const candidates = disk
     .names(folder)
     .filter((name) => isSessionName(name) || isContainerName(name))
-    .map((name) => join(folder, name))
+    // Joining thousands of names takes as long as looking at the files.
+    .map((name) => `${folder}/${name}`)
     .map((file) => ({ file, changed: changeTime(disk, file) ?? Number.NEGATIVE_INFINITY }))
     .sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
   let latest: { file: string; changed: number; begun: number } | undefined;

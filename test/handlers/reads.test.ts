@@ -1,8 +1,10 @@
 /** What reading commands answer: entries, trees, messages and state, whole and in pages. */
 
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
-import { type Framing, type HereServer, type Json, serveHere } from "../support/server.ts";
+import { type Framing, type HereServer, type Json, serveHere, temporaryFolder } from "../support/server.ts";
 
 /** a-b-c-d, where e and f are beside c, and r is another root; the leaf is at d. */
 async function session(): Promise<HereServer> {
@@ -139,6 +141,22 @@ describe("get_tree", () => {
     expect((await server.command("get_tree", { format: "flat" })).data.nodes).toHaveLength(1);
   });
 
+  test("is that of the time when it was asked for, whatever comes before the reply leaves", async () => {
+    const server = await session();
+    const before = (await server.result("get_tree")).nodes;
+    server.send([
+      { jsonrpc: "2.0", id: "t", method: "get_tree" },
+      { jsonrpc: "2.0", id: "a", method: "append", params: { entries: [user("more", { id: "m", parentId: "e" })] } },
+      { jsonrpc: "2.0", id: "l", method: "set_label", params: { entryId: "e", label: "later" } },
+    ]);
+    const replies = (await server.next()) as Json[];
+    expect(replies.find(({ id }) => id === "t").result.nodes).toEqual(before);
+    expect((await server.result("get_tree")).nodes.find(({ id }: Json) => id === "e")).toMatchObject({
+      label: "later",
+      childCount: 1,
+    });
+  });
+
   test("of an empty session is empty", async () => {
     const server = serveHere(["--no-session", "--events", "none"]);
     expect(await server.result("get_tree")).toEqual({ nodes: [], leafId: null });
@@ -215,6 +233,44 @@ describe("get_fork_messages", () => {
     expect(ids((await server.result("get_fork_messages", { scope: "path" })).messages)).toEqual(["a", "c"]);
     await server.result("branch", { entryId: "e" });
     expect(ids((await server.result("get_fork_messages", { scope: "path" })).messages)).toEqual(["a", "e"]);
+  });
+
+  test.each(["all", "path"])("answers them in pages: %s", async (scope) => {
+    const server = await session();
+    const last = { type: "message", id: "z", message: { role: "user", content: [{ type: "text", text: "last" }] } };
+    await server.result("append", { entries: [user(""), last] });
+    const whole = (await server.result("get_fork_messages", { scope })).messages;
+    expect(whole.at(-1)).toEqual({ entryId: "z", text: "last" });
+    for (const limit of [1, 2, 100]) {
+      const found = await pages(server, "get_fork_messages", "messages", { scope, limit });
+      expect(found.flat()).toEqual(whole);
+      expect(Math.max(...found.map(({ length }) => length))).toBe(Math.min(limit, whole.length));
+    }
+    for (const cursor of ["x", "99", "z.99"])
+      expect((await server.failure("get_fork_messages", { scope, cursor })).data.name, cursor).toBe("cursor_expired");
+  });
+
+  test("has the texts that a parser finds, however they are written", async () => {
+    const file = join(temporaryFolder(), "s.jsonl");
+    const contents = [
+      '"a\\u0062c\\/d"',
+      '"\\"q\\"\\n\\t\\\\"',
+      '[{"type":"text","text":"one "},{"type":"image"},{"text":"two","type":"te\\u0078t"}]',
+      '[{"type":"text","text":"x","text":"last"}]',
+      ' "spaced" ',
+      '"first","content":"again"',
+    ];
+    const lines = contents.map(
+      (content, n) =>
+        `{"type":"message","id":"e${n}","parentId":null,"timestamp":"t","message":{"role":"user","content":${content}}}`,
+    );
+    writeFileSync(file, [`{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/"}`, ...lines, ""].join("\n"));
+    const server = serveHere(["--session", file, "--read-only", "--events", "none"]);
+    const { messages } = await server.result("get_fork_messages");
+    const texts = ["abc/d", '"q"\n\t\\', "one two", "last", "spaced", "again"];
+    expect(messages).toEqual(texts.map((text, n) => ({ entryId: `e${n}`, text })));
+    const { nodes } = await server.result("get_tree");
+    expect(nodes.map(({ preview }: Json) => preview)).toEqual(texts.map((text) => text.replace(/\s+/g, " ").trim()));
   });
 
   test("every one of them can be forked before", async () => {
@@ -362,6 +418,7 @@ describe("maxReplyBytes", () => {
     ["get_entries", "entries"],
     ["get_messages", "messages"],
     ["get_tree", "nodes"],
+    ["get_fork_messages", "messages"],
   ])("cuts %s into pages that are no larger, and leaves nothing out", async (method, member) => {
     const { server, said } = await limited("é");
     const found = (await pages(server, method, member, {})).flat();

@@ -123,6 +123,13 @@ export function parseAbridged(b: Uint8Array, longest: number): unknown {
   return copied === 0 ? parse(b) : parse(concat([...parts, b.subarray(copied)]));
 }
 
+/** Returns the beginning of the string `b[start, end)`, quotes included: so many characters at least, if it has them. */
+export function stringBeginning(b: Uint8Array, start: number, end: number, count: number): string {
+  // A character takes six bytes at most.
+  if (end - start <= 6 * count + 2) return parse(b, start, end) as string;
+  return JSON.parse(`${textOf(b, start, cutAt(b, start + 1, start + 1 + 6 * count))}"`);
+}
+
 /** Returns the last position before `end` that cuts neither an escape nor a character in two. */
 function cutAt(b: Uint8Array, start: number, end: number): number {
   let cut = start;

@@ -82,6 +82,8 @@ export interface Stores {
   made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
   /** Lets whatever else waits have its turn, in the middle of long work. */
   pause(): Promise<void>;
+  /** Writes what was put off until nobody waits. */
+  settle?(): void;
   readonly catalog: Catalog;
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;

@@ -264,6 +264,7 @@ export class Workspace {
       } finally {
         session.close();
       }
+    this.stores.settle?.();
     this.stores.catalog.close();
     if (failed !== undefined) throw failed;
   }

@@ -378,6 +378,11 @@ export class Nodes {
     return this.flags[position] & NON_HEX_ID ? (this.nonHexIds.get(position) as string) : unpackId(this.ids[position]);
   }
 
+  /** Returns the id as a number if it is eight lower-case hex digits, else -1. */
+  packedId(position: number): number {
+    return this.flags[position] & NON_HEX_ID ? -1 : this.ids[position];
+  }
+
   /** Returns whether an id looks like the alias of an entry whose own id was taken. */
   looksLikeAlias(position: number): boolean {
     return (this.flags[position] & NON_HEX_ID) !== 0 && this.id(position).includes("~");

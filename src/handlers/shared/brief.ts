@@ -27,7 +27,7 @@ export interface Brief {
 export type Body = Readonly<Record<string, unknown>>;
 
 /** Bytes of an entry beyond which its texts are cut before parsing. */
-const LONG = 1 << 14;
+export const LONG = 1 << 14;
 
 /** Parses an entry for a brief; of a long one, only the first `seen` bytes of each text. */
 export function briefBody(line: Uint8Array, seen: number): Body {
@@ -38,14 +38,16 @@ function messageIn({ message }: Body): Body {
   return typeof message === "object" && message !== null ? (message as Body) : {};
 }
 
+/** Returns the calls in a message's content. */
+export function briefCallsOf(content: unknown): BriefCall[] {
+  return toolCalls(content).map(({ name, arguments: args }) => ({ name, argument: preview(mainArgument(args)) }));
+}
+
 /** Returns the facts of an entry that its text does not tell. */
 export function briefOf(body: Body): Brief {
   const message = messageIn(body);
   const { role, content, toolName, isError, exitCode, cancelled, stopReason } = message;
-  const calls = toolCalls(content).map(({ name, arguments: args }) => ({
-    name,
-    argument: preview(mainArgument(args)),
-  }));
+  const calls = briefCallsOf(content);
   const hasFailed =
     isError === true ||
     (typeof exitCode === "number" && exitCode !== 0) ||

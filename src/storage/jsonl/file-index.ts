@@ -101,8 +101,11 @@ export class FileIndex {
     return this.env.sha256(bytes);
   }
 
-  /** Saves what is known of a file for the next opening. The caller knows that it follows from the lines alone. */
-  keep(): void {
+  /**
+   * Saves what is known of a file for the next opening. The caller knows that it follows from the lines alone. `isLast`:
+   * the log is closed, so that this may be written later.
+   */
+  keep(isLast: boolean): void {
     const { cache } = this;
     const { file, entries, records, end } = this.parts;
     const { nodes } = entries;
@@ -121,7 +124,7 @@ export class FileIndex {
       const { device, inode, modified, changed = null } = info;
       const hash = this.hashOf(size, sampled);
       const facts: SnapshotFacts = { device, inode, size, modified, changed, lines, sampled, hash };
-      cache.store(info, nodes, { columns: { starts, lengths }, facts });
+      cache.store(info, nodes, { columns: { starts, lengths }, facts }, isLast);
       this.covered = size;
     } catch {
       // The file cannot be read any more; its next opening reports that.

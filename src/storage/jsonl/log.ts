@@ -177,14 +177,14 @@ export class JsonlBackend implements Backend {
   }
 
   /** Saves what is known of the file for the next opening, if it follows from the lines alone. */
-  unlocking(): void {
+  unlocking(isLast = false): void {
     const { end, state } = this;
     if (!this.persisted || state.durableCount !== this.entries.nodes.count || state.readOnly) return;
-    if (this.isLiteral && !this.stored.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep();
+    if (this.isLiteral && !this.stored.isOutdated && !end.isUnterminated && end.torn < 0) this.index.keep(isLast);
   }
 
   close(): void {
-    if (this.scanner.stored) this.unlocking();
+    if (this.scanner.stored) this.unlocking(true);
     this.file.close();
   }
 

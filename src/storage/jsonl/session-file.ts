@@ -22,6 +22,9 @@ export class SessionFile {
   /** The first and the last bytes of the known part, as they were read or written. */
   private edges: { first: Uint8Array; lastStart: number; last: Uint8Array } = UNREADABLE;
 
+  /** Memory for the last bytes of our own writes. */
+  private lastBytes: Uint8Array | undefined;
+
   constructor(disk: Disk, path: string) {
     this.disk = disk;
     this.path = path;
@@ -134,8 +137,10 @@ export class SessionFile {
   noteLast(end: number, bytes: Uint8Array): void {
     const { first } = this.edges;
     const length = Math.min(EDGE, bytes.length);
-    // A copy, so that a long line is not kept; `Uint8Array.from` would go through an iterator.
-    const last = new Uint8Array(bytes.subarray(bytes.length - length));
+    // Copied, because the bytes are written over, into the same memory again: new memory takes 2 of the 8 us of an append.
+    this.lastBytes ??= new Uint8Array(EDGE);
+    const last = this.lastBytes.subarray(0, length);
+    last.set(bytes.length === length ? bytes : bytes.subarray(bytes.length - length));
     this.edges = { first, lastStart: end - length, last };
   }
 

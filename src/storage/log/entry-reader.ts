@@ -270,10 +270,13 @@ export class EntryReader {
     const { first, past, start } = run;
     const whole = new Uint8Array(past - first);
     let unchecked = 0;
+    let size = 0;
     for (let i = first; i < past; i++) {
       const position = positions[i];
-      if (!isKnown || !checked.values[position]) unchecked++;
-      else {
+      if (!isKnown || !checked.values[position]) {
+        unchecked++;
+        size += source.lineLength(position);
+      } else {
         const at = source.starts.values[position] - start + source.lineStart(position);
         const feed = bytes.indexOf(0x0a, at);
         if (feed < 0 || feed >= at + source.lineLength(position)) whole[i - first] = 1;
@@ -281,13 +284,17 @@ export class EntryReader {
     }
     const fast = unchecked > 1 && bytes.length <= MAX_BYTES ? fastPath() : null;
     if (!fast) return whole;
-    fast.bytes.set(bytes);
+    // Where most bytes are those of other entries, only the lines are copied.
+    const isDense = size > bytes.length / 2;
+    if (isDense) fast.bytes.set(bytes);
     for (let i = first; i < past; i++) {
       const position = positions[i];
       if (whole[i - first] === 1) continue;
       const at = source.starts.values[position] - start;
       const from = at + source.lineStart(position);
-      const messageStart = fast.read(from, from + source.lineLength(position));
+      const length = source.lineLength(position);
+      if (!isDense) fast.bytes.set(bytes.subarray(from, from + length));
+      const messageStart = isDense ? fast.read(from, from + length) : fast.read(0, length);
       if (messageStart < 0) continue;
       const record = bytes.subarray(at, at + source.lengths.values[position]);
       if (!source.isOf(position, record, isKnown && !this.isDoubted)) continue;

@@ -100,8 +100,8 @@ export interface Backend {
   lockTarget?(): FileInfo;
   /** Throws, after the lock was taken, if it must not be kept. */
   locked?(): void;
-  /** Saves what helps the next opening, before the lock is released. */
-  unlocking(): void;
+  /** Saves what helps the next opening, before the lock is released; `isLast` where the log is closed then. */
+  unlocking(isLast?: boolean): void;
 
   /** Throws already_exists if something has the path of a session that is not created yet. */
   requireFreeName(): void;
@@ -272,9 +272,9 @@ export class FileLog implements Log {
     this.backend.state.lock.prepare();
   }
 
-  unlock(): void {
+  unlock(isLast = false): void {
     const { backend } = this;
-    if (backend.state.lock.isHeld) backend.unlocking();
+    if (backend.state.lock.isHeld) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
   }
@@ -374,7 +374,7 @@ export class FileLog implements Log {
   close(): void {
     const { backend } = this;
     if (backend.reader.isClosed) return;
-    this.unlock();
+    this.unlock(true);
     backend.close();
     backend.reader.isClosed = true;
   }

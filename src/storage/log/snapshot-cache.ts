@@ -222,22 +222,43 @@ export interface SnapshotCache {
   readonly minBytes: number;
   /** Fills the empty `nodes` from the snapshot of a file. Returns null when there is none or its facts do not hold. */
   load(info: FileInfo, nodes: Nodes, holds: (facts: unknown) => boolean): SnapshotExtras | null;
-  /** Saves a snapshot of a file. Best effort: errors are ignored. */
-  store(info: FileInfo, nodes: Nodes, extras: SnapshotExtras): void;
+  /**
+   * Saves a snapshot of a file. Best effort: errors are ignored. With `isLast`, the nodes and columns do not change any
+   * more, so that a server may write them after its reply: 45 MB for a million entries take 90 ms.
+   */
+  store(info: FileInfo, nodes: Nodes, extras: SnapshotExtras, isLast?: boolean): void;
+  /** Writes what was put off. */
+  settle(): void;
 }
 
 /** Bytes below which a session gets no snapshot: its lines are read in a few milliseconds. */
 const MIN_BYTES = 4 << 20;
 const MAX_FILES = 64;
 
-export function snapshotCache(disk: Disk, stateFolder: string, minBytes = MIN_BYTES): SnapshotCache {
+/** `later` runs work when nobody waits for it; without it, nothing is put off. */
+export function snapshotCache(
+  disk: Disk,
+  stateFolder: string,
+  minBytes: number = MIN_BYTES,
+  later?: (work: () => void) => void,
+): SnapshotCache {
+  /** The snapshot that was put off. */
+  let waiting: { readonly path: string; readonly write: () => void } | undefined;
+  const settle = (): void => {
+    const put = waiting;
+    waiting = undefined;
+    put?.write();
+  };
   const folder = join(stateFolder, "spines");
   const fileOf = ({ device, inode }: FileInfo): string => join(folder, `${device}-${inode}.spine`);
 
   return {
     minBytes,
 
+    settle,
+
     load(info, nodes, holds) {
+      if (waiting?.path === fileOf(info)) settle();
       try {
         return withFile(disk, disk.openRead(fileOf(info)), (fd) => readIndexSnapshot(disk, fd, nodes, 0, holds));
       } catch {
@@ -245,19 +266,30 @@ export function snapshotCache(disk: Disk, stateFolder: string, minBytes = MIN_BY
       }
     },
 
-    store(info, nodes, extras) {
-      const path = fileOf(info);
-      const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
-      try {
-        disk.makeFolder(folder);
-        const fd = publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path));
-        closeQuietly(disk, fd);
-        dropOldest();
-      } catch {
-        // The next opening scans the session.
+    store(info, nodes, extras, isLast = false) {
+      // Of those that are put off, there is one at a time: each holds a whole session in memory.
+      settle();
+      if (!later || !isLast) {
+        write(info, nodes, extras);
+        return;
       }
+      waiting = { path: fileOf(info), write: () => write(info, nodes, extras) };
+      later(settle);
     },
   };
+
+  function write(info: FileInfo, nodes: Nodes, extras: SnapshotExtras): void {
+    const path = fileOf(info);
+    const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
+    try {
+      disk.makeFolder(folder);
+      const fd = publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path));
+      closeQuietly(disk, fd);
+      dropOldest();
+    } catch {
+      // The next opening scans the session.
+    }
+  }
 
   function dropOldest(): void {
     const files = disk.names(folder).map((name) => join(folder, name));

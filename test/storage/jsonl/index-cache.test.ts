@@ -10,7 +10,12 @@ import { Session } from "../../../src/core/session/session.ts";
 import { Nodes } from "../../../src/core/tree/nodes.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
-import { readIndexSnapshot, snapshotCache, writeIndexSnapshot } from "../../../src/storage/log/snapshot-cache.ts";
+import {
+  readIndexSnapshot,
+  type SnapshotCache,
+  snapshotCache,
+  writeIndexSnapshot,
+} from "../../../src/storage/log/snapshot-cache.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -21,7 +26,12 @@ import { forSeeds, forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, FOLDER, jsonlOn, QUARANTINE, STATE } from "../../support/sessions.ts";
 import { type Files, keepsTheContract } from "../contract.ts";
 
-function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): Store {
+function indexedOn(
+  disk: FaultDisk,
+  locks: Locks = noLocks,
+  readOnly = false,
+  snapshots: SnapshotCache = snapshotCache(disk, STATE, 1),
+): Store {
   const env = testEnv();
   return jsonlStore({
     disk,
@@ -32,7 +42,7 @@ function indexedOn(disk: FaultDisk, locks: Locks = noLocks, readOnly = false): S
     cwd: "/home/me/project",
     durability: "sync",
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
-    snapshots: snapshotCache(disk, STATE, 1),
+    snapshots,
   });
 }
 
@@ -198,6 +208,27 @@ describe("an index cache", () => {
     indexedOn(sound).open(FILE).close();
     expect(sound.paths().filter((path) => path.startsWith(FOLDER))).toEqual([FILE]);
     expect(spines(sound)).toHaveLength(1);
+  });
+
+  test("of a closed session is written when nobody waits, or when it is needed", () => {
+    const put: (() => void)[] = [];
+    const other = `${FOLDER}/other.jsonl`;
+    const disk = diskWith(fileText(headerText(), ...chain(5)));
+    disk.put(other, bytesOf(fileText(headerText(), ...chain(6))));
+    const cache = snapshotCache(disk, STATE, 1, (work) => put.push(work));
+    const open = (file: string) => indexedOn(disk, noLocks, false, cache).open(file);
+    open(FILE).close();
+    expect(spines(disk)).toEqual([]);
+    // One is put off at a time, and the next opening finds it.
+    open(other).close();
+    expect(spines(disk)).toHaveLength(1);
+    const log = open(other);
+    expect([spines(disk).length, log.nodes.count]).toEqual([2, 6]);
+    disk.put(FILE, bytesOf(fileText(headerText(), ...chain(7))));
+    open(FILE).close();
+    for (const work of put) work();
+    expect(put).toHaveLength(3);
+    expect(outcome(() => open(FILE))).toEqual(outcome(() => jsonlOn(disk).open(FILE)));
   });
 
   test("that cannot be written is done without", () => {
