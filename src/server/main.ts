@@ -91,7 +91,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     name: "pi-session-server",
     version: world.version,
     framings: ["lines", "headers"],
-    dialects: ["jsonrpc", "pi"],
+    dialects: ["jsonrpc", "pi", "acp"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     asPi: settings.asPi,
@@ -114,6 +114,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     server,
     settings,
     heldReplyBytes: world.heldReplyBytes,
+    acp: { version: world.version, readOnly: settings.readOnly, agent: undefined },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),

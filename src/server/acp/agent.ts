@@ -1,0 +1,34 @@
+/** The contract of an agent behind the conversation with an editor: whoever runs turns. Without one, prompts are refused. */
+
+/** A block of a prompt, as the client sent it. */
+export type PromptBlock = Readonly<Record<string, unknown>>;
+
+/** How an agent tells of a turn while it lasts. */
+export interface Telling {
+  /** Sends a `session/update` of the session; resolves when the client has room for the next one. */
+  update(update: Readonly<Record<string, unknown>>): Promise<void>;
+  /** Sends a request to the client, such as session/request_permission, and returns its result. Rejects with its error. */
+  ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
+}
+
+/** The result of a request that goes through to the client. */
+type Answer = Readonly<Record<string, unknown>>;
+
+/**
+ * An agent. Its methods are called for sessions that the client has open; what they throw becomes the error of the
+ * request. Entries that it writes are told of as those of any other writer, but for those that it told of itself.
+ */
+export interface Agent {
+  /** Members of `promptCapabilities`, and whatever else it adds to the capabilities that are advertised. */
+  readonly promptCapabilities: Answer;
+  /** Returns `modes` and `configOptions` of a session, as far as it has them. */
+  settings(sessionId: string): Promise<Answer>;
+  /** Runs a turn. Returns the result of the request, with its `stopReason`. */
+  prompt(sessionId: string, prompt: readonly PromptBlock[], telling: Telling): Promise<Answer>;
+  /** Ends the turn that runs, if one does; that turn then returns `cancelled`. */
+  cancel(sessionId: string): void;
+  setMode(sessionId: string, modeId: string): Promise<Answer>;
+  setConfigOption(sessionId: string, configId: string, value: unknown): Promise<Answer>;
+  /** Ends what runs for a session, which the client has closed. */
+  close(sessionId: string): Promise<void>;
+}
