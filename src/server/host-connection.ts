@@ -83,7 +83,6 @@ export class Connection implements Sink {
     this.output = new Output(options.output, () => this.onRoom());
     const { framing, dialect, events, maxMessageBytes, hookTimeout } = options.settings;
     this.host = new Host(events);
-    if (dialect !== "auto") this.speak(dialect);
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(frames[framing]);
     this.hooks = new Hooks(
@@ -95,6 +94,7 @@ export class Connection implements Sink {
       hookTimeout,
     );
     this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
+    if (dialect !== "auto") this.speak(dialect);
     if (options.sharing) {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);

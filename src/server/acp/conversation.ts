@@ -87,6 +87,8 @@ export class AcpConversation {
   private waiters: (() => void)[] = [];
   private whenIdle: (() => void)[] = [];
   private jobs = 0;
+  /** Ends with the answer to `initialize`, which comes first. */
+  private introduction: Promise<unknown> | undefined;
   /** What the client can show; undefined before `initialize`. */
   skills: ClientSkills | undefined;
 
@@ -142,7 +144,7 @@ export class AcpConversation {
     const ongoing = { isCancelled: false };
     this.requests.set(idText, ongoing);
     this.hold();
-    void this.run(method, params, ongoing)
+    const ended = this.run(method, params, ongoing)
       .then(
         (result) => `"result":${jsonText(result)}`,
         (error) => `"error":${errorText(this.asCancelled(ongoing, error))}`,
@@ -155,6 +157,7 @@ export class AcpConversation {
         if (wasFull) this.wire.goOn();
         this.release();
       });
+    if (method === "initialize") this.introduction ??= ended;
   }
 
   private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<object> {
@@ -164,6 +167,7 @@ export class AcpConversation {
       throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
     if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
       throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
+    if (method !== "initialize") await this.introduction;
     const request: AcpRequest = { params, isCancelled: () => ongoing.isCancelled };
     return known(this.context, request);
   }

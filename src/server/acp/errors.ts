@@ -30,6 +30,11 @@ const NO_SESSION = {
 const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sentence?: string }>> = {
   session_not_found: NO_SESSION,
   invalid_id: NO_SESSION,
+  ambiguous_id: {
+    code: NOT_FOUND,
+    sentence:
+      "No session has exactly this id, or more than one has. session/list shows those that exist; _meta.pi-session-server.sessionPath tells one from another.",
+  },
   entry_not_found: { sentence: "There is no such message in this session. Load it again to see those that exist." },
   cursor_expired: {
     code: INVALID_PARAMS,

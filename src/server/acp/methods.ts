@@ -140,14 +140,21 @@ async function open({ asker }: Conversing, sessionId: string, sessionPath?: stri
 const list: Method = async ({ conversation: { asker } }, { params }) => {
   const given = paramsOf(params, "cursor", "archived");
   const wanted = given.archived ?? "exclude";
-  const { isArchived, cursor } = placeOf(given.cursor ?? undefined, wanted);
   const cwd = listedCwd(given);
-  const found = await asker.ask("list_sessions", { cwd, cursor, archived: isArchived, limit: LISTED });
-  const sessions = (found.sessions as LooseMembers[]).map(infoOf);
-  const next = found.nextCursor as string | undefined;
-  const prefix = isArchived ? ARCHIVED : "";
-  const isLast = next === undefined && (isArchived || wanted !== "include");
-  return { sessions, ...(isLast ? {} : { nextCursor: next === undefined ? ARCHIVED : `${prefix}${next}` }) };
+  let { isArchived, cursor } = placeOf(given.cursor ?? undefined, wanted);
+  const sessions: object[] = [];
+  for (;;) {
+    const limit = LISTED - sessions.length;
+    const found = await asker.ask("list_sessions", { cwd, cursor, archived: isArchived, limit });
+    sessions.push(...(found.sessions as LooseMembers[]).map(infoOf));
+    const next = found.nextCursor as string | undefined;
+    if (next !== undefined) return { sessions, nextCursor: `${isArchived ? ARCHIVED : ""}${next}` };
+    if (isArchived || wanted !== "include") return { sessions };
+    // Those that are archived come after the others.
+    if (sessions.length === LISTED) return { sessions, nextCursor: ARCHIVED };
+    isArchived = true;
+    cursor = undefined;
+  }
 };
 
 /** The beginning of cursors into the archived sessions, which come after the others. */
@@ -290,9 +297,11 @@ async function settingsOf({ facts }: Conversing, sessionId: string): Promise<obj
   return (await facts.agent?.settings(sessionId)) ?? {};
 }
 
-const prompt: Method = async ({ conversation, find }, { params }) => {
+const prompt: Method = async ({ conversation, inOrder }, { params }) => {
   const { sessionId } = paramsOf(params, "sessionId", "prompt");
-  if (!find(sessionId)) throw new AcpError(NOT_FOUND, "This session is not open. Load or resume it first.");
+  // What was sent before it may be what opens the session.
+  const isOpen = await inOrder(sessionId, async ({ told }) => told !== undefined);
+  if (!isOpen) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
   const { isStored } = await conversation.asker.run(locate, { sessionId });
   throw new AcpError(
     REFUSED,
