@@ -37,6 +37,8 @@ interface OpenCall {
   readonly toolCallId: string;
   readonly name: string;
   readonly arguments: unknown;
+  /** Of the entry that it is in. */
+  readonly ids: LooseMembers;
   isAnswered: boolean;
   isGivenUp: boolean;
 }
@@ -67,6 +69,11 @@ export class Narrator {
   *updatesOf(item: PathEntry): Generator<AcpUpdate> {
     const facts: Record<string, unknown> = { ...idsOf(item), ...factsOf(item) };
     this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
+    if (speaks(item)) {
+      // Whatever comes now is after the results of the answer before.
+      yield* this.rest(false);
+      this.calls = [];
+    }
     let isFirst = true;
     for (const update of this.told(item)) {
       yield withOurs(update, isFirst ? facts : idsOf(item));
@@ -109,7 +116,7 @@ export class Narrator {
       case "user":
         return yield* chunks("user_message_chunk", id, message.content);
       case "assistant":
-        return yield* this.answer(id, message);
+        return yield* this.answer(item, message);
       case "toolResult":
         return yield* this.result(item, message);
       case "bashExecution":
@@ -143,13 +150,10 @@ export class Narrator {
       });
   }
 
-  private *answer(id: string, message: LooseMembers): Generator<AcpUpdate> {
-    // Whatever comes now is after the results of the answer before.
-    yield* this.waitingResults();
-    yield* this.givenUp();
-    this.calls = [];
+  private *answer(item: PathEntry, message: LooseMembers): Generator<AcpUpdate> {
+    const { id } = item;
     for (const block of blocksOf(message.content)) {
-      if (block.type === "toolCall") yield* this.call(id, block);
+      if (block.type === "toolCall") yield* this.call(item, block);
       else if (block.type === "thinking") {
         const content = { type: "text", text: stringOf(block.thinking) };
         yield* chunks("agent_thought_chunk", id, block.redacted === true ? [] : [content]);
@@ -159,14 +163,15 @@ export class Narrator {
     if (error !== "") yield* spoken(id, error, { kind: "error" });
   }
 
-  private *call(entryId: string, block: LooseMembers): Generator<AcpUpdate> {
+  private *call(item: PathEntry, block: LooseMembers): Generator<AcpUpdate> {
     const name = stringOf(block.name);
     const given = block.arguments;
     const call = {
       id: stringOf(block.id),
-      toolCallId: this.freshId(stringOf(block.id), `${entryId}/${this.calls.length}`),
+      toolCallId: this.freshId(stringOf(block.id), `${item.id}/${this.calls.length}`),
       name,
       arguments: given,
+      ids: idsOf(item),
       isAnswered: false,
       isGivenUp: false,
     };
@@ -219,7 +224,7 @@ export class Narrator {
       call.isGivenUp = true;
       const content = [textContent("There is no result of this call: the agent ended, or was ended, before it.")];
       const update = { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "failed", content };
-      yield withOurs(update, { kind: "no_result" });
+      yield withOurs(update, { ...call.ids, kind: "no_result" });
     }
   }
 
@@ -313,6 +318,11 @@ function atPlaces(args: unknown, cwd: string): LooseMembers {
 export function withOurs(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
   const before = membersOf(membersOf(update._meta)[OURS]);
   return { ...update, _meta: { [OURS]: { ...ours, ...before } } };
+}
+
+/** Whether an entry is an answer of the model, with which the results of the one before end. */
+function speaks({ entry }: PathEntry): boolean {
+  return entry.type === "message" && membersOf(entry.message).role === "assistant";
 }
 
 function idsOf({ id, parentId }: PathEntry): { entryId: string; parentId: string | null } {

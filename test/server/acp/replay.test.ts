@@ -47,9 +47,10 @@ describe.each(STORES)("on %s", (store) => {
       const since = { _meta: { "pi-session-server": { since: path[held].id } } };
       const rest = await editor.load(SESSION, CWD, since);
       const begun = await editor.load(SESSION, CWD);
-      const from = begun.updates.findIndex((update) => ours(update)?.entryId === path[held + 1]?.id);
-      const isTail = (update: Json): boolean => update.sessionUpdate !== "session_info_update" || ours(update)?.entryId;
-      if (from >= 0) expect(rest.updates.slice(1).filter(isTail)).toEqual(begun.updates.slice(from).filter(isTail));
+      const after = new Set(path.slice(held + 1).map(({ id }) => id));
+      const isAfter = (update: Json): boolean => after.has(ours(update)?.entryId);
+      expect(rest.updates.filter(isAfter)).toEqual(begun.updates.filter(isAfter));
+      expect(rest.updates.filter((update) => update.messageId !== undefined && !isAfter(update))).toEqual([]);
       await editor.server.finish();
     });
   });
