@@ -3,11 +3,13 @@
  * the server's, and held against what it was told, entry for entry.
  */
 
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect } from "vitest";
 import { type Editor, ours, type Update } from "./acp.ts";
-import { headerText } from "./lines.ts";
+import { headerText, SESSION } from "./lines.ts";
 import type { Random } from "./random.ts";
-import type { Json } from "./server.ts";
+import { type Json, type Place, serveHere } from "./server.ts";
 
 const WORDS = ["plain", "“quoted”", "\u2028", "straße", "😀", "`code`", "\u0000", "\ud83d", "line\nline", '{"json":1}'];
 const TOOLS = ["bash", "read", "edit", "write", "grep", "TodoWrite", "nobody_knows", ""];
@@ -44,10 +46,11 @@ function call(random: Random, id: string): Json {
   return { type: "toolCall", id, name: random.pick(TOOLS), arguments: given };
 }
 
-/** The lines of a session with branches, of `count` entries. */
-export function randomSession(random: Random, count: number): { text: string; entries: Json[] } {
+/** The lines of a session of `count` entries; `branching` is the chance that one continues another than the last. */
+export function randomSession(random: Random, count: number, branching = 0.03): { text: string; entries: Json[] } {
   const entries: Json[] = [];
   const ids: string[] = [];
+  const taken = new Set<string>();
   /** Ids of calls that a result may name. */
   let open: string[] = [];
   const used: string[] = [];
@@ -113,10 +116,11 @@ export function randomSession(random: Random, count: number): { text: string; en
   };
   while (entries.length < count) {
     const id = random.hex(8);
-    if (ids.includes(id)) continue;
+    if (taken.has(id)) continue;
+    taken.add(id);
     // Some go on further up, so that there are branches; most at the end, so that paths are long.
     const parentId =
-      ids.length === 0 ? null : random.chance(0.03) ? random.pick(ids.slice(-40)) : (ids.at(-1) as string);
+      ids.length === 0 ? null : random.chance(branching) ? random.pick(ids.slice(-40)) : (ids.at(-1) as string);
     const { type, ...rest } = made();
     entries.push({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
     ids.push(id);
@@ -302,6 +306,27 @@ export function requireShown(path: readonly Json[], updates: readonly Update[]):
 /** Whether a call has an id of the server's making, because its own was used before. */
 function isRenamed(one: Json, call: Json): boolean {
   return one.toolCallId.startsWith(`${call.entryId}/`);
+}
+
+/** Puts a session with this text into a store of a place. Its path in the first one. */
+export async function storedIn(place: Place, store: string, text: string): Promise<string> {
+  const folder = join(place.home, ".pi/agent/sessions/--home-me-project--");
+  mkdirSync(folder, { recursive: true });
+  const sessionPath = join(folder, `2026-01-24T16-22-26-831Z_${SESSION}.jsonl`);
+  writeFileSync(sessionPath, text);
+  if (store === "jsonl") return sessionPath;
+  const server = serveHere([], { place });
+  await server.result("migrate_session", { sessionPath });
+  await server.finish();
+  return sessionPath;
+}
+
+/** The entries from the root to one. */
+export function pathTo(entries: readonly Json[], id: string | null): Json[] {
+  const byId = new Map(entries.map((entry) => [entry.id, entry]));
+  const path: Json[] = [];
+  for (let at = byId.get(id); at; at = byId.get(at.parentId)) path.push(at);
+  return path.reverse();
 }
 
 /** Loads a session and throws unless all of it was shown, and only it. */

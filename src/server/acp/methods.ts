@@ -220,7 +220,7 @@ const deleteSession: Method = async (context, { params }) => {
       if (isStored) await conversation.asker.ask("delete_session", { sessionId });
     } catch (error) {
       // To delete what is gone is to have done it.
-      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+      if (!(error instanceof Failure) || !/^(?:session_not_found|invalid_id)$/.test(error.name)) throw error;
     }
     return {};
   });

@@ -1,42 +1,21 @@
 /** What an editor is shown of a session, on every store: each entry of the path, once, in order. */
 
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Editor, editorHere, ours } from "../../support/acp.ts";
-import { randomSession, requireLoaded, requireShown } from "../../support/acp-paths.ts";
+import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "../../support/acp-paths.ts";
 import { entryText, headerText, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, temporaryPlace } from "../../support/server.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 const CWD = "/home/me/project";
-
-/** Puts a session with this text into a store of a place. */
-async function stored(place: Place, store: string, text: string): Promise<void> {
-  const folder = join(place.home, ".pi/agent/sessions/--home-me-project--");
-  mkdirSync(folder, { recursive: true });
-  const sessionPath = join(folder, `2026-01-24T16-22-26-831Z_${SESSION}.jsonl`);
-  writeFileSync(sessionPath, text);
-  if (store === "jsonl") return;
-  const server = serveHere([], { place });
-  await server.result("migrate_session", { sessionPath });
-  await server.finish();
-}
-
-function pathTo(entries: readonly Json[], id: string): Json[] {
-  const byId = new Map(entries.map((entry) => [entry.id, entry]));
-  const path: Json[] = [];
-  for (let at = byId.get(id); at; at = byId.get(at.parentId)) path.unshift(at);
-  return path;
-}
 
 describe.each(STORES)("on %s", (store) => {
   test("each entry is shown, once, in order", async () => {
     await forSeedsAsync(4, async (random) => {
       const place = temporaryPlace();
       const { text, entries } = randomSession(random, 1 + random.int(120));
-      await stored(place, store, text);
+      await storedIn(place, store, text);
       const skills = random.chance(0.5) ? { compaction: {}, notices: {} } : {};
       const editor = await editorHere([], { place }, skills);
       const { leafId } = await facts(editor);
@@ -69,7 +48,7 @@ function linesOf(...messages: Json[]): string {
 
 async function shownOf(...messages: Json[]): Promise<Json[]> {
   const place = temporaryPlace();
-  await stored(place, "jsonl", linesOf(...messages));
+  await storedIn(place, "jsonl", linesOf(...messages));
   const editor = await editorHere([], { place });
   return (await editor.load(SESSION, CWD)).updates;
 }
@@ -179,7 +158,7 @@ test("damage is shown where it is", async () => {
     { role: "user", content: "two" },
     { role: "user", content: "three" },
   );
-  await stored(place, "jsonl", text.replace('"two"', '"\u0001wo"'));
+  await storedIn(place, "jsonl", text.replace('"two"', '"\u0001wo"'));
   const editor = await editorHere([], { place });
   const { updates } = await editor.load(SESSION, CWD);
   requireShown([], updates.slice(updates.length));
