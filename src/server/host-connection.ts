@@ -40,7 +40,7 @@ export interface ConnectionOptions {
   /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
   readonly spool: Spool;
-  /** What an editor that speaks the Agent Client Protocol is told. */
+  /** The server, as an editor that speaks the Agent Client Protocol is told of it. */
   readonly acp: AcpFacts;
   /** The means to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;

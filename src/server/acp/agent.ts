@@ -12,23 +12,23 @@ export interface Telling {
 }
 
 /** The result of a request that goes through to the client. */
-type Answer = Readonly<Record<string, unknown>>;
+type AgentReply = Readonly<Record<string, unknown>>;
 
 /**
  * An agent. Its methods are called for sessions that the client has open; what they throw becomes the error of the
  * request. Entries that it writes are told of as those of any other writer, but for those that it told of itself.
  */
-export interface Agent {
+export interface AgentBehind {
   /** Members of `promptCapabilities`, and whatever else it adds to the capabilities that are advertised. */
-  readonly promptCapabilities: Answer;
+  readonly promptCapabilities: AgentReply;
   /** Returns `modes` and `configOptions` of a session, as far as it has them. */
-  settings(sessionId: string): Promise<Answer>;
+  settings(sessionId: string): Promise<AgentReply>;
   /** Runs a turn. Returns the result of the request, with its `stopReason`. */
-  prompt(sessionId: string, prompt: readonly PromptBlock[], telling: Telling): Promise<Answer>;
+  prompt(sessionId: string, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply>;
   /** Ends the turn that runs, if one does; that turn then returns `cancelled`. */
   cancel(sessionId: string): void;
-  setMode(sessionId: string, modeId: string): Promise<Answer>;
-  setConfigOption(sessionId: string, configId: string, value: unknown): Promise<Answer>;
+  setMode(sessionId: string, modeId: string): Promise<AgentReply>;
+  setConfigOption(sessionId: string, configId: string, value: unknown): Promise<AgentReply>;
   /** Ends what runs for a session, which the client has closed. */
   close(sessionId: string): Promise<void>;
 }

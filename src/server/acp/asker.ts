@@ -13,7 +13,7 @@ export interface Submitting {
   submit(call: Call): void;
 }
 
-type Params = Readonly<Record<string, unknown>>;
+type AskedParams = Readonly<Record<string, unknown>>;
 
 export class Asker {
   private readonly server: Submitting;
@@ -24,18 +24,18 @@ export class Asker {
   }
 
   /** Runs a command of the table. Rejects with its failure. */
-  ask(name: string, params: Params): Promise<Params> {
+  ask(name: string, params: AskedParams): Promise<AskedParams> {
     const command = findCommand(name) as Command;
     // What may be asked of a host is refused as the host's mistake.
-    return this.submit(command, checkedParams(command, params, false), params) as Promise<Params>;
+    return this.submit(command, checkedParams(command, params, false), params) as Promise<AskedParams>;
   }
 
   /** Runs a command of ours, whose params and result are values. */
-  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: Params): Promise<R> {
+  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: AskedParams): Promise<R> {
     return this.submit(command, { params, fault: undefined }, params) as Promise<R>;
   }
 
-  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: Params): Promise<unknown> {
+  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: AskedParams): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const answer = (outcome: Outcome): void => {
         try {

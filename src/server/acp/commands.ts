@@ -1,6 +1,6 @@
 /**
- * What the conversation with an editor asks of sessions, and no host does: commands that are in no table. They run among
- * the others, so that a page has what is durable, and a new session stands beside those that are open.
+ * Commands that only the conversation with an editor asks, and that are in no table. They run among the others, so that a
+ * page has what is durable, and a new session stands beside those that are open.
  */
 
 import * as z from "zod";
@@ -19,7 +19,7 @@ const PAGE_ENTRIES = 256;
 const PAGE_BYTES = 1 << 20;
 
 /** A path that is read page by page: it is walked once, and again where the entries were read anew meanwhile. */
-export interface Walk {
+export interface PathWalk {
   readonly nodes: Nodes;
   readonly cuts: number;
   readonly path: Int32Array;
@@ -27,7 +27,7 @@ export interface Walk {
 }
 
 export interface Page {
-  readonly walk: Walk;
+  readonly walk: PathWalk;
   /** The entry that the page follows on the path: the one that was asked for, or where the paths to both part. */
   readonly after: string | null;
   readonly entries: readonly PathEntry[];
@@ -45,7 +45,7 @@ const page = {
   /** The entry that was read last; null: none. */
   since: own<string | null>(),
   /** The walk of the page before. Without one, the page is of the path to the leaf that is in force. */
-  walk: own<Walk | undefined>(),
+  walk: own<PathWalk | undefined>(),
 };
 
 export const readPage = command({
@@ -58,7 +58,7 @@ export const readPage = command({
   run: ({ session }, { since, walk }): Page => pageOf(session, since, walk),
 });
 
-function pageOf(session: Session, since: string | null, before: Walk | undefined): Page {
+function pageOf(session: Session, since: string | null, before: PathWalk | undefined): Page {
   const walk = before && isOf(before, session) ? before : walkOf(session, before?.leafId);
   const { path } = walk;
   const last = since === null ? ROOT : session.find(since);
@@ -76,12 +76,12 @@ function pageOf(session: Session, since: string | null, before: Walk | undefined
   };
 }
 
-function isOf({ nodes, cuts }: Walk, { log }: Session): boolean {
+function isOf({ nodes, cuts }: PathWalk, { log }: Session): boolean {
   return nodes === log.nodes && cuts === log.nodes.cuts;
 }
 
 /** Walks to an entry, or to the leaf where none is named. Throws content_modified when it is gone. */
-function walkOf(session: Session, leafId?: string | null): Walk {
+function walkOf(session: Session, leafId?: string | null): PathWalk {
   const { nodes } = session.log;
   const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.find(leafId);
   if (leaf < 0 && leafId)
@@ -93,7 +93,7 @@ function walkOf(session: Session, leafId?: string | null): Walk {
 }
 
 /** Returns where the path of a walk and that to an entry part: the entry itself, if it is on the path. */
-function partOf({ tree }: Session, { path }: Walk, at: number): number {
+function partOf({ tree }: Session, { path }: PathWalk, at: number): number {
   if (path[tree.depth(at)] === at) return at;
   return path.length === 0 ? ROOT : tree.commonAncestor(at, path[path.length - 1]);
 }
@@ -124,7 +124,7 @@ function entryAt({ log }: Session, position: number, line: Uint8Array): unknown 
   return { ...(entry as object), message: parse(withAttachments(line.subarray(message.start, message.end), read)) };
 }
 
-export interface SessionFacts {
+export interface SessionOutline {
   readonly cwd: string;
   readonly name: string | null;
   readonly leafId: string | null;
@@ -138,14 +138,14 @@ export interface SessionFacts {
   readonly isElsewhere: boolean;
 }
 
-export const readFacts = command({
-  name: "acp_facts",
+export const readOutline = command({
+  name: "acp_outline",
   summary: "The session as clients show it beside its messages.",
   effect: "read",
   params: { sessionId: z.string() },
-  result: z.custom<SessionFacts>(),
+  result: z.custom<SessionOutline>(),
   example: { params: {}, result: undefined as never },
-  run({ session, workspace }): SessionFacts {
+  run({ session, workspace }): SessionOutline {
     const { file, log } = session;
     return {
       cwd: session.cwd,

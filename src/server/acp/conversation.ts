@@ -7,7 +7,7 @@ import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Output } from "../connection/output.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { Agent } from "./agent.ts";
+import type { AgentBehind } from "./agent.ts";
 import { Asker, type Submitting } from "./asker.ts";
 import { Attached, type Job } from "./attached.ts";
 import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD } from "./errors.ts";
@@ -26,7 +26,7 @@ export interface AcpWire extends Submitting {
   goOn(): void;
 }
 
-/** What a conversation is made of. */
+/** The parts of a connection that a conversation runs over. */
 interface Ends {
   readonly output: Output;
   readonly dispatcher: Dispatcher;
@@ -53,12 +53,12 @@ export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): A
   );
 }
 
-/** What the conversation is told of the server. */
+/** The server, as the conversation tells of it. */
 export interface AcpFacts {
   readonly version: string;
   readonly readOnly: boolean;
   /** Whoever runs turns; undefined when nobody does. */
-  readonly agent: Agent | undefined;
+  readonly agent: AgentBehind | undefined;
 }
 
 /** Requests that are answered at a time; what comes after them is read later. */
@@ -89,7 +89,7 @@ export class AcpConversation {
   private jobs = 0;
   /** Ends with the answer to `initialize`, which comes first. */
   private introduction: Promise<unknown> | undefined;
-  /** What the client can show; undefined before `initialize`. */
+  /** The skills of the client; undefined before `initialize`. */
   skills: ClientSkills | undefined;
 
   constructor(wire: AcpWire, facts: AcpFacts) {

@@ -3,10 +3,10 @@
 import { BadParams, Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { preview } from "../../core/format/message.ts";
-import type { Agent } from "./agent.ts";
+import type { AgentBehind } from "./agent.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing } from "./attached.ts";
-import { forkBeside, type Located, locate, make, readFacts, type SessionFacts } from "./commands.ts";
+import { forkBeside, type Located, locate, make, readOutline, type SessionOutline } from "./commands.ts";
 import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
 import { type ClientSkills, OURS } from "./narrator.ts";
 import { listedCwd, oursOf, ourText, paramsOf, unusedIn } from "./params.ts";
@@ -21,7 +21,7 @@ export interface AcpRequest {
 /** The conversation, as methods need it. */
 interface Conversing {
   readonly asker: Asker;
-  readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: Agent | undefined };
+  readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBehind | undefined };
   skills: ClientSkills | undefined;
   /** Wakes what waits for room, after it was told to give up. */
   wake(): void;
@@ -370,8 +370,8 @@ export const methods: Readonly<Record<string, Method>> = {
   ...extensions,
 };
 
-function factsOf({ asker }: Conversing, sessionId: string): Promise<SessionFacts> {
-  return asker.run(readFacts, { sessionId });
+function factsOf({ asker }: Conversing, sessionId: string): Promise<SessionOutline> {
+  return asker.run(readOutline, { sessionId });
 }
 
 /** Returns our part of `_meta`, if it has anything to say. */

@@ -24,7 +24,7 @@ export interface AcpUpdate extends LooseMembers {
   readonly sessionUpdate: string;
 }
 
-/** What a client said that it can show. */
+/** Kinds of updates that a client has asked for. */
 export interface ClientSkills {
   readonly compaction: boolean;
   readonly notices: boolean;
@@ -57,7 +57,7 @@ export class Narrator {
   private waiting: WaitingResult[] = [];
   /** Ids of calls that the client was told of: those of a session need not differ, and a client's must. */
   private readonly used = new Set<string>();
-  /** What the entries that were told have cost, in dollars. */
+  /** The cost of the entries that were told, in dollars. */
   cost = 0;
 
   constructor(cwd: string, skills: ClientSkills) {

@@ -25,13 +25,13 @@ const shapes = {
 type Shapes = typeof shapes;
 
 /** The params of a request, as far as its method has asked for them. */
-type Checked<N extends keyof Shapes> = { readonly [K in N]: z.output<ReturnType<Shapes[K]>> } & LooseMembers;
+type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<ReturnType<Shapes[K]>> } & LooseMembers;
 
 /** Checks these members of the params. Throws BadParams. */
-export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): Checked<N> {
+export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
   const shape = Object.fromEntries(names.map((name) => [name, shapes[name]()]));
   const result = check(z.looseObject({ ...shape, _meta: z.looseObject({}).nullish() }), given ?? {});
-  if (result.success) return result.data as unknown as Checked<N>;
+  if (result.success) return result.data as unknown as CheckedMembers<N>;
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
 }
 

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Failure } from "../../core/failure.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing, type Telltale } from "./attached.ts";
-import { type Page, readFacts, readPage, type SessionFacts } from "./commands.ts";
+import { type Page, readOutline, readPage, type SessionOutline } from "./commands.ts";
 import { type AcpUpdate, type ClientSkills, Narrator, OURS, withOurs } from "./narrator.ts";
 
 const REPLACED = "The session was changed by another program while it was read. Load it again.";
@@ -17,9 +17,9 @@ export interface Stage {
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
 
-/** What a replay came to. */
+/** The result of a replay. */
 export interface Replayed {
-  readonly facts: SessionFacts;
+  readonly facts: SessionOutline;
   /** The entry that the first one that was sent follows; null for the beginning. */
   readonly after: string | null;
   readonly entries: number;
@@ -32,7 +32,7 @@ export async function replay(
   since: string | undefined,
   isStopped: () => boolean,
 ): Promise<Replayed> {
-  const facts = await stage.asker.run(readFacts, { sessionId: session.id });
+  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
   const told: Telltale = {
     lastId: since ?? null,
     narrator: since === undefined ? narratorOf(stage, facts) : undefined,
@@ -55,7 +55,7 @@ export async function catchUp(
 ): Promise<Replayed | undefined> {
   const { told } = session;
   if (!told) return undefined;
-  const facts = await stage.asker.run(readFacts, { sessionId: session.id });
+  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
   const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false });
   const { narrator } = told;
   if (narrator && entries > 0) {
@@ -70,7 +70,7 @@ interface GoingOn {
   readonly session: Attached;
   readonly told: Telltale;
   readonly isStopped: () => boolean;
-  readonly facts: SessionFacts;
+  readonly facts: SessionOutline;
   /** Whether the client is told in any case which entry the first one follows. */
   readonly tellsWhere: boolean;
 }
@@ -133,12 +133,12 @@ function pageAfter({ asker }: Stage, { id }: Attached, since: string | null, wal
   return asker.run(readPage, { sessionId: id, since, walk });
 }
 
-function narratorOf({ skills }: Stage, { cwd }: SessionFacts): Narrator {
+function narratorOf({ skills }: Stage, { cwd }: SessionOutline): Narrator {
   return new Narrator(cwd, skills);
 }
 
 /** Returns the update about what a client shows beside the messages. */
-function infoOf({ name, model, thinkingLevel, leafId }: SessionFacts): AcpUpdate {
+function infoOf({ name, model, thinkingLevel, leafId }: SessionOutline): AcpUpdate {
   const title = name === null ? {} : { title: name };
   return { sessionUpdate: "session_info_update", ...title, _meta: { [OURS]: { leafId, model, thinkingLevel } } };
 }
@@ -147,7 +147,7 @@ function infoOf({ name, model, thinkingLevel, leafId }: SessionFacts): AcpUpdate
 async function tellUsage(
   stage: Stage,
   session: Attached,
-  { usage }: SessionFacts,
+  { usage }: SessionOutline,
   { cost }: Narrator,
   isStopped: () => boolean,
 ): Promise<void> {
