@@ -12,6 +12,7 @@ import type { Session } from "../../core/session/session.ts";
 import { contextUsageOf } from "../../core/session/stats.ts";
 import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
 import { type CommandContext, command } from "../../handlers/shared/command.ts";
+import { isHeld } from "../attach/hosting.ts";
 import type { PathEntry } from "./narrator.ts";
 
 /** Entries of a page at most, and bytes of them; one entry may have more. */
@@ -134,7 +135,7 @@ export interface SessionOutline {
   readonly thinkingLevel: string;
   readonly usage: { readonly tokens: number | null; readonly contextWindow: number } | undefined;
   readonly readOnly: boolean;
-  /** Whether another process writes to it, so that calls without a result may still be at work. */
+  /** Whether another process writes to it or shares it, so that calls without a result may still be at work. */
   readonly isElsewhere: boolean;
 }
 
@@ -145,7 +146,8 @@ export const readOutline = command({
   params: { sessionId: z.string() },
   result: z.custom<SessionOutline>(),
   example: { params: {}, result: undefined as never },
-  run({ session, workspace }): SessionOutline {
+  run(context): SessionOutline {
+    const { session } = context;
     const { file, log } = session;
     return {
       cwd: session.cwd,
@@ -156,10 +158,17 @@ export const readOutline = command({
       thinkingLevel: session.thinkingLevel(),
       usage: contextUsageOf(session),
       readOnly: log.readOnly !== null,
-      isElsewhere: file !== null && log.persisted && workspace.stores.health.holders([file]).size > 0,
+      isElsewhere: isElsewhere(context),
     };
   },
 });
+
+function isElsewhere(context: CommandContext): boolean {
+  const { session, workspace } = context;
+  const { file, log } = session;
+  if (context.clientsOf(session).length > 1) return true;
+  return file !== null && log.persisted && !isHeld(session) && workspace.stores.health.holders([file]).size > 0;
+}
 
 export interface Located {
   readonly isOpen: boolean;

@@ -130,7 +130,7 @@ async function open({ asker }: Conversing, sessionId: string, sessionPath?: stri
   if (sessionPath !== undefined) {
     const opened = await asker.ask("open_session", { sessionPath });
     if (opened.sessionId === sessionId) return;
-    throw new AcpError(NOT_FOUND, "The session at _meta.pi-session-server.sessionPath has another id.");
+    throw new AcpError(NOT_FOUND, "The session at the path in _meta has another id.");
   }
   const found = await asker.run(locate, { sessionId });
   if (found.isOpen || found.sessionPath === null) return;

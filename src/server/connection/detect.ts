@@ -15,13 +15,7 @@ export function detect(value: unknown): DialectName | "acp" | undefined {
   return typeof type === "string" ? "pi" : undefined;
 }
 
-/**
- * Whether the params of an initialize are those of the Agent Client Protocol. A version that is a number tells nothing:
- * ours is one, too, but it comes with nothing that only the other has.
- */
+/** Whether the params of an initialize are those of the Agent Client Protocol: the others have no such member. */
 function isOfEditor(params: unknown): boolean {
-  if (typeof params !== "object" || params === null) return false;
-  const { protocolVersion } = params as { protocolVersion?: unknown };
-  if ("clientCapabilities" in params) return true;
-  return typeof protocolVersion === "number" && protocolVersion !== 1 && !("capabilities" in params);
+  return typeof params === "object" && params !== null && "clientCapabilities" in params;
 }

@@ -61,6 +61,17 @@ test("what another host of a shared session appends is shown, calls with their r
   expect(whole.slice(-live.length)).toEqual(live);
 });
 
+test("a call without a result has failed, unless another host may still be at work", async () => {
+  const { editor, other, sessionId, place } = await shared();
+  await other.result("append", { entries: [toolCall("1")] });
+  const stateOf = async (): Promise<string> =>
+    (await editor.load(sessionId, place.cwd)).updates.findLast(({ toolCallId }) => toolCallId === "1")?.status;
+  expect(await stateOf()).toBe("pending");
+  await other.finish();
+  await editor.result("session/set_title", { sessionId, title: "Alone" });
+  expect(await stateOf()).toBe("failed");
+});
+
 test("where another host leaves the branch that the editor shows, it is told where", async () => {
   const { editor, other, sessionId } = await shared();
   const { messages } = await other.result("get_fork_messages");
