@@ -1,7 +1,7 @@
 /** The conversation with an editor that speaks the Agent Client Protocol: its requests, our replies, and what we tell it. */
 
-import type { LooseMembers } from "../../core/format/loose.ts";
-import { membersOf } from "../../core/format/loose.ts";
+import { Failure } from "../../core/failure.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -19,6 +19,8 @@ import { catchUp } from "./replay.ts";
 export interface AcpWire extends Submitting {
   /** Whether the client reads what is sent. */
   readonly hasRoom: boolean;
+  /** Whether it has gone: then nothing is shown any more. */
+  readonly isGone: boolean;
   /** Sends a message. */
   send(text: string): void;
   flush(): void;
@@ -40,6 +42,9 @@ export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): A
     {
       get hasRoom() {
         return output.hasRoom;
+      },
+      get isGone() {
+        return output.isGone;
       },
       submit(call) {
         dispatcher.submit(call);
@@ -241,6 +246,7 @@ export class AcpConversation {
       if (this.wire.hasRoom) break;
       await new Promise<void>((resolve) => this.waiters.push(resolve));
     }
+    if (this.wire.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
     this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${jsonText({ sessionId, update })}}`);
   }

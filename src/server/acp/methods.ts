@@ -209,35 +209,44 @@ async function closeHere({ asker, facts }: Conversing, sessionId: string): Promi
   return found;
 }
 
-const deleteSession: Method = async (context, { params }) => {
-  const { conversation, inOrder, find } = context;
-  const { sessionId } = paramsOf(params, "sessionId");
+const deleteSession: Method = async (context, { params }) =>
+  whileClosed(context, paramsOf(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
+    if (isStored) await context.conversation.asker.ask("delete_session", { sessionId });
+  }).catch((error: unknown) => {
+    // To delete what is gone is to have done it.
+    if (error instanceof Failure && /^(?:session_not_found|invalid_id)$/.test(error.name)) return {};
+    throw error;
+  });
+
+/** Archives a session, or takes it back from there. */
+function moving(command: "archive_session" | "unarchive_session"): Method {
+  return async (context, { params }) =>
+    whileClosed(context, paramsOf(params, "sessionId").sessionId, async (sessionId) => {
+      await context.conversation.asker.ask(command, { sessionId });
+    });
+}
+
+/** Closes a session and moves it. If it cannot be moved, the client has it as before. */
+function whileClosed(
+  { conversation, inOrder, find }: MethodContext,
+  sessionId: string,
+  move: (sessionId: string, found: Located) => Promise<void>,
+): Promise<object> {
   requireWritable(conversation);
+  const { told } = find(sessionId) ?? {};
   giveUp(conversation, find(sessionId));
-  return inOrder(sessionId, async () => {
+  return inOrder(sessionId, async (session) => {
+    const found = await closeHere(conversation, sessionId);
     try {
-      const { isStored } = await closeHere(conversation, sessionId);
-      if (isStored) await conversation.asker.ask("delete_session", { sessionId });
+      await move(sessionId, found);
     } catch (error) {
-      // To delete what is gone is to have done it.
-      if (!(error instanceof Failure) || !/^(?:session_not_found|invalid_id)$/.test(error.name)) throw error;
+      if (!told || !found.isStored) throw error;
+      await open(conversation, sessionId);
+      session.told = told;
+      throw error;
     }
     return {};
   });
-};
-
-/** Archives a session, or takes it back from there; it is closed before. */
-function moving(command: "archive_session" | "unarchive_session"): Method {
-  return async ({ conversation, inOrder, find }, { params }) => {
-    const { sessionId } = paramsOf(params, "sessionId");
-    requireWritable(conversation);
-    giveUp(conversation, find(sessionId));
-    return inOrder(sessionId, async () => {
-      await closeHere(conversation, sessionId);
-      await conversation.asker.ask(command, { sessionId });
-      return {};
-    });
-  };
 }
 
 function requireWritable({ facts }: Conversing): void {

@@ -1,6 +1,6 @@
 /** Params of the methods of the Agent Client Protocol. Members that are not known are let pass, as it wishes. */
 
-import { isAbsolute } from "node:path";
+import { isAbsolute, resolve } from "node:path";
 import * as z from "zod";
 import { BadParams } from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
@@ -9,7 +9,12 @@ import { OURS } from "./narrator.ts";
 
 const shapes = {
   sessionId: () => z.string(),
-  cwd: () => z.string().refine((path) => isAbsolute(path), "must be an absolute path"),
+  cwd: () =>
+    z
+      .string()
+      .refine((path) => isAbsolute(path), "must be an absolute path")
+      // As sessions have it: without a slash at the end.
+      .transform((path) => resolve(path)),
   cursor: () => z.string().nullish(),
   archived: () => z.enum(["exclude", "include", "only"]).nullish(),
   title: () => z.string(),

@@ -50,6 +50,11 @@ export class Output {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
 
+  /** Whether the reader has gone, so that what is sent reaches nobody. */
+  get isGone(): boolean {
+    return this.gone;
+  }
+
   private get unread(): number {
     return this.stream.writableLength + this.text.length + this.filled - this.begun;
   }
