@@ -120,6 +120,7 @@ export class Connection implements Sink {
     this.hooks.abandon();
     this.sharing?.hosting.stop();
     this.drainInput(true);
+    this.acp?.abandon();
     if (!this.canTell && this.dispatcher.pending > 0) {
       // What a host that never spoke was to be told is in a dialect of our choice.
       this.dialect = jsonrpc;

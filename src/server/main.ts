@@ -21,6 +21,7 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
+import type { AgentBehind } from "./acp/agent.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
@@ -39,6 +40,8 @@ export interface World {
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
   /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
   readonly heldReplyBytes?: number;
+  /** Whoever runs turns for an editor; nobody by default. */
+  readonly agent?: AgentBehind;
   /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
 }
@@ -114,7 +117,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     server,
     settings,
     heldReplyBytes: world.heldReplyBytes,
-    acp: { version: world.version, readOnly: settings.readOnly, agent: undefined },
+    acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),

@@ -144,10 +144,13 @@ export class Editor {
   /** Throws unless a message is one that the protocol knows and the client has asked for. */
   check(message: Json): void {
     expect(message.jsonrpc).toBe("2.0");
+    if (message.method !== undefined && "id" in message) {
+      expect(message.method).toBe("session/request_permission");
+      return stable.require("RequestPermissionRequest", message.params);
+    }
     if (message.method !== undefined) {
       expect(message.method).toBe("session/update");
-      expect(message).not.toHaveProperty("id");
-      for (const rules of [stable, unstable]) rules.require("SessionNotification", message.params);
+      stable.require("SessionNotification", message.params);
       const needed = ASKED_FOR[message.params.update.sessionUpdate];
       if (needed !== undefined) expect(this.skills).toHaveProperty(needed);
       return;

@@ -20,6 +20,8 @@ export class Attached {
   told: Telltale | undefined;
   /** Whether a job that looks for what is new has not begun yet. */
   isAwoken = false;
+  /** Whether an agent runs a turn, in which it tells itself what it does. */
+  isInTurn = false;
   /** Jobs that have not ended. */
   jobs = 0;
   private last: Promise<unknown> = Promise.resolve();

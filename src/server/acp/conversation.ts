@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -10,7 +11,7 @@ import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { AgentBehind } from "./agent.ts";
 import { Asker, type Submitting } from "./asker.ts";
 import { Attached, type Job } from "./attached.ts";
-import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD } from "./errors.ts";
+import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED } from "./errors.ts";
 import { type AcpRequest, type MethodContext, methods } from "./methods.ts";
 import type { AcpUpdate, ClientSkills } from "./narrator.ts";
 import { catchUp } from "./replay.ts";
@@ -66,6 +67,7 @@ export interface AcpFacts {
   readonly agent: AgentBehind | undefined;
 }
 
+const GONE = "The client has gone.";
 /** Requests that are answered at a time; what comes after them is read later. */
 const MAX_REQUESTS = 256;
 /** Events after which a session may have more than the client was shown. */
@@ -91,6 +93,11 @@ export class AcpConversation {
   /** Called when there may be room, or something was given up. */
   private waiters: (() => void)[] = [];
   private whenIdle: (() => void)[] = [];
+  /** Requests to the client that it has not answered, by their ids. */
+  private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
+  private asks = 0;
+  /** Whether the client says nothing more. */
+  isOver = false;
   private jobs = 0;
   /** Ends with the answer to `initialize`, which comes first. */
   private introduction: Promise<unknown> | undefined;
@@ -119,14 +126,41 @@ export class AcpConversation {
     const idText = isLegal ? idTextOf(id, bytes, { start: 0, end: bytes.length }) : "null";
     if (jsonrpc !== "2.0")
       return this.refuse(idText, new AcpError(INVALID_REQUEST, 'The member jsonrpc must be the string "2.0".'));
-    // Answers to requests of ours, of which there are none without an agent.
-    if (method === undefined && ("result" in value || "error" in value)) return;
+    if (method === undefined && ("result" in value || "error" in value)) return this.answered(id, value);
     if (id !== undefined && !isLegal)
       return this.refuse("null", new AcpError(INVALID_REQUEST, "An id is a string, a number or null."));
     if (typeof method !== "string")
       return this.refuse(idText, new AcpError(INVALID_REQUEST, "The member method must be a string."));
     if (id === undefined) return this.notice(method, membersOf(params));
     this.begin(idText, method, params);
+  }
+
+  // --- requests of ours ----------------------------------------------------------------------------------------
+
+  askClient(method: string, params: LooseMembers): Promise<unknown> {
+    const id = `ask ${++this.asks}`;
+    return new Promise((resolve, reject) => {
+      if (this.isOver) return reject(new AcpError(CANCELLED, GONE));
+      this.asked.set(id, { resolve, reject });
+      this.wire.send(jsonText({ jsonrpc: "2.0", id, method, params }));
+      this.wire.flush();
+    });
+  }
+
+  /** Takes an answer; one to no request of ours is passed over. */
+  private answered(id: unknown, { result, error }: LooseMembers): void {
+    const asked = this.asked.get(id);
+    this.asked.delete(id);
+    if (error === undefined) asked?.resolve(result);
+    else asked?.reject(new AcpError(REFUSED, stringOf(membersOf(error).message) || "The client refused."));
+  }
+
+  /** Ends what waits for the client, which says nothing more. */
+  abandon(): void {
+    this.isOver = true;
+    for (const { reject } of this.asked.values()) reject(new AcpError(CANCELLED, GONE));
+    this.asked.clear();
+    for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
   }
 
   /** Takes a notification; those that mean nothing here are ignored, as the protocol wishes. */
@@ -188,6 +222,7 @@ export class AcpConversation {
     conversation: this,
     inOrder: (id, job) => this.inOrder(id, job),
     find: (id) => this.sessions.get(id),
+    awaken: (session) => this.awaken(session),
     stage: () => this.stage,
   };
 
@@ -223,7 +258,8 @@ export class AcpConversation {
   }
 
   private awaken(session: Attached): void {
-    if (session.isAwoken) return;
+    // At the end of a turn, what has come is looked for in any case.
+    if (session.isAwoken || session.isInTurn) return;
     session.isAwoken = true;
     this.hold();
     void this.inOrder(session.id, (_, isStopped) => {

@@ -3,11 +3,11 @@
 import { BadParams, Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { preview } from "../../core/format/message.ts";
-import type { AgentBehind } from "./agent.ts";
+import type { AgentBehind, PromptBlock } from "./agent.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing } from "./attached.ts";
 import { forkBeside, type Located, locate, make, readOutline, type SessionOutline } from "./commands.ts";
-import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
+import { AcpError, CANCELLED, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
 import { type ClientSkills, OURS } from "./narrator.ts";
 import { listedCwd, oursOf, ourText, paramsOf, unusedIn } from "./params.ts";
 import { catchUp, type Replayed, replay, type Stage } from "./replay.ts";
@@ -25,6 +25,10 @@ interface Conversing {
   skills: ClientSkills | undefined;
   /** Wakes what waits for room, after it was told to give up. */
   wake(): void;
+  /** Whether the client says nothing more, so that no turn can end well. */
+  readonly isOver: boolean;
+  /** Sends a request to the client. Rejects with its error. */
+  askClient(method: string, params: LooseMembers): Promise<unknown>;
 }
 
 export interface MethodContext {
@@ -32,6 +36,8 @@ export interface MethodContext {
   /** Runs a job of a session after those before it. */
   inOrder<T>(id: string, job: (session: Attached, isStopped: () => boolean) => Promise<T>): Promise<T>;
   find(id: string): Attached | undefined;
+  /** Shows what has come to a session since. */
+  awaken(session: Attached): void;
   stage(): Stage;
 }
 
@@ -306,11 +312,14 @@ async function settingsOf({ facts }: Conversing, sessionId: string): Promise<obj
   return (await facts.agent?.settings(sessionId)) ?? {};
 }
 
-const prompt: Method = async ({ conversation, inOrder }, { params }) => {
-  const { sessionId } = paramsOf(params, "sessionId", "prompt");
+const prompt: Method = async (context, { params }) => {
+  const { conversation, inOrder } = context;
+  const { sessionId, prompt: blocks } = paramsOf(params, "sessionId", "prompt");
   // What was sent before it may be what opens the session.
-  const isOpen = await inOrder(sessionId, async ({ told }) => told !== undefined);
-  if (!isOpen) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
+  const session = await inOrder(sessionId, async (found) => (found.told ? found : undefined));
+  if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
+  const { agent } = conversation.facts;
+  if (agent) return turn(context, agent, session, blocks);
   const { isStored } = await conversation.asker.run(locate, { sessionId });
   throw new AcpError(
     REFUSED,
@@ -320,12 +329,48 @@ const prompt: Method = async ({ conversation, inOrder }, { params }) => {
   );
 };
 
-/** Refuses a method that only an agent can do. */
-const unsupported: Method = async () => {
-  throw new AcpError(
-    NO_SUCH_METHOD,
-    "This server keeps the history and runs no agent: there are no modes or options to set.",
-  );
+/** Has the agent run a turn. What is written meanwhile is shown when it has ended. */
+async function turn(
+  { conversation, stage, awaken }: MethodContext,
+  agent: AgentBehind,
+  session: Attached,
+  blocks: readonly PromptBlock[],
+): Promise<object> {
+  const { id } = session;
+  if (session.isInTurn)
+    throw new AcpError(INVALID_REQUEST, "A turn of this session runs already. Wait until it ends, or cancel it.");
+  if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
+  session.isInTurn = true;
+  try {
+    return await agent.prompt(id, blocks, {
+      update: (update) => stage().update(id, update, () => session.told === undefined),
+      ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
+      shown(entryId) {
+        if (session.told) session.told = { lastId: entryId, narrator: undefined };
+      },
+    });
+  } finally {
+    session.isInTurn = false;
+    awaken(session);
+  }
+}
+
+function requireAgent({ facts: { agent } }: Conversing): AgentBehind {
+  if (agent) return agent;
+  const sentence = "This server keeps the history and runs no agent: there are no modes or options to set.";
+  throw new AcpError(NO_SUCH_METHOD, sentence);
+}
+
+const setMode: Method = async ({ conversation }, { params }) => {
+  const agent = requireAgent(conversation);
+  const { sessionId, modeId } = paramsOf(params, "sessionId", "modeId");
+  return agent.setMode(sessionId, modeId);
+};
+
+const setConfigOption: Method = async ({ conversation }, { params }) => {
+  const agent = requireAgent(conversation);
+  const { sessionId, configId, value } = paramsOf(params, "sessionId", "configId", "value");
+  return agent.setConfigOption(sessionId, configId, value);
 };
 
 // --- ours --------------------------------------------------------------------------------------------------------
@@ -374,8 +419,8 @@ export const methods: Readonly<Record<string, Method>> = {
   "session/status": status,
   "session/set_title": setTitle,
   "session/prompt": prompt,
-  "session/set_mode": unsupported,
-  "session/set_config_option": unsupported,
+  "session/set_mode": setMode,
+  "session/set_config_option": setConfigOption,
   ...extensions,
 };
 

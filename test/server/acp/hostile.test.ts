@@ -222,30 +222,30 @@ test("a session is loaded while it is loaded, and both get all of it", async () 
 
 test("a client that does not read is not fed, and one that closes what is loaded is heard", async () => {
   const place = temporaryPlace();
-  const id = await madeIn(place, long(120));
+  const id = await madeIn(place, long(80));
   const editor = await editorHere([], { place });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const loading = editor.ask("session/load", params);
   await editor.until(({ messageId }) => messageId);
   editor.server.stall();
   await turns(500);
-  // 14 MB are to come; what waits in memory for the reader is a part of it.
+  // 10 MB are to come; what waits in memory for the reader is a part of it.
   const { readableLength, writableLength } = editor.server.output as PassThrough;
-  expect(readableLength + writableLength).toBeLessThan(8 << 20);
+  expect(readableLength + writableLength).toBeLessThan(6 << 20);
   const closing = editor.ask("session/close", { sessionId: id });
   await turns(50);
   editor.server.resume();
   expect((await editor.reply(loading)).error.code).toBe(-32800);
   expect(await editor.reply(closing)).toMatchObject({ result: {} });
-  expect(editor.take(id).length).toBeLessThan(240);
+  expect(editor.take(id).length).toBeLessThan(160);
   // It can be loaded again, whole.
   const { updates } = await editor.load(id, place.cwd);
-  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(120);
+  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(80);
 });
 
 test("a load that is cancelled ends, and the session can be loaded again", async () => {
   const place = temporaryPlace();
-  const id = await madeIn(place, long(120));
+  const id = await madeIn(place, long(80));
   const editor = await editorHere([], { place });
   const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
   await editor.until(({ messageId }) => messageId);
@@ -255,7 +255,7 @@ test("a load that is cancelled ends, and the session can be loaded again", async
   await turns(50);
   editor.server.resume();
   expect((await editor.reply(loading)).error.code).toBe(-32800);
-  expect((await editor.load(id, place.cwd)).updates.filter(({ messageId }) => messageId)).toHaveLength(120);
+  expect((await editor.load(id, place.cwd)).updates.filter(({ messageId }) => messageId)).toHaveLength(80);
 });
 
 test("everything is answered that was asked before the end of the input", async () => {
