@@ -11,6 +11,7 @@ import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { AgentBehind } from "./agent.ts";
 import { Asker, type Submitting } from "./asker.ts";
 import { Attached, type Job } from "./attached.ts";
+import { paramsText } from "./bounds.ts";
 import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED } from "./errors.ts";
 import { type AcpRequest, type MethodContext, methods } from "./methods.ts";
 import type { AcpUpdate, ClientSkills } from "./narrator.ts";
@@ -284,7 +285,7 @@ export class AcpConversation {
     }
     if (this.wire.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
-    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${jsonText({ sessionId, update })}}`);
+    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${paramsText(sessionId, update)}}`);
   }
 
   private refuse(idText: string, error: AcpError): void {

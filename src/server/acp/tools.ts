@@ -66,9 +66,6 @@ export function locationsOf(args: unknown, cwd: string): readonly { path: string
   return [typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path }];
 }
 
-/** Characters of a change that is shown as one. */
-const LONGEST_CHANGE = 1 << 20;
-
 /** Returns the changes that a call asks for, as contents of it. */
 export function diffsOf(name: string, args: unknown, cwd: string): readonly object[] {
   if (kindOf(name) !== "edit") return [];
@@ -83,9 +80,7 @@ export function diffsOf(name: string, args: unknown, cwd: string): readonly obje
       : whole === undefined
         ? []
         : [{ newText: whole }];
-  return changes
-    .filter((change) => change.newText.length <= LONGEST_CHANGE)
-    .map((change) => ({ type: "diff", path, ...change }));
+  return changes.map((change) => ({ type: "diff", path, ...change }));
 }
 
 const STATES: Readonly<Record<string, string>> = {

@@ -5,7 +5,7 @@ import { type Editor, editorHere, ours } from "../../support/acp.ts";
 import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "../../support/acp-paths.ts";
 import { entryText, headerText, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { type Json, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 const CWD = "/home/me/project";
@@ -133,6 +133,38 @@ test("a text that is long comes in pieces, of which none cuts a character", asyn
   expect(updates.length).toBeGreaterThan(1);
   expect(updates.map(({ content }) => content.text).join("")).toBe(text);
   for (const { content } of updates) expect(content.text.isWellFormed()).toBe(true);
+});
+
+test("what no client takes is cut, and says so", async () => {
+  const large = "x".repeat(9 << 20);
+  const updates = await shownOf(
+    called(["1", "write", { path: "a.txt", content: large }]),
+    result("1", large, { details: { large } }),
+    { role: "user", content: [{ type: "image", data: large, mimeType: "image/png" }] },
+  );
+  for (const update of updates) expect(JSON.stringify(update).length).toBeLessThan(1 << 20);
+  const cut = updates.filter((update) => ours(update)?.cutFrom > 9 << 20);
+  expect(cut.map(({ sessionUpdate }) => sessionUpdate)).toEqual([
+    "tool_call",
+    "tool_call_update",
+    "user_message_chunk",
+  ]);
+  expect(cut[1].content.map(({ content }: Json) => content.text.slice(-30))).toEqual([
+    expect.stringContaining("too large"),
+    expect.stringContaining("[cut here]"),
+  ]);
+});
+
+test("values that are nested beyond what a stack holds are shown", async () => {
+  const deep = 20_000;
+  const place = temporaryPlace();
+  const text = linesOf(called(["1", "bash", { command: "x", deep: "HERE" }]), { role: "user", content: "after" });
+  await storedIn(place, "jsonl", text.replace('"HERE"', `${"[".repeat(deep)}${"]".repeat(deep)}`));
+  const server = serveHere(["--dialect", "acp"], { place });
+  await server.result("initialize", { protocolVersion: 1 });
+  await server.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+  const said = server.events.flatMap(({ params }) => params?.update.content?.text ?? []);
+  expect(said).toContain("after");
 });
 
 test("usage is told with the window of the model, and what the path has cost", async () => {
