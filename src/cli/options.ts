@@ -67,7 +67,11 @@ export const OPTIONS: readonly Option[] = [
     meaning: "an acknowledged change survives power loss (sync, default) or process death (os)",
   },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
-  { names: ["--dialect"], value: "auto|jsonrpc|pi", meaning: "the shape of messages; auto looks at the first one" },
+  {
+    names: ["--dialect"],
+    value: "auto|jsonrpc|pi|acp",
+    meaning: "the shape of messages; auto looks at the first one, acp is that of editors",
+  },
   { names: ["--mode"], value: "rpc", meaning: "use Pi's dialect from the start, in place of pi --mode rpc" },
   {
     names: ["--events"],
@@ -279,7 +283,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     store: oneOf("--store", ["jsonl", "v2"], "jsonl"),
     durability: oneOf("--durability", ["sync", "os"], "sync"),
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
-    dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi"], asPi ? "pi" : "auto"),
+    dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi", "acp"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),
     readOnly: given.has("--read-only"),
     attach: oneOf("--attach", ["auto", "off"], "auto"),

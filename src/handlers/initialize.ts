@@ -95,7 +95,7 @@ export default command({
         events: Object.keys(events),
         hooks: Object.keys(knownHooks),
         framings: ["lines", "headers"],
-        dialects: ["jsonrpc", "pi"],
+        dialects: ["jsonrpc", "pi", "acp"],
         stores: ["jsonl", "v2", "memory"],
         formats: [1, 2, 3],
         limits: { maxMessageBytes: 67108864 },

@@ -1,29 +1,9 @@
-/** The content blocks of messages, and members of stored values whose shape nobody has promised. */
+/** Content blocks that are drawn the same everywhere. */
 
+import type { LooseMembers } from "../core/format/loose.ts";
 import { shownText } from "../core/format/message.ts";
 import { sizeOf } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
-
-export type LooseMembers = Readonly<Record<string, unknown>>;
-
-export function membersOf(value: unknown): LooseMembers {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as LooseMembers) : {};
-}
-
-/** Returns the first of these members that is a text. */
-export function textMember(members: LooseMembers, ...names: readonly string[]): string | undefined {
-  for (const name of names) {
-    const value = Object.hasOwn(members, name) ? members[name] : undefined;
-    if (typeof value === "string") return value;
-  }
-  return undefined;
-}
-
-/** Returns the blocks of a content; a string is one block of text. */
-export function blocksOf(content: unknown): LooseMembers[] {
-  if (typeof content === "string") return [{ type: "text", text: content }];
-  return Array.isArray(content) ? content.map(membersOf) : [];
-}
 
 /** How the base64 text of a picture begins, by type. */
 const BEGINNINGS: Readonly<Record<string, string>> = {

@@ -1,8 +1,9 @@
 /** Calls of tools with their results, each as the tool's users know it. */
 
+import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
 import { ansiHtml, withoutAnsi } from "./ansi.ts";
-import { blocksOf, imageHtml, jsonOf, type LooseMembers, membersOf, textMember } from "./blocks.ts";
+import { imageHtml, jsonOf } from "./blocks.ts";
 import { codeHtml, languageOf } from "./code.ts";
 import { changeCounts, type DiffLine, diffHtml, diffLinesIn, diffOf, isDiff, isDrawable } from "./diff.ts";
 import { escapeHtml } from "./escape.ts";
@@ -29,18 +30,6 @@ export interface CallResult {
 function codeText(text: string): string {
   const line = text.length > 300 ? `${text.slice(0, 300)}…` : text;
   return `<code>${escapeHtml(line.replace(/\s+/g, " ").trim())}</code>`;
-}
-
-export const PATHS = ["path", "file_path", "filePath", "file"] as const;
-
-/** Returns the changes that an edit asks for, as Pi and others name them. */
-export function editsIn(given: LooseMembers): { before: string; after: string }[] {
-  const edits = Array.isArray(given.edits) && given.edits.length > 0 ? given.edits.map(membersOf) : [given];
-  return edits.flatMap((edit) => {
-    const before = textMember(edit, "oldText", "old_string", "old_str");
-    const after = textMember(edit, "newText", "new_string", "new_str");
-    return before === undefined && after === undefined ? [] : [{ before: before ?? "", after: after ?? "" }];
-  });
 }
 
 function drawnEdit(given: LooseMembers, result: CallResult | undefined): DrawnCall | undefined {

@@ -2,6 +2,7 @@
 
 import type { PageFold } from "../core/export/head.ts";
 import type { ExportPage, PageBranch, PageEntry } from "../core/export/page.ts";
+import { blocksOf, type LooseMembers, membersOf } from "../core/format/loose.ts";
 import {
   amountOf,
   contentText,
@@ -12,7 +13,7 @@ import {
   toolCalls,
 } from "../core/format/message.ts";
 import { counted, money, shortCount } from "./amounts.ts";
-import { blocksOf, imageHtml, jsonOf, type LooseMembers, membersOf } from "./blocks.ts";
+import { imageHtml, jsonOf } from "./blocks.ts";
 import { type CallResult, callHtml, loneResultHtml, ranHtml, thinkingHtml } from "./calls.ts";
 import { codeHtml } from "./code.ts";
 import { escapeHtml } from "./escape.ts";

@@ -1,8 +1,8 @@
 /** Answers with the results of their calls, which come after them on the path. */
 
 import type { PageEntry } from "../core/export/page.ts";
+import { type LooseMembers, membersOf } from "../core/format/loose.ts";
 import { type ToolCall, toolCalls } from "../core/format/message.ts";
-import { type LooseMembers, membersOf } from "./blocks.ts";
 
 /** An entry, and for an answer its calls in order, with the entries of those that were answered. */
 export interface EntryGroup {

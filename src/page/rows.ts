@@ -2,6 +2,7 @@
 
 import { Files } from "../core/context/summary.ts";
 import { anchorName, type PageEntry } from "../core/export/page.ts";
+import { type LooseMembers, membersOf } from "../core/format/loose.ts";
 import {
   amountOf,
   contentText,
@@ -12,7 +13,6 @@ import {
   toolCalls,
 } from "../core/format/message.ts";
 import { usageIn } from "../core/session/stats.ts";
-import { type LooseMembers, membersOf } from "./blocks.ts";
 import { readable } from "./escape.ts";
 import type { RowKind, RowMore, RowTuple } from "./row.ts";
 

@@ -8,8 +8,10 @@ import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
+import { type AcpConversation, type AcpFacts, converse } from "./acp/conversation.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
+import { detect } from "./connection/detect.ts";
 import {
   type Decoded,
   type Dialect,
@@ -23,7 +25,7 @@ import { Hooks } from "./connection/hooks.ts";
 import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
-import { type OutgoingMessage, Output, release } from "./connection/output.ts";
+import { arrayOf, chained, type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { noticeOf, pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
@@ -38,6 +40,8 @@ export interface ConnectionOptions {
   /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
   readonly spool: Spool;
+  /** The server, as an editor that speaks the Agent Client Protocol is told of it. */
+  readonly acp: AcpFacts;
   /** The means to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;
 }
@@ -66,6 +70,8 @@ export class Connection implements Sink {
   private readonly sharing: Sharing | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
+  /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
+  private acp: AcpConversation | undefined;
   maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
@@ -77,7 +83,6 @@ export class Connection implements Sink {
     this.output = new Output(options.output, () => this.onRoom());
     const { framing, dialect, events, maxMessageBytes, hookTimeout } = options.settings;
     this.host = new Host(events);
-    this.dialect = dialect === "auto" ? undefined : DIALECTS[dialect];
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
     if (framing !== "auto") this.output.frameWith(frames[framing]);
     this.hooks = new Hooks(
@@ -89,6 +94,7 @@ export class Connection implements Sink {
       hookTimeout,
     );
     this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
+    if (dialect !== "auto") this.speak(dialect);
     if (options.sharing) {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);
@@ -114,11 +120,13 @@ export class Connection implements Sink {
     this.hooks.abandon();
     this.sharing?.hosting.stop();
     this.drainInput(true);
+    this.acp?.abandon();
     if (!this.canTell && this.dispatcher.pending > 0) {
       // What a host that never spoke was to be told is in a dialect of our choice.
       this.dialect = jsonrpc;
       this.dispatcher.resume();
     }
+    await this.acp?.idle();
     await this.dispatcher.idle();
     await this.output.drained();
   }
@@ -191,6 +199,7 @@ export class Connection implements Sink {
 
   private get mayRead(): boolean {
     // What waits for a host that has said nothing waits for its first word.
+    if (this.acp?.isFull) return false;
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
   }
 
@@ -203,11 +212,12 @@ export class Connection implements Sink {
 
   /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
-    if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
+    if (this.output.hasRoom && !this.acp?.isFull) void this.dispatcher.idle().then(() => this.onRoom());
   }
 
   private onRoom(): void {
     this.dispatcher.resume();
+    this.acp?.wake();
     if (!this.paused) return;
     if (!this.mayRead) return this.awaitRoom();
     this.paused = false;
@@ -237,7 +247,9 @@ export class Connection implements Sink {
     } catch {
       return this.refuseInput({ kind: "parse", sentence: notJson(text, framing) });
     }
-    this.dialect ??= detect(value);
+    const spoken = this.dialect ? undefined : detect(value);
+    if (spoken) this.speak(spoken);
+    if (this.acp) return this.acp.receive(value, bytes);
     let decoded: Decoded;
     try {
       decoded = this.current.decode(value, bytes);
@@ -246,6 +258,13 @@ export class Connection implements Sink {
       return this.refuseInput({ kind: "bug", sentence, details: data });
     }
     this.receiveDecoded(decoded);
+  }
+
+  /** Speaks a dialect from now on. */
+  private speak(name: DialectName | "acp"): void {
+    this.dialect = DIALECTS[name === "acp" ? "jsonrpc" : name];
+    const { output, dispatcher } = this;
+    if (name === "acp") this.acp = converse({ output, dispatcher, goOn: () => this.onRoom() }, this.options.acp);
   }
 
   private refuseInput(refusal: Refusal, idText?: string): void {
@@ -311,6 +330,7 @@ export class Connection implements Sink {
   }
 
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void {
+    if (call.answer) return call.answer(outcome);
     if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
   }
 
@@ -336,11 +356,13 @@ export class Connection implements Sink {
   }
 
   event(event: PendingEvent): void {
+    if (this.acp) return this.acp.tell(event);
     const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
     if (message) this.output.send(message);
   }
 
   lostEvents(count: number, session: Session | null): void {
+    if (this.acp) return this.acp.tellLost();
     if (session) this.event(eventOf(session, "events_lost", this.host.skip(count)));
   }
 
@@ -400,7 +422,8 @@ export class Connection implements Sink {
 
   /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
-    if (!this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
+    call.answer?.(outcome);
+    if (call.answer || !this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const message = this.replyTo(call, outcome, renewed, usedBytes, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
     let memoryBytes = 0;
@@ -470,29 +493,4 @@ function tooLarge(call: Call | undefined, limit: number): string {
   const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
   const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
   return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
-}
-
-function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
-  const pieces: OutgoingMessage[number][] = [];
-  for (const part of parts) {
-    pieces.push(pieces.length === 0 ? "[" : ",", ...part);
-  }
-  pieces.push("]");
-  return pieces;
-}
-
-/** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */
-function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
-  for (const one of taken) yield one;
-  taken.length = 0;
-  for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
-}
-
-/** Returns the dialect of a first message; undefined when it is of neither. */
-function detect(value: unknown): Dialect | undefined {
-  if (Array.isArray(value))
-    return value.some((item) => !Array.isArray(item) && detect(item) === jsonrpc) ? jsonrpc : undefined;
-  if (typeof value !== "object" || value === null) return undefined;
-  if ("jsonrpc" in value || "method" in value) return jsonrpc;
-  return typeof (value as { type?: unknown }).type === "string" ? pi : undefined;
 }

@@ -22,6 +22,7 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
+import type { AgentBehind } from "./acp/agent.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
@@ -43,6 +44,8 @@ export interface World {
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
   /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
   readonly heldReplyBytes?: number;
+  /** Whoever runs turns for an editor; nobody by default. */
+  readonly agent?: AgentBehind;
   /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
 }
@@ -97,7 +100,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     name: "pi-session-server",
     version: world.version,
     framings: ["lines", "headers"],
-    dialects: ["jsonrpc", "pi"],
+    dialects: ["jsonrpc", "pi", "acp"],
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     asPi: settings.asPi,
@@ -120,6 +123,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     server,
     settings,
     heldReplyBytes: world.heldReplyBytes,
+    acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),

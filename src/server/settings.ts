@@ -14,7 +14,7 @@ export interface ServerSettings {
   readonly store: "jsonl" | "v2";
   readonly durability: "sync" | "os";
   readonly framing: FramingName | "auto";
-  readonly dialect: DialectName | "auto";
+  readonly dialect: DialectName | "acp" | "auto";
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
   /** Whether sessions are shared with other processes: their holder lets others join. */

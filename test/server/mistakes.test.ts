@@ -210,7 +210,7 @@ describe("a mistake gets a sentence that says what to send", () => {
 });
 
 test("initialize takes what hosts of language servers send, and not what an agent's client sends", async () => {
-  const server = serveHere(["--no-session", "--events", "none"]);
+  const server = serveHere(["--no-session", "--events", "none", "--dialect", "jsonrpc"]);
   const params = {
     processId: 1,
     clientInfo: { name: "editor" },

@@ -8,6 +8,7 @@ import { PassThrough, type Readable, type Writable } from "node:stream";
 import { onTestFinished, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import type { Env } from "../../src/core/ports/env.ts";
+import type { AgentBehind } from "../../src/server/acp/agent.ts";
 import { serve } from "../../src/server/main.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
@@ -270,6 +271,8 @@ export interface HereOptions {
   /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
   readonly locks?: Locks;
+  /** Whoever runs turns for an editor. */
+  readonly agent?: AgentBehind;
 }
 
 export class HereServer extends Wire {
@@ -320,6 +323,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
     settingsFile: () => undefined,
     heldReplyBytes: options.heldReplyBytes,
     locks: options.locks,
+    agent: options.agent,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

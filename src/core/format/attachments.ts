@@ -11,6 +11,11 @@ export type ReadAttachment = (sha256: string, sizeBytes: number) => string | nul
 /** A mark that begins with a byte that is rare in text, so that searching for it costs little. */
 const MARK = bytesOf('$piBlob"');
 
+/** Returns whether a text may have references to media that are kept in files. */
+export function holdsAttachment(text: Uint8Array): boolean {
+  return contains(text, MARK);
+}
+
 /** Returns the message with every reference resolved that can be; the others stay as they are. */
 export function withAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
   if (!contains(message, MARK)) return message;

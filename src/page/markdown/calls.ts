@@ -1,10 +1,11 @@
 /** Calls of tools with their results, in Markdown. */
 
+import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../../core/format/message.ts";
 import { sizeOf } from "../amounts.ts";
 import { withoutAnsi } from "../ansi.ts";
-import { blocksOf, jsonOf, type LooseMembers, membersOf, textMember } from "../blocks.ts";
-import { type CallResult, editsIn, PATHS } from "../calls.ts";
+import { jsonOf } from "../blocks.ts";
+import type { CallResult } from "../calls.ts";
 import { languageOf } from "../code.ts";
 import { type DiffLine, diffOf, isDiff, isDrawable } from "../diff.ts";
 import { isLong, lengthOf } from "../fold.ts";

@@ -1,9 +1,10 @@
 /** The entries of a branch in Markdown: questions as headings, everything else below them. */
 
 import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
+import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
 import { counted, money, shortCount } from "../amounts.ts";
-import { blocksOf, jsonOf, type LooseMembers, membersOf } from "../blocks.ts";
+import { jsonOf } from "../blocks.ts";
 import type { CallResult } from "../calls.ts";
 import { groupsOf } from "../groups.ts";
 import { block, callMarkdown, imageMarkdown, loneResultMarkdown, ranMarkdown } from "./calls.ts";

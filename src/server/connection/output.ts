@@ -50,6 +50,11 @@ export class Output {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
 
+  /** Whether the reader has gone, so that what is sent reaches nobody. */
+  get isGone(): boolean {
+    return this.gone;
+  }
+
   private get unread(): number {
     return this.stream.writableLength + this.text.length + this.filled - this.begun;
   }
@@ -221,4 +226,21 @@ function* framed(frame: Envelope, message: OutgoingMessage): Generator<string | 
 
 export function release(message: OutgoingMessage): void {
   for (const piece of message) if (isSpooled(piece)) piece.release();
+}
+
+/** Returns messages as one that is an array of them. */
+export function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
+  const pieces: OutgoingMessage[number][] = [];
+  for (const part of parts) {
+    pieces.push(pieces.length === 0 ? "[" : ",", ...part);
+  }
+  pieces.push("]");
+  return pieces;
+}
+
+/** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */
+export function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
+  for (const one of taken) yield one;
+  taken.length = 0;
+  for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
 }

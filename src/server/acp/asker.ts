@@ -1,0 +1,66 @@
+/** Asks the server for what a conversation with an editor needs: calls like those of any host, whose outcomes come back as values. */
+
+import { parse } from "../../core/json/json.ts";
+import { holdsRaw, textPieces } from "../../core/json/raw.ts";
+import type { Command } from "../../handlers/shared/command.ts";
+import { findCommand } from "../../handlers/shared/find.ts";
+import type { Call, Outcome } from "../connection/call.ts";
+import { checkedParams } from "../connection/dialect.ts";
+
+/** The server, as calls are given to it. */
+export interface Submitting {
+  /** Runs a call in its turn, and makes what it writes durable. */
+  submit(call: Call): void;
+}
+
+type AskedParams = Readonly<Record<string, unknown>>;
+
+export class Asker {
+  private readonly server: Submitting;
+  private calls = 0;
+
+  constructor(server: Submitting) {
+    this.server = server;
+  }
+
+  /** Runs a command of the table. Rejects with its failure. */
+  ask(name: string, params: AskedParams): Promise<AskedParams> {
+    const command = findCommand(name) as Command;
+    // What may be asked of a host is refused as the host's mistake.
+    return this.submit(command, checkedParams(command, params, false), params) as Promise<AskedParams>;
+  }
+
+  /** Runs a command of ours, whose params and result are values. */
+  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: AskedParams): Promise<R> {
+    return this.submit(command, { params, fault: undefined }, params) as Promise<R>;
+  }
+
+  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: AskedParams): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const answer = (outcome: Outcome): void => {
+        try {
+          if ("error" in outcome) reject(outcome.error);
+          else resolve(parsedResult(outcome.result));
+        } catch (error) {
+          // Stored entries are read only now.
+          reject(error);
+        }
+      };
+      let bytes: Buffer | undefined;
+      const messageText: Call["messageText"] = () => {
+        bytes ??= Buffer.from(JSON.stringify(given));
+        return { bytes, range: { start: 0, end: bytes.length }, toParams: [] };
+      };
+      this.calls++;
+      const idText = JSON.stringify(`acp ${this.calls}`);
+      this.server.submit({ command, name: command.name, ...checked, idText, messageText, answer });
+    });
+  }
+}
+
+/** Returns a result whose stored entries are read and parsed. */
+function parsedResult(result: unknown): unknown {
+  if (!holdsRaw(result)) return result;
+  const pieces = [...textPieces(result)].map((piece) => (typeof piece === "string" ? Buffer.from(piece) : piece));
+  return parse(Buffer.concat(pieces));
+}

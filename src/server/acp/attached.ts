@@ -1,0 +1,58 @@
+/** A session as a client of the Agent Client Protocol has it: what it was shown, and what is done for it, in order. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Narrator } from "./narrator.ts";
+
+/** How far a client was told of a session. */
+export interface Telltale {
+  /** The last entry of the path that it has; null for none. */
+  lastId: string | null;
+  /** Undefined where it has that from elsewhere: what came before is walked through when something follows. */
+  narrator: Narrator | undefined;
+}
+
+/** A job of a session, which it may be told to give up. */
+export type Job<T> = (isStopped: () => boolean) => Promise<T>;
+
+export class Attached {
+  readonly id: string;
+  /** Where the client is; undefined while it has not loaded, resumed or made the session. */
+  told: Telltale | undefined;
+  /** Whether a job that looks for what is new has not begun yet. */
+  isAwoken = false;
+  /** Whether an agent runs a turn, in which it tells itself what it does. */
+  isInTurn = false;
+  /** Jobs that have not ended. */
+  jobs = 0;
+  private last: Promise<unknown> = Promise.resolve();
+  /** Counts the times that everything under way was given up. */
+  private stops = 0;
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  /** Runs a job when those before it have ended. */
+  do<T>(job: Job<T>): Promise<T> {
+    const { stops } = this;
+    this.jobs++;
+    const done = this.last.then(() => job(() => this.stops !== stops));
+    this.last = done
+      .catch(() => {})
+      .then(() => {
+        this.jobs--;
+      });
+    return done;
+  }
+
+  /** Has all jobs under way give up: their client has closed the session. */
+  stop(): void {
+    this.stops++;
+    this.told = undefined;
+  }
+}
+
+export function requireGoing(isStopped: () => boolean): void {
+  if (isStopped())
+    throw new Failure("cancelled", "The session was closed, or the request cancelled, before this was done.");
+}

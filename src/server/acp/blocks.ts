@@ -1,0 +1,53 @@
+/** Content of messages as blocks of the Agent Client Protocol. */
+
+import { blocksOf, type LooseMembers } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import { jsonText } from "../../core/json/json.ts";
+
+export type AcpBlock =
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "image"; readonly data: string; readonly mimeType: string };
+
+/** Characters of a text that are sent at a time: clients refuse lines over some megabytes. */
+const LONGEST_TEXT = 1 << 16;
+/** Characters of an unknown block, as JSON, that go with the words about it. */
+const LONGEST_UNKNOWN = 1 << 14;
+
+/** A block, and what the words in it stand for where it cannot be shown as it is. */
+export interface ShownBlock {
+  readonly block: AcpBlock;
+  readonly unknown?: LooseMembers;
+}
+
+/** Yields a text in pieces that a line has room for; an empty one has none. No character is cut in two. */
+export function* textPieces(text: string, most = LONGEST_TEXT): Generator<string> {
+  for (let at = 0; at < text.length; ) {
+    let end = Math.min(at + most, text.length);
+    const last = text.charCodeAt(end - 1);
+    if (end < text.length && last >= 0xd800 && last < 0xdc00 && end - 1 > at) end--;
+    yield text.slice(at, end);
+    at = end;
+  }
+}
+
+/** Yields a content, block by block; texts without a character are left out. */
+export function* shownBlocks(content: unknown): Generator<ShownBlock> {
+  for (const block of blocksOf(content)) yield* shownBlock(block);
+}
+
+/** Yields what a block shows. */
+export function* shownBlock(block: LooseMembers): Generator<ShownBlock> {
+  const { type, text, data, mimeType } = block;
+  if (type === "text" && typeof text === "string")
+    for (const piece of textPieces(text)) yield { block: { type, text: piece } };
+  else if (type === "image" && typeof data === "string" && typeof mimeType === "string")
+    yield { block: { type, data, mimeType } };
+  else yield unknownBlock(block);
+}
+
+/** Returns words for a block that the protocol has no kind for, or that is not as it should be. */
+function unknownBlock(block: LooseMembers): ShownBlock {
+  const text = `[${stringOf(block.type).slice(0, 100) || "content"} that cannot be shown]`;
+  const isShort = jsonText(block).length <= LONGEST_UNKNOWN;
+  return { block: { type: "text", text }, ...(isShort ? { unknown: block } : {}) };
+}

@@ -1,0 +1,40 @@
+/** Updates that are too large for clients, which refuse lines of some 32 MiB: they are cut, and say so. */
+
+import { membersOf } from "../../core/format/loose.ts";
+import { jsonText } from "../../core/json/json.ts";
+import { type AcpUpdate, withOurs } from "./narrator.ts";
+
+/** Characters of the longest update that is sent whole. */
+const LONGEST_UPDATE = 8 << 20;
+/** Characters that are left of a text. */
+const LONGEST_REST = 1 << 16;
+
+/** Returns the JSON text of the params of an update that clients take. */
+export function paramsText(sessionId: string, update: AcpUpdate): string {
+  const text = jsonText({ sessionId, update });
+  return text.length <= LONGEST_UPDATE ? text : jsonText({ sessionId, update: cut(update, text.length) });
+}
+
+/** Returns an update without what makes it large, with its size in `_meta`; `_pi-session-server/entries` has all of it. */
+function cut(update: AcpUpdate, length: number): AcpUpdate {
+  const { rawInput: _input, rawOutput: _output, entries: _entries, content, summary, ...rest } = update;
+  const members: Record<string, unknown> = {};
+  if (Array.isArray(content)) members.content = content.slice(0, 16).map(cutContent);
+  else if (content !== undefined) members.content = cutBlock(content);
+  if (Array.isArray(summary)) members.summary = summary.slice(0, 16).map(cutBlock);
+  if (update.sessionUpdate === "plan") members.entries = [];
+  return withOurs({ ...rest, ...members, sessionUpdate: update.sessionUpdate }, { cutFrom: length });
+}
+
+function cutContent(part: unknown): object {
+  const { type, content } = membersOf(part);
+  const words = { type: "text", text: "[a change that is too large to be shown]" };
+  return { type: "content", content: type === "content" ? cutBlock(content) : words };
+}
+
+function cutBlock(block: unknown): object {
+  const { type, text } = membersOf(block);
+  if (type !== "text" || typeof text !== "string")
+    return { type: "text", text: `[${String(type)} that is too large to be shown]` };
+  return text.length <= LONGEST_REST ? { type, text } : { type, text: `${text.slice(0, LONGEST_REST)}\n[cut here]` };
+}

@@ -1,0 +1,230 @@
+/**
+ * Commands that only the conversation with an editor asks, and that are in no table. They run among the others, so that a
+ * page has what is durable, and a new session stands beside those that are open.
+ */
+
+import * as z from "zod";
+import { Failure } from "../../core/failure.ts";
+import { holdsAttachment, withAttachments } from "../../core/format/attachments.ts";
+import { membersOf } from "../../core/format/loose.ts";
+import { memberOf, members, parse } from "../../core/json/json.ts";
+import type { Session } from "../../core/session/session.ts";
+import { contextUsageOf } from "../../core/session/stats.ts";
+import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
+import { type CommandContext, command } from "../../handlers/shared/command.ts";
+import { isHeld } from "../attach/hosting.ts";
+import type { PathEntry } from "./narrator.ts";
+
+/** Entries of a page at most, and bytes of them; one entry may have more. */
+const PAGE_ENTRIES = 256;
+const PAGE_BYTES = 1 << 20;
+
+/** A path that is read page by page: it is walked once, and again where the entries were read anew meanwhile. */
+export interface PathWalk {
+  readonly nodes: Nodes;
+  readonly cuts: number;
+  readonly path: Int32Array;
+  readonly leafId: string | null;
+}
+
+export interface Page {
+  readonly walk: PathWalk;
+  /** The entry that the page follows on the path: the one that was asked for, or where the paths to both part. */
+  readonly after: string | null;
+  readonly entries: readonly PathEntry[];
+  /** Whether the path goes on. */
+  readonly isMore: boolean;
+}
+
+/** Params of a command of ours, which are values of this process. */
+function own<T>() {
+  return z.custom<T>();
+}
+
+const page = {
+  sessionId: z.string(),
+  /** The entry that was read last; null: none. */
+  since: own<string | null>(),
+  /** The walk of the page before. Without one, the page is of the path to the leaf that is in force. */
+  walk: own<PathWalk | undefined>(),
+};
+
+export const readPage = command({
+  name: "acp_page",
+  summary: "Entries of a path, parsed.",
+  effect: "read",
+  params: page,
+  result: z.custom<Page>(),
+  example: { params: {}, result: undefined as never },
+  run: ({ session }, { since, walk }): Page => pageOf(session, since, walk),
+});
+
+function pageOf(session: Session, since: string | null, before: PathWalk | undefined): Page {
+  const walk = before && isOf(before, session) ? before : walkOf(session, before?.leafId);
+  const { path } = walk;
+  const last = since === null ? ROOT : session.find(since);
+  const after = last < 0 ? ROOT : partOf(session, walk, last);
+  const first = after < 0 ? 0 : session.tree.depth(after) + 1;
+  let bytes = 0;
+  let past = first;
+  while (past < path.length && past - first < PAGE_ENTRIES && bytes < PAGE_BYTES)
+    bytes += session.log.length(path[past++]);
+  return {
+    walk,
+    after: session.idOrNull(after),
+    entries: entriesOf(session, path.subarray(first, past)),
+    isMore: past < path.length,
+  };
+}
+
+function isOf({ nodes, cuts }: PathWalk, { log }: Session): boolean {
+  return nodes === log.nodes && cuts === log.nodes.cuts;
+}
+
+/** Walks to an entry, or to the leaf where none is named. Throws content_modified when it is gone. */
+function walkOf(session: Session, leafId?: string | null): PathWalk {
+  const { nodes } = session.log;
+  const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.find(leafId);
+  if (leaf < 0 && leafId)
+    throw new Failure(
+      "content_modified",
+      "The session was changed by another program while it was read. Load it again.",
+    );
+  return { nodes, cuts: nodes.cuts, path: session.tree.path(leaf), leafId: session.idOrNull(leaf) };
+}
+
+/** Returns where the path of a walk and that to an entry part: the entry itself, if it is on the path. */
+function partOf({ tree }: Session, { path }: PathWalk, at: number): number {
+  if (path[tree.depth(at)] === at) return at;
+  return path.length === 0 ? ROOT : tree.commonAncestor(at, path[path.length - 1]);
+}
+
+function entriesOf(session: Session, positions: Int32Array): PathEntry[] {
+  const { tree, log } = session;
+  const found: PathEntry[] = [];
+  for (const line of log.readMany(positions, true)) {
+    const position = positions[found.length];
+    const parent = log.nodes.parent(position);
+    found.push({
+      id: log.nodes.id(position),
+      parentId: session.idOrNull(parent),
+      entry: membersOf(entryAt(session, position, line)),
+      siblings: parent < 0 ? 1 : tree.childCount(parent),
+    });
+  }
+  return found;
+}
+
+/** Returns an entry with its pictures, also those that are kept in files. */
+function entryAt({ log }: Session, position: number, line: Uint8Array): unknown {
+  const entry = parse(line);
+  if (!holdsAttachment(line)) return entry;
+  const read = (sha256: string, size: number): string | null => log.attachment(position, sha256, size);
+  const message = memberOf(members(line) ?? [], "message");
+  if (!message) return parse(withAttachments(line, read));
+  return { ...(entry as object), message: parse(withAttachments(line.subarray(message.start, message.end), read)) };
+}
+
+export interface SessionOutline {
+  readonly cwd: string;
+  readonly name: string | null;
+  readonly leafId: string | null;
+  readonly sessionPath: string | null;
+  /** The model in force, and how full its context is. */
+  readonly model: { readonly provider: string; readonly id: string } | null;
+  readonly thinkingLevel: string;
+  readonly usage: { readonly tokens: number | null; readonly contextWindow: number } | undefined;
+  readonly readOnly: boolean;
+  /** Whether another process writes to it or shares it, so that calls without a result may still be at work. */
+  readonly isElsewhere: boolean;
+}
+
+export const readOutline = command({
+  name: "acp_outline",
+  summary: "The session as clients show it beside its messages.",
+  effect: "read",
+  params: { sessionId: z.string() },
+  result: z.custom<SessionOutline>(),
+  example: { params: {}, result: undefined as never },
+  run(context): SessionOutline {
+    const { session } = context;
+    const { file, log } = session;
+    return {
+      cwd: session.cwd,
+      name: session.name,
+      leafId: session.leafId,
+      sessionPath: file,
+      model: session.model(),
+      thinkingLevel: session.thinkingLevel(),
+      usage: contextUsageOf(session),
+      readOnly: log.readOnly !== null,
+      isElsewhere: isElsewhere(context),
+    };
+  },
+});
+
+function isElsewhere(context: CommandContext): boolean {
+  const { session, workspace } = context;
+  const { file, log } = session;
+  if (context.clientsOf(session).length > 1) return true;
+  return file !== null && log.persisted && !isHeld(session) && workspace.stores.health.holders([file]).size > 0;
+}
+
+export interface Located {
+  readonly isOpen: boolean;
+  /** Whether it is on disk; a new session is not, before its first entry. */
+  readonly isStored: boolean;
+  readonly sessionPath: string | null;
+}
+
+/** Finds a session by its id in full. Throws session_not_found, ambiguous_id, invalid_id. */
+export const locate = command({
+  name: "acp_locate",
+  summary: "Where a session is.",
+  effect: "control",
+  params: { sessionId: z.string() },
+  result: z.custom<Located>(),
+  example: { params: {}, result: undefined as never },
+  run({ workspace }, { sessionId }): Located {
+    const open = workspace.sessions.find(({ id }) => id === sessionId);
+    if (open) return { isOpen: true, isStored: open.log.persisted && open.file !== null, sessionPath: open.file };
+    const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
+    return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };
+  },
+});
+
+export const make = command({
+  name: "acp_new",
+  summary: "Makes a session beside those that are open.",
+  effect: "control",
+  params: { cwd: z.string() },
+  result: z.custom<{ sessionId: string }>(),
+  example: { params: {}, result: undefined as never },
+  run({ workspace }, { cwd }) {
+    const made = workspace.create({ cwd });
+    workspace.keep(made);
+    return { sessionId: made.id };
+  },
+});
+
+export const forkBeside = command({
+  name: "acp_fork",
+  summary: "Copies the path to an entry into a new session beside those that are open.",
+  effect: "replace",
+  params: { entryId: own<string | undefined>(), position: own<"at" | "before">() },
+  result: z.custom<{ sessionId: string }>(),
+  example: { params: {}, result: undefined as never },
+  async run(context, { entryId, position }) {
+    const { session, workspace } = context;
+    const made = await workspace.fork(session, endOf(context, entryId, position), { comesOf: session });
+    workspace.keep(made);
+    return { sessionId: made.id };
+  },
+});
+
+/** Returns where the copy ends. Throws entry_not_found. */
+function endOf({ session }: CommandContext, entryId: string | undefined, position: "at" | "before"): number {
+  if (entryId === undefined) return session.tree.leaf;
+  const at = session.position(entryId);
+  return position === "at" ? at : Math.max(session.log.nodes.parent(at), ROOT);
+}

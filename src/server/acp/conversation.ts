@@ -1,0 +1,315 @@
+/** The conversation with an editor that speaks the Agent Client Protocol: its requests, our replies, and what we tell it. */
+
+import { Failure } from "../../core/failure.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import { jsonText } from "../../core/json/json.ts";
+import { idTextOf } from "../connection/call.ts";
+import type { PendingEvent } from "../connection/host.ts";
+import type { Output } from "../connection/output.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { AgentBehind } from "./agent.ts";
+import { Asker, type Submitting } from "./asker.ts";
+import { Attached, type Job } from "./attached.ts";
+import { paramsText } from "./bounds.ts";
+import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED } from "./errors.ts";
+import { type AcpRequest, type MethodContext, methods } from "./methods.ts";
+import type { AcpUpdate, ClientSkills } from "./narrator.ts";
+import { catchUp } from "./replay.ts";
+
+/** The connection that the conversation runs over. */
+export interface AcpWire extends Submitting {
+  /** Whether the client reads what is sent. */
+  readonly hasRoom: boolean;
+  /** Whether it has gone: then nothing is shown any more. */
+  readonly isGone: boolean;
+  /** Sends a message. */
+  send(text: string): void;
+  flush(): void;
+  /** Goes on reading, after {@link AcpConversation.isFull} was true. */
+  goOn(): void;
+}
+
+/** The parts of a connection that a conversation runs over. */
+interface Ends {
+  readonly output: Output;
+  readonly dispatcher: Dispatcher;
+  /** Goes on reading. */
+  goOn(): void;
+}
+
+/** Begins a conversation over a connection. */
+export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): AcpConversation {
+  return new AcpConversation(
+    {
+      get hasRoom() {
+        return output.hasRoom;
+      },
+      get isGone() {
+        return output.isGone;
+      },
+      submit(call) {
+        dispatcher.submit(call);
+        dispatcher.commitPending();
+      },
+      send: (text) => output.send([text]),
+      flush: () => output.flush(),
+      goOn,
+    },
+    facts,
+  );
+}
+
+/** The server, as the conversation tells of it. */
+export interface AcpFacts {
+  readonly version: string;
+  readonly readOnly: boolean;
+  /** Whoever runs turns; undefined when nobody does. */
+  readonly agent: AgentBehind | undefined;
+}
+
+const GONE = "The client has gone.";
+/** Requests that are answered at a time; what comes after them is read later. */
+const MAX_REQUESTS = 256;
+/** Events after which a session may have more than the client was shown. */
+const NEWS: ReadonlySet<string> = new Set([
+  "session_append",
+  "session_tree",
+  "session_compact",
+  "session_info_changed",
+]);
+
+/** A request that has no reply yet. */
+interface OngoingRequest {
+  isCancelled: boolean;
+}
+
+export class AcpConversation {
+  readonly asker: Asker;
+  readonly facts: AcpFacts;
+  private readonly wire: AcpWire;
+  /** The sessions that the client has, or for which something is done, by id. */
+  private readonly sessions = new Map<string, Attached>();
+  private readonly requests = new Map<string, OngoingRequest>();
+  /** Called when there may be room, or something was given up. */
+  private waiters: (() => void)[] = [];
+  private whenIdle: (() => void)[] = [];
+  /** Requests to the client that it has not answered, by their ids. */
+  private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
+  private asks = 0;
+  /** Whether the client says nothing more. */
+  isOver = false;
+  private jobs = 0;
+  /** Ends with the answer to `initialize`, which comes first. */
+  private introduction: Promise<unknown> | undefined;
+  /** The skills of the client; undefined before `initialize`. */
+  skills: ClientSkills | undefined;
+
+  constructor(wire: AcpWire, facts: AcpFacts) {
+    this.wire = wire;
+    this.facts = facts;
+    this.asker = new Asker(wire);
+  }
+
+  /** Whether no more should be read for now. */
+  get isFull(): boolean {
+    return this.requests.size >= MAX_REQUESTS;
+  }
+
+  // --- in ------------------------------------------------------------------------------------------------------
+
+  /** Takes a message; `bytes` are its text. */
+  receive(value: unknown, bytes: Buffer): void {
+    if (typeof value !== "object" || value === null || Array.isArray(value))
+      return this.refuse("null", new AcpError(INVALID_REQUEST, "A message is one JSON object a line, and no batch."));
+    const { jsonrpc, id, method, params } = value as LooseMembers;
+    const isLegal = id === null || typeof id === "string" || typeof id === "number";
+    const idText = isLegal ? idTextOf(id, bytes, { start: 0, end: bytes.length }) : "null";
+    if (jsonrpc !== "2.0")
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, 'The member jsonrpc must be the string "2.0".'));
+    if (method === undefined && ("result" in value || "error" in value)) return this.answered(id, value);
+    if (id !== undefined && !isLegal)
+      return this.refuse("null", new AcpError(INVALID_REQUEST, "An id is a string, a number or null."));
+    if (typeof method !== "string")
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, "The member method must be a string."));
+    if (id === undefined) return this.notice(method, membersOf(params));
+    this.begin(idText, method, params);
+  }
+
+  // --- requests of ours ----------------------------------------------------------------------------------------
+
+  askClient(method: string, params: LooseMembers): Promise<unknown> {
+    const id = `ask ${++this.asks}`;
+    return new Promise((resolve, reject) => {
+      if (this.isOver) return reject(new AcpError(CANCELLED, GONE));
+      this.asked.set(id, { resolve, reject });
+      this.wire.send(jsonText({ jsonrpc: "2.0", id, method, params }));
+      this.wire.flush();
+    });
+  }
+
+  /** Takes an answer; one to no request of ours is passed over. */
+  private answered(id: unknown, { result, error }: LooseMembers): void {
+    const asked = this.asked.get(id);
+    this.asked.delete(id);
+    if (error === undefined) asked?.resolve(result);
+    else asked?.reject(new AcpError(REFUSED, stringOf(membersOf(error).message) || "The client refused."));
+  }
+
+  /** Ends what waits for the client, which says nothing more. */
+  abandon(): void {
+    this.isOver = true;
+    for (const { reject } of this.asked.values()) reject(new AcpError(CANCELLED, GONE));
+    this.asked.clear();
+    for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
+  }
+
+  /** Takes a notification; those that mean nothing here are ignored, as the protocol wishes. */
+  private notice(method: string, params: LooseMembers): void {
+    if (method === "$/cancel_request") {
+      const { requestId } = params;
+      const request = this.requests.get(JSON.stringify(requestId));
+      if (!request) return;
+      request.isCancelled = true;
+      this.wake();
+    } else if (method === "session/cancel" && typeof params.sessionId === "string")
+      this.facts.agent?.cancel(params.sessionId);
+  }
+
+  private begin(idText: string, method: string, params: unknown): void {
+    if (this.requests.has(idText)) {
+      const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
+      return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
+    }
+    const ongoing = { isCancelled: false };
+    this.requests.set(idText, ongoing);
+    this.hold();
+    const ended = this.run(method, params, ongoing)
+      .then(
+        (result) => `"result":${jsonText(result)}`,
+        (error) => `"error":${errorText(this.asCancelled(ongoing, error))}`,
+      )
+      .then((outcome) => {
+        const wasFull = this.isFull;
+        this.requests.delete(idText);
+        this.wire.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
+        this.wire.flush();
+        if (wasFull) this.wire.goOn();
+        this.release();
+      });
+    if (method === "initialize") this.introduction ??= ended;
+  }
+
+  private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<object> {
+    const known = Object.hasOwn(methods, method) ? methods[method] : undefined;
+    if (!known) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
+    if (!this.skills && method !== "initialize")
+      throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
+    if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
+      throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
+    if (method !== "initialize") await this.introduction;
+    const request: AcpRequest = { params, isCancelled: () => ongoing.isCancelled };
+    return known(this.context, request);
+  }
+
+  private asCancelled({ isCancelled }: OngoingRequest, error: unknown): unknown {
+    const { name } = error as { name?: unknown };
+    return isCancelled && name === "cancelled" ? new AcpError(CANCELLED, "The request was cancelled.") : error;
+  }
+
+  // --- sessions ------------------------------------------------------------------------------------------------
+
+  private readonly context: MethodContext = {
+    conversation: this,
+    inOrder: (id, job) => this.inOrder(id, job),
+    find: (id) => this.sessions.get(id),
+    awaken: (session) => this.awaken(session),
+    stage: () => this.stage,
+  };
+
+  private get stage() {
+    const { asker, skills = { compaction: false, notices: false } } = this;
+    return {
+      asker,
+      skills,
+      update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
+    };
+  }
+
+  /** Runs a job of a session after those before it. */
+  private inOrder<T>(id: string, job: (session: Attached, isStopped: () => boolean) => Promise<T>): Promise<T> {
+    const session = this.sessions.get(id) ?? new Attached(id);
+    this.sessions.set(id, session);
+    const run: Job<T> = (isStopped) => job(session, isStopped);
+    return session.do(run).finally(() => {
+      // It is one of those that ended just now.
+      if (session.jobs <= 1 && !session.told && this.sessions.get(id) === session) this.sessions.delete(id);
+    });
+  }
+
+  /** Takes an event of the server. */
+  tell({ name, sessionId }: PendingEvent): void {
+    const session = this.sessions.get(sessionId);
+    if (session && NEWS.has(name)) this.awaken(session);
+  }
+
+  /** Looks what the client has not been shown of any session, because events were lost. */
+  tellLost(): void {
+    for (const session of this.sessions.values()) this.awaken(session);
+  }
+
+  private awaken(session: Attached): void {
+    // At the end of a turn, what has come is looked for in any case.
+    if (session.isAwoken || session.isInTurn) return;
+    session.isAwoken = true;
+    this.hold();
+    void this.inOrder(session.id, (_, isStopped) => {
+      session.isAwoken = false;
+      return catchUp(this.stage, session, isStopped);
+    })
+      // Whoever loads it next is told why.
+      .catch(() => {})
+      .then(() => {
+        this.wire.flush();
+        this.release();
+      });
+  }
+
+  // --- out -----------------------------------------------------------------------------------------------------
+
+  private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
+    while (!this.wire.hasRoom && !isStopped()) {
+      this.wire.flush();
+      if (this.wire.hasRoom) break;
+      await new Promise<void>((resolve) => this.waiters.push(resolve));
+    }
+    if (this.wire.isGone) throw new Failure("cancelled");
+    if (isStopped()) return;
+    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${paramsText(sessionId, update)}}`);
+  }
+
+  private refuse(idText: string, error: AcpError): void {
+    this.wire.send(`{"jsonrpc":"2.0","id":${idText},"error":${errorText(error)}}`);
+    this.wire.flush();
+  }
+
+  /** Wakes what waits for the client to read, or to be given up. */
+  wake(): void {
+    for (const wake of this.waiters.splice(0)) wake();
+  }
+
+  /** Resolves when every request has its reply. */
+  idle(): Promise<void> {
+    if (this.jobs === 0) return Promise.resolve();
+    return new Promise((resolve) => this.whenIdle.push(resolve));
+  }
+
+  private hold(): void {
+    this.jobs++;
+  }
+
+  private release(): void {
+    this.jobs--;
+    if (this.jobs === 0) for (const wake of this.whenIdle.splice(0)) wake();
+  }
+}

@@ -1,0 +1,56 @@
+/** Errors of the Agent Client Protocol: its codes, and sentences in its words. Clients show these to the person. */
+
+import { jsonText } from "../../core/json/json.ts";
+import { describeError } from "../connection/dialect.ts";
+
+/** An error that the protocol names itself. */
+export class AcpError extends Error {
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const INVALID_REQUEST = -32600;
+export const NO_SUCH_METHOD = -32601;
+export const INVALID_PARAMS = -32602;
+export const NOT_FOUND = -32002;
+export const CANCELLED = -32800;
+/** Ours, for a request that cannot be done here: no code of JSON-RPC or of the protocol means that. */
+export const REFUSED = -32803;
+
+const NO_SESSION = {
+  code: NOT_FOUND,
+  sentence: "There is no session with this id. session/list shows those that exist.",
+};
+
+/** Failures for which the protocol has a code, or whose sentence names commands that its clients do not have. */
+const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sentence?: string }>> = {
+  session_not_found: NO_SESSION,
+  invalid_id: NO_SESSION,
+  ambiguous_id: {
+    code: NOT_FOUND,
+    sentence:
+      "No session has exactly this id, or more than one has. session/list shows those that exist, each with the path by which a client can name it.",
+  },
+  entry_not_found: { sentence: "There is no such message in this session. Load it again to see those that exist." },
+  cursor_expired: {
+    code: INVALID_PARAMS,
+    sentence: "The cursor belongs to no list that is known. Ask for the list again, without a cursor.",
+  },
+  session_locked: {
+    sentence: "Another program is writing to this session. Close it there, or fork it and go on in the copy.",
+  },
+  read_only: { sentence: "Nothing can be written here. Fork the session, or start the server without --read-only." },
+  corrupt: { sentence: "The stored session is damaged. pi-session-server verify reports where." },
+};
+
+/** Returns the JSON text of an error member about whatever was thrown. */
+export function errorText(thrown: unknown): string {
+  if (thrown instanceof AcpError) return JSON.stringify({ code: thrown.code, message: thrown.message });
+  const { code, sentence, name, data } = describeError(thrown);
+  const known = Object.hasOwn(FAILURES, name) ? FAILURES[name] : {};
+  return jsonText({ code: known.code ?? code, message: known.sentence ?? sentence, data });
+}

@@ -1,0 +1,67 @@
+/** Params of the methods of the Agent Client Protocol. Members that are not known are let pass, as it wishes. */
+
+import { isAbsolute, resolve } from "node:path";
+import * as z from "zod";
+import { BadParams } from "../../core/failure.ts";
+import { check } from "../../core/format/issues.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { OURS } from "./narrator.ts";
+
+const shapes = {
+  sessionId: () => z.string(),
+  cwd: () =>
+    z
+      .string()
+      .refine((path) => isAbsolute(path), "must be an absolute path")
+      // As sessions have it: without a slash at the end.
+      .transform((path) => resolve(path)),
+  cursor: () => z.string().nullish(),
+  archived: () => z.enum(["exclude", "include", "only"]).nullish(),
+  title: () => z.string(),
+  prompt: () => z.array(z.looseObject({ type: z.string() })),
+  modeId: () => z.string(),
+  configId: () => z.string(),
+  value: () => z.union([z.string(), z.boolean()]),
+  mcpServers: () => z.array(z.unknown()).nullish(),
+  additionalDirectories: () => z.array(z.string()).nullish(),
+  entryId: () => z.string().nullable(),
+};
+
+type Shapes = typeof shapes;
+
+/** The params of a request, as far as its method has asked for them. */
+type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<ReturnType<Shapes[K]>> } & LooseMembers;
+
+/** Checks these members of the params. Throws BadParams. */
+export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
+  const shape = Object.fromEntries(names.map((name) => [name, shapes[name]()]));
+  const result = check(z.looseObject({ ...shape, _meta: z.looseObject({}).nullish() }), given ?? {});
+  if (result.success) return result.data as unknown as CheckedMembers<N>;
+  throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
+}
+
+/** Returns the working directory of which a list is wanted; undefined for all. Throws BadParams. */
+export function listedCwd(params: LooseMembers): string | undefined {
+  return params.cwd === undefined || params.cwd === null ? undefined : paramsOf(params, "cwd").cwd;
+}
+
+/** Returns what the client put into our part of `_meta`. */
+export function oursOf({ _meta }: LooseMembers): LooseMembers {
+  return membersOf(membersOf(_meta)[OURS]);
+}
+
+/** Returns a text of our part of `_meta`. Throws BadParams when it is of another kind. */
+export function ourText(params: LooseMembers, name: string): string | undefined {
+  const value = oursOf(params)[name];
+  if (value === undefined || value === null || typeof value === "string") return value ?? undefined;
+  throw new BadParams([{ path: `_meta.${OURS}.${name}`, message: "must be a string" }]);
+}
+
+/** Params that mean nothing without an agent. A client is told where it gave them. */
+const UNUSED = ["mcpServers", "additionalDirectories", "systemPrompt"];
+
+export function unusedIn(params: LooseMembers): string[] {
+  const isEmpty = (value: unknown): boolean =>
+    value === undefined || value === null || (Array.isArray(value) && value.length === 0);
+  return UNUSED.filter((name) => !isEmpty(params[name]));
+}

@@ -1,0 +1,158 @@
+/** Brings a client to the end of a session's path: what it has not been shown is sent, no faster than it reads. */
+
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Failure } from "../../core/failure.ts";
+import type { Asker } from "./asker.ts";
+import { type Attached, requireGoing, type Telltale } from "./attached.ts";
+import { type Page, readOutline, readPage, type SessionOutline } from "./commands.ts";
+import { type AcpUpdate, type ClientSkills, Narrator, OURS, withOurs } from "./narrator.ts";
+
+const REPLACED = "The session was changed by another program while it was read. Load it again.";
+
+/** The way to the client. */
+export interface Stage {
+  readonly asker: Asker;
+  readonly skills: ClientSkills;
+  /** Sends an update once there is room for it. */
+  update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
+}
+
+/** The result of a replay. */
+export interface Replayed {
+  readonly facts: SessionOutline;
+  /** The entry that the first one that was sent follows; null for the beginning. */
+  readonly after: string | null;
+  readonly entries: number;
+}
+
+/** Shows the path of a session, from its beginning or from what follows an entry that the client has. */
+export async function replay(
+  stage: Stage,
+  session: Attached,
+  since: string | undefined,
+  isStopped: () => boolean,
+): Promise<Replayed> {
+  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
+  const told: Telltale = {
+    lastId: since ?? null,
+    narrator: since === undefined ? narratorOf(stage, facts) : undefined,
+  };
+  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: since !== undefined });
+  requireGoing(isStopped);
+  const narrator = told.narrator as Narrator;
+  for (const update of narrator.rest(facts.isElsewhere)) await stage.update(session.id, update, isStopped);
+  await stage.update(session.id, infoOf(facts), isStopped);
+  await tellUsage(stage, session, facts, narrator, isStopped);
+  session.told = told;
+  return { facts, after, entries };
+}
+
+/** Shows what has come to a session since. */
+export async function catchUp(
+  stage: Stage,
+  session: Attached,
+  isStopped: () => boolean,
+): Promise<Replayed | undefined> {
+  const { told } = session;
+  if (!told) return undefined;
+  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
+  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false });
+  const { narrator } = told;
+  if (narrator && entries > 0) {
+    for (const update of narrator.rest(true)) await stage.update(session.id, update, isStopped);
+    await tellUsage(stage, session, facts, narrator, isStopped);
+  }
+  return { facts, after, entries };
+}
+
+interface GoingOn {
+  readonly stage: Stage;
+  readonly session: Attached;
+  readonly told: Telltale;
+  readonly isStopped: () => boolean;
+  readonly facts: SessionOutline;
+  /** Whether the client is told in any case which entry the first one follows. */
+  readonly tellsWhere: boolean;
+}
+
+/** Sends what follows the last entry that was told of, or the place where the path has left that. */
+async function goOn(going: GoingOn): Promise<{ after: string | null; entries: number }> {
+  const { stage, session, told, isStopped, facts, tellsWhere } = going;
+  const first = await pageAfter(stage, session, told.lastId);
+  const { after } = first;
+  const hasParted = after !== told.lastId;
+  if (!hasParted && first.entries.length === 0 && !tellsWhere) return { after, entries: 0 };
+  if (hasParted || !told.narrator) {
+    // Which calls are open there, and which ids are used, only the way to it tells.
+    const narrator = narratorOf(stage, facts);
+    if (after !== null) await walkThrough(going, narrator, first);
+    told.narrator = narrator;
+    told.lastId = after;
+  }
+  if (hasParted || tellsWhere) {
+    const where = { after, leafId: first.walk.leafId };
+    await stage.update(session.id, withOurs({ sessionUpdate: "session_info_update" }, where), isStopped);
+  }
+  let entries = 0;
+  for await (const item of entriesFrom(going, first, after)) {
+    for (const update of (told.narrator as Narrator).updatesOf(item)) await stage.update(session.id, update, isStopped);
+    told.lastId = item.id;
+    entries++;
+  }
+  return { after, entries };
+}
+
+/** Lets a narrator hear everything up to the entry that a page follows. */
+async function walkThrough(going: GoingOn, narrator: Narrator, { after, walk }: Page): Promise<void> {
+  const first = await pageAfter(going.stage, going.session, null, walk);
+  for await (const item of entriesFrom(going, first, null)) {
+    for (const _ of narrator.updatesOf(item));
+    if (item.id === after) return;
+  }
+}
+
+/** Yields the entries of a page and of those after it. */
+async function* entriesFrom({ stage, session, isStopped }: GoingOn, first: Page, after: string | null) {
+  let page = first;
+  let last = after;
+  for (;;) {
+    for (const item of page.entries) {
+      requireGoing(isStopped);
+      yield item;
+      last = item.id;
+    }
+    if (!page.isMore) return;
+    // A long path would keep the process from reading what the client says meanwhile.
+    await nextTurn();
+    page = await pageAfter(stage, session, last, page.walk);
+    if (page.after !== last) throw new Failure("content_modified", REPLACED);
+  }
+}
+
+function pageAfter({ asker }: Stage, { id }: Attached, since: string | null, walk?: Page["walk"]): Promise<Page> {
+  return asker.run(readPage, { sessionId: id, since, walk });
+}
+
+function narratorOf({ skills }: Stage, { cwd }: SessionOutline): Narrator {
+  return new Narrator(cwd, skills);
+}
+
+/** Returns the update about what a client shows beside the messages. */
+function infoOf({ name, model, thinkingLevel, leafId }: SessionOutline): AcpUpdate {
+  const title = name === null ? {} : { title: name };
+  return { sessionUpdate: "session_info_update", ...title, _meta: { [OURS]: { leafId, model, thinkingLevel } } };
+}
+
+/** Tells how full the model's context is, where that is known, and what the path has cost. */
+async function tellUsage(
+  stage: Stage,
+  session: Attached,
+  { usage }: SessionOutline,
+  { cost }: Narrator,
+  isStopped: () => boolean,
+): Promise<void> {
+  if (!usage || usage.tokens === null) return;
+  const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};
+  const update = { sessionUpdate: "usage_update", used: Math.round(usage.tokens), size: usage.contextWindow, ...spent };
+  await stage.update(session.id, update, isStopped);
+}

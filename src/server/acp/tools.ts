@@ -1,0 +1,105 @@
+/** Calls of tools as the Agent Client Protocol shows them: kind, title, places, changes, plans. */
+
+import { isAbsolute, resolve } from "node:path";
+import { editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
+import { mainArgument, preview, stringOf } from "../../core/format/message.ts";
+
+type ToolKind =
+  | "read"
+  | "edit"
+  | "delete"
+  | "move"
+  | "search"
+  | "execute"
+  | "think"
+  | "fetch"
+  | "switch_mode"
+  | "other";
+
+/** Names of tools by their kind, in lower case and without `_` and `-`: those of Pi, and of agents whose sessions are read. */
+const KINDS: readonly (readonly [ToolKind, string])[] = [
+  ["read", "read readfile ls list listdir listdirectory listfiles viewimage view notebookread openfile"],
+  ["edit", "edit write multiedit applypatch patch writefile editfile createfile strreplace notebookedit replace"],
+  ["delete", "delete deletefile remove rm"],
+  ["move", "move movefile rename mv"],
+  ["search", "grep find glob search searchfiles codesearch websearch ripgrep toolsearch"],
+  [
+    "execute",
+    "bash shell exec execcommand run runcommand terminal localshell executecommand python bashoutput killshell",
+  ],
+  ["think", "think task agent todowrite updateplan todo todoread"],
+  ["fetch", "fetch webfetch browse openurl"],
+  ["switch_mode", "exitplanmode enterplanmode switchmode"],
+];
+const kinds = new Map(KINDS.flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind] as const)));
+
+export function kindOf(name: string): ToolKind {
+  return kinds.get(name.replace(/[_-]/g, "").toLowerCase()) ?? "other";
+}
+
+/** Returns a line that says what a call does. */
+export function titleOf(name: string, args: unknown): string {
+  const argument = preview(mainArgument(args), 200);
+  if (argument !== "" && kindOf(name) === "execute") return argument;
+  return `${name || "tool"}${argument === "" ? "" : ` ${argument}`}`;
+}
+
+/** Returns the absolute path that a call means; undefined where the session does not know its directory. */
+function absolute(path: string, cwd: string): string | undefined {
+  if (isAbsolute(path) || /^[A-Za-z]:[\\/]|^\\\\/.test(path)) return path;
+  // Whose home `~` is, only the agent knows.
+  if (path === "" || path.startsWith("~") || !isAbsolute(cwd)) return undefined;
+  return resolve(cwd, path);
+}
+
+function fileOf(args: LooseMembers, cwd: string): string | undefined {
+  const path = textMember(args, ...PATHS, "notebook_path");
+  return path === undefined ? undefined : absolute(path, cwd);
+}
+
+/** Returns the places that a call works on, for clients that follow the agent. */
+export function locationsOf(args: unknown, cwd: string): readonly { path: string; line?: number }[] {
+  const given = membersOf(args);
+  const path = fileOf(given, cwd);
+  if (path === undefined) return [];
+  const line = given.offset ?? given.line;
+  return [typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path }];
+}
+
+/** Returns the changes that a call asks for, as contents of it. */
+export function diffsOf(name: string, args: unknown, cwd: string): readonly object[] {
+  if (kindOf(name) !== "edit") return [];
+  const given = membersOf(args);
+  const path = fileOf(given, cwd);
+  if (path === undefined) return [];
+  const whole = textMember(given, "content");
+  const edits = editsIn(given);
+  const changes =
+    edits.length > 0
+      ? edits.map(({ before, after }) => ({ oldText: before, newText: after }))
+      : whole === undefined
+        ? []
+        : [{ newText: whole }];
+  return changes.map((change) => ({ type: "diff", path, ...change }));
+}
+
+const STATES: Readonly<Record<string, string>> = {
+  pending: "pending",
+  in_progress: "in_progress",
+  completed: "completed",
+};
+
+/** Returns the plan that a call puts down, as the entries of an update; undefined when it is no such call. */
+export function planOf(name: string, args: unknown): readonly object[] | undefined {
+  const given = membersOf(args);
+  const listed = /^(?:todo_?write|update_?plan)$/i.test(name) ? (given.todos ?? given.plan) : undefined;
+  if (!Array.isArray(listed)) return undefined;
+  return listed.map(membersOf).map((item) => {
+    const priority = stringOf(item.priority);
+    return {
+      content: textMember(item, "content", "step", "text") ?? "",
+      priority: /^(?:high|medium|low)$/.test(priority) ? priority : "medium",
+      status: STATES[stringOf(item.status)] ?? "pending",
+    };
+  });
+}

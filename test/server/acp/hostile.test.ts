@@ -1,0 +1,329 @@
+/** Editors that are broken, slow, or up to something. */
+
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { PassThrough } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { Editor, editorHere, ours } from "../../support/acp.ts";
+import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+
+async function madeIn(place: Place, entries: Json[] = [user("Name a colour."), assistant("Blue.")]): Promise<string> {
+  const server = serveHere([], { place });
+  await server.result("append", { entries });
+  const { sessionId } = await server.result("get_state");
+  await server.finish();
+  return sessionId;
+}
+
+describe("messages", () => {
+  const BROKEN: [string, string | Buffer, number][] = [
+    ["no JSON", "{", -32700],
+    ["a part of a message", '{"jsonrpc":"2.0",', -32700],
+    ["no UTF-8", Buffer.from([0x7b, 0xff, 0x7d]), -32700],
+    ["a batch", '[{"jsonrpc":"2.0","id":90,"method":"session/list"}]', -32600],
+    ["a number", "7", -32600],
+    ["no version of JSON-RPC", '{"id":90,"method":"session/list"}', -32600],
+    ["an id that is an object", '{"jsonrpc":"2.0","id":{},"method":"session/list"}', -32600],
+    ["a method that is a number", '{"jsonrpc":"2.0","id":90,"method":7}', -32600],
+    ["params that are a list", '{"jsonrpc":"2.0","id":90,"method":"session/list","params":[1]}', -32600],
+    ["params that are a text", '{"jsonrpc":"2.0","id":90,"method":"session/list","params":"x"}', -32600],
+    ["a second initialize", '{"jsonrpc":"2.0","id":90,"method":"initialize","params":{"protocolVersion":1}}', -32600],
+    ["a method of every object", '{"jsonrpc":"2.0","id":90,"method":"constructor"}', -32601],
+    ["a method of ours", '{"jsonrpc":"2.0","id":90,"method":"shutdown"}', -32601],
+  ];
+  test.each(BROKEN)("%s is refused, and the next one answered", async (_, message, code) => {
+    const editor = await editorHere();
+    editor.server.write(message);
+    editor.server.write("\n");
+    const { error } = await editor.next();
+    expect(error.code).toBe(code);
+    expect(error.message).toMatch(/\.$/);
+    expect((await editor.result("session/list")).sessions).toEqual([]);
+  });
+
+  test("a line over the limit is refused with its id, and the next one answered", async () => {
+    const editor = await editorHere(["--max-message-bytes", "2000"]);
+    editor.server.send({ jsonrpc: "2.0", id: 90, method: "session/list", params: { cursor: "x".repeat(5000) } });
+    expect(await editor.next()).toMatchObject({ id: 90, error: { data: { name: "message_too_large" } } });
+    expect((await editor.result("session/list")).sessions).toEqual([]);
+  });
+
+  test("nothing is answered before initialize, and a wrong one can be mended", async () => {
+    const server = serveHere(["--dialect", "acp"]);
+    expect((await server.failure("session/list")).message).toMatch(/initialize/);
+    expect((await server.failure("initialize", { protocolVersion: "1" })).code).toBe(-32602);
+    expect((await server.result("initialize", { protocolVersion: 1 })).protocolVersion).toBe(1);
+    expect((await server.result("session/list")).sessions).toEqual([]);
+  });
+
+  test("notifications and answers that nobody asked for are passed over", async () => {
+    const editor = await editorHere();
+    editor.notify("session/cancel", { sessionId: "none" });
+    editor.notify("session/cancel", {});
+    editor.notify("$/cancel_request", { requestId: 99 });
+    editor.notify("_somebody/tells", {});
+    editor.server.send(
+      { jsonrpc: "2.0", id: 5, result: {} },
+      { jsonrpc: "2.0", id: 5, error: { code: 1, message: "x" } },
+    );
+    expect((await editor.result("session/list")).sessions).toEqual([]);
+  });
+
+  test("ids come back as they were sent, and none is in use twice", async () => {
+    const editor = await editorHere();
+    for (const id of ['"a"', "1e3", "-0.5", "12345678901234567890", "null", '"\\u0041"']) {
+      editor.server.write(`{"jsonrpc":"2.0","id":${id},"method":"session/list"}\n`);
+      const reply = await editor.server.next();
+      expect(JSON.stringify(reply.id)).toBe(JSON.stringify(JSON.parse(id)));
+    }
+    editor.server.send(...[1, 2].map(() => ({ jsonrpc: "2.0", id: "same", method: "session/list" })));
+    const replies = [await editor.next(), await editor.next()];
+    expect(replies.filter(({ error }) => error)).toHaveLength(1);
+  });
+
+  test("params of the wrong kind are named", async () => {
+    const place = temporaryPlace();
+    const id = await madeIn(place);
+    const editor = await editorHere([], { place });
+    const WRONG: [string, object, RegExp][] = [
+      ["session/new", {}, /cwd is missing/],
+      ["session/new", { cwd: "relative", mcpServers: [] }, /cwd must be an absolute path/],
+      ["session/new", { cwd: place.cwd, mcpServers: "x" }, /mcpServers must be a list/],
+      ["session/load", { cwd: place.cwd, mcpServers: [] }, /sessionId is missing/],
+      ["session/load", { sessionId: 7, cwd: place.cwd }, /sessionId must be a string/],
+      ["session/load", { sessionId: id, cwd: "..", mcpServers: [] }, /cwd must be/],
+      [
+        "session/load",
+        { sessionId: id, cwd: place.cwd, _meta: { "pi-session-server": { since: 7 } } },
+        /since must be/,
+      ],
+      ["session/fork", { sessionId: id, cwd: place.cwd, _meta: { jetbrains: { air: { fork: {} } } } }, /messageId/],
+      [
+        "session/fork",
+        { sessionId: id, cwd: place.cwd, _meta: { "pi-session-server": { position: "up" } } },
+        /position/,
+      ],
+      ["session/prompt", { sessionId: id, prompt: "x" }, /prompt must be a list/],
+      ["session/set_title", { sessionId: id }, /title is missing/],
+      ["session/list", { _meta: 7 }, /_meta must be/],
+      ["_pi-session-server/branch", { sessionId: id }, /entryId is missing/],
+      ["_pi-session-server/branch", { sessionId: id, entryId: null, more: 1 }, /more: no such member/],
+    ];
+    for (const [method, params, sentence] of WRONG) {
+      const error = await editor.failure(method, params);
+      expect([method, error.code, error.message]).toEqual([method, -32602, expect.stringMatching(sentence)]);
+    }
+  });
+});
+
+test("sessions that do not exist are not found, by no trick", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place);
+  writeFileSync(join(place.home, "secret.jsonl"), readFileSync(fileOf(place)));
+  const editor = await editorHere([], { place });
+  const tricks = [
+    "",
+    ".",
+    "..",
+    "../../secret",
+    "/etc/passwd",
+    id.slice(0, 8),
+    `${id}/`,
+    `${id}\u0000`,
+    "x".repeat(10_000),
+    "%2e",
+  ];
+  for (const sessionId of tricks) {
+    const params = { sessionId, cwd: place.cwd, mcpServers: [], prompt: [], title: "x", entryId: null };
+    for (const method of ["load", "resume", "fork", "close", "status", "set_title", "prompt", "archive", "unarchive"])
+      expect([method, (await editor.failure(`session/${method}`, params)).code]).toEqual([method, -32002]);
+    // To delete what is not there is to have done it; clients take -32002 for the same.
+    expect((await editor.request("session/delete", params)).error?.code ?? -32002).toBe(-32002);
+  }
+  expect((await editor.result("session/list")).sessions).toHaveLength(1);
+  expect(existsSync(join(place.home, "secret.jsonl"))).toBe(true);
+  // A path names the session only together with its id.
+  const _meta = { "pi-session-server": { sessionPath: fileOf(place) } };
+  const other = { sessionId: "another", cwd: place.cwd, mcpServers: [], _meta };
+  expect((await editor.failure("session/load", other)).code).toBe(-32002);
+});
+
+function fileOf(place: Place): string {
+  const root = join(place.home, ".pi/agent/sessions");
+  const name = readdirSync(root, { recursive: true, encoding: "utf8" }).find((found) => found.endsWith(".jsonl"));
+  return join(root, name as string);
+}
+
+test("under --confine, no path leads outside", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place);
+  const outside = join(place.home, "outside");
+  mkdirSync(outside);
+  writeFileSync(join(outside, "other.jsonl"), readFileSync(fileOf(place)));
+  symlinkSync(outside, join(place.home, ".pi/agent/sessions/--link--"));
+  const editor = await editorHere(["--confine"], { place });
+  for (const sessionPath of [
+    join(outside, "other.jsonl"),
+    join(place.home, ".pi/agent/sessions/--link--/other.jsonl"),
+  ]) {
+    const _meta = { "pi-session-server": { sessionPath } };
+    const error = await editor.failure("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [], _meta });
+    expect(error.data.name).toBe("path_outside_root");
+  }
+  const { updates } = await editor.load(id, place.cwd);
+  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
+});
+
+test("under --read-only nothing is offered that writes, and nothing is written", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place);
+  const before = readFileSync(fileOf(place));
+  const editor = await editorHere(["--read-only"], { place });
+  const { sessionCapabilities } = editor.agent.agentCapabilities;
+  for (const name of ["delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
+  const { result } = await editor.load(id, place.cwd);
+  expect(ours(result).readOnly).toBe(true);
+  for (const method of ["delete", "archive", "unarchive", "set_title"])
+    expect((await editor.failure(`session/${method}`, { sessionId: id, title: "x" })).code).toBe(-32601);
+  await editor.server.finish();
+  expect(readFileSync(fileOf(place))).toEqual(before);
+});
+
+/** Turns of 120 kB. */
+function long(turns: number): Json[] {
+  const text = "word ".repeat(12_000);
+  return Array.from({ length: turns }, (_, n) => [
+    user(`${n} ${text}`),
+    toolCall(`c${n}`),
+    toolResult(`c${n}`, text),
+  ]).flat();
+}
+
+/** Lets what is under way come to rest. */
+async function turns(count: number): Promise<void> {
+  for (let n = 0; n < count; n++) await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
+test("a session is loaded while it is loaded, and both get all of it", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place, long(20));
+  const editor = await editorHere([], { place });
+  const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
+  const both = [editor.ask("session/load", params), editor.ask("session/load", params)];
+  const counts: number[] = [];
+  for (const request of both) {
+    expect(await editor.reply(request)).toHaveProperty("result");
+    counts.push(editor.take(id).filter(({ messageId }) => messageId).length);
+  }
+  expect(counts).toEqual([20, 20]);
+});
+
+test("a client that does not read is not fed, and one that closes what is loaded is heard", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place, long(80));
+  const editor = await editorHere([], { place });
+  const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
+  const loading = editor.ask("session/load", params);
+  await editor.until(({ messageId }) => messageId);
+  editor.server.stall();
+  await turns(500);
+  // 10 MB are to come; what waits in memory for the reader is a part of it.
+  const { readableLength, writableLength } = editor.server.output as PassThrough;
+  expect(readableLength + writableLength).toBeLessThan(6 << 20);
+  const closing = editor.ask("session/close", { sessionId: id });
+  await turns(50);
+  editor.server.resume();
+  expect((await editor.reply(loading)).error.code).toBe(-32800);
+  expect(await editor.reply(closing)).toMatchObject({ result: {} });
+  expect(editor.take(id).length).toBeLessThan(160);
+  // It can be loaded again, whole.
+  const { updates } = await editor.load(id, place.cwd);
+  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(80);
+});
+
+test("a load that is cancelled ends, and the session can be loaded again", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place, long(80));
+  const editor = await editorHere([], { place });
+  const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
+  await editor.until(({ messageId }) => messageId);
+  editor.server.stall();
+  await turns(200);
+  editor.notify("$/cancel_request", { requestId: loading });
+  await turns(50);
+  editor.server.resume();
+  expect((await editor.reply(loading)).error.code).toBe(-32800);
+  expect((await editor.load(id, place.cwd)).updates.filter(({ messageId }) => messageId)).toHaveLength(80);
+});
+
+test("everything is answered that was asked before the end of the input", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place, long(30));
+  const editor = await new Editor(spawnServer(["--dialect", "acp"], "lines", place)).begin();
+  const asked = Array.from({ length: 10 }, (_, n) =>
+    n % 2 === 0
+      ? editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })
+      : editor.ask("session/list"),
+  );
+  const { messages, status } = await editor.server.finish();
+  expect(status).toBe(0);
+  for (const message of messages) editor.check(message);
+  const answered = messages.filter(({ method }) => method === undefined);
+  expect(answered.map(({ id }) => id).sort((a, b) => a - b)).toEqual(asked);
+  expect(answered.filter(({ error }) => error)).toEqual([]);
+});
+
+test("thousands of requests at once are all answered, each once", async () => {
+  const place = temporaryPlace();
+  const id = await madeIn(place);
+  const editor = await editorHere([], { place });
+  const asked = Array.from({ length: 800 }, (_, n) =>
+    editor.ask("session/status", { sessionId: n % 3 === 0 ? "none" : id }),
+  );
+  const seen = new Map<number, number>();
+  while (seen.size < asked.length) {
+    const { id: of } = await editor.next();
+    seen.set(of, (seen.get(of) ?? 0) + 1);
+  }
+  expect([...seen.values()].every((count) => count === 1)).toBe(true);
+});
+
+test("random bytes between requests do not keep these from being answered", async () => {
+  await forSeedsAsync(3, async (random) => {
+    const place = temporaryPlace();
+    const id = await madeIn(place);
+    const editor = await editorHere([], { place });
+    for (let n = 0; n < 60; n++) {
+      const params: Json = {
+        sessionId: random.pick<Json>([id, id, "no", null, {}]),
+        cwd: random.pick<Json>([place.cwd, "x", 5]),
+      };
+      for (const name of ["mcpServers", "_meta", "title", "prompt", "entryId", "cursor", "archived"])
+        if (random.chance(0.4))
+          params[name] = random.pick<Json>([null, [], {}, "x", 0, [null], { "pi-session-server": 5 }]);
+      const method = random.pick([
+        "new",
+        "load",
+        "resume",
+        "fork",
+        "list",
+        "close",
+        "status",
+        "set_title",
+        "prompt",
+        "set_mode",
+      ]);
+      if (random.chance(0.3))
+        editor.server.write(
+          Buffer.from(Array.from({ length: random.int(40) }, () => random.int(256)).filter((byte) => byte !== 10)),
+        );
+      editor.server.write("\n");
+      const { error } = await editor.request(`session/${method}`, params);
+      if (error) expect([method, error.code, error.message]).not.toEqual([method, -32603, expect.anything()]);
+    }
+    const { updates } = await editor.load(id, place.cwd);
+    expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
+  });
+});

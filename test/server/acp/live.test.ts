@@ -1,0 +1,116 @@
+/** What others write to a session that an editor has, while it has it. */
+
+import { appendFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { Editor, editorHere, ours } from "../../support/acp.ts";
+import { randomSession, requireShown, storedIn } from "../../support/acp-paths.ts";
+import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
+import { SESSION } from "../../support/lines.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import {
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../../support/server.ts";
+
+const CWD = "/home/me/project";
+
+async function madeIn(place: Place): Promise<string> {
+  const server = serveHere([], { place });
+  await server.result("append", { entries: [user("Name a colour."), assistant("Blue.")] });
+  const { sessionId } = await server.result("get_state");
+  await server.finish();
+  return sessionId;
+}
+
+/** An editor, and another host of the same session: two processes, of which the editor's holds it. */
+async function shared(): Promise<{ editor: Editor; other: SpawnedServer; sessionId: string; place: Place }> {
+  const place = temporaryPlace();
+  const sessionId = await madeIn(place);
+  const editor = await new Editor(spawnServer(["--dialect", "acp"], "lines", place)).begin();
+  await editor.load(sessionId, place.cwd);
+  await editor.result("session/set_title", { sessionId, title: "Ours" });
+  const other = spawnServer(["--session", sessionId], "lines", place);
+  return { editor, other, sessionId, place };
+}
+
+const said = ({ content }: Json): string | undefined => content?.text;
+
+test("what another host of a shared session appends is shown, calls with their results", async () => {
+  const { editor, other, sessionId, place } = await shared();
+  await other.result("append", { entries: [user("Another."), toolCall("1")] });
+  const call = await editor.until(({ sessionUpdate }) => sessionUpdate === "tool_call");
+  expect(call).toMatchObject({ toolCallId: "1", status: "pending" });
+  await other.result("append", { entries: [toolResult("1", "green"), assistant("Green.")] });
+  expect(await editor.until(({ toolCallId }) => toolCallId === "1")).toMatchObject({ status: "completed" });
+  expect(await editor.until((update) => said(update) === "Green.")).toMatchObject({
+    sessionUpdate: "agent_message_chunk",
+  });
+  await other.result("set_session_name", { name: "Theirs" });
+  expect(await editor.until(({ title }) => title === "Theirs")).toBeDefined();
+  // All of it, once.
+  const live = editor
+    .take(sessionId)
+    .filter((update) => ours(update)?.entryId)
+    .map((update) => ours(update).entryId);
+  const { updates } = await editor.load(sessionId, place.cwd);
+  const whole = updates.filter((update) => ours(update)?.entryId).map((update) => ours(update).entryId);
+  expect(whole.slice(-live.length)).toEqual(live);
+});
+
+test("a call without a result has failed, unless another host may still be at work", async () => {
+  const { editor, other, sessionId, place } = await shared();
+  await other.result("append", { entries: [toolCall("1")] });
+  const stateOf = async (): Promise<string> =>
+    (await editor.load(sessionId, place.cwd)).updates.findLast(({ toolCallId }) => toolCallId === "1")?.status;
+  expect(await stateOf()).toBe("pending");
+  await other.finish();
+  await editor.result("session/set_title", { sessionId, title: "Alone" });
+  expect(await stateOf()).toBe("failed");
+});
+
+test("where another host leaves the branch that the editor shows, it is told where", async () => {
+  const { editor, other, sessionId } = await shared();
+  const { messages } = await other.result("get_fork_messages");
+  const [{ entryId }] = messages;
+  await other.result("branch", { entryId });
+  const left = await editor.until((update) => ours(update)?.after !== undefined);
+  expect(ours(left)).toMatchObject({ after: entryId, leafId: entryId });
+  await other.result("append", { entries: [assistant("Red.")] });
+  const next = await editor.until((update) => said(update) === "Red.");
+  expect(ours(next)).toMatchObject({ parentId: entryId, siblings: 2 });
+  expect(editor.take(sessionId).filter((update) => said(update) === "Blue.")).toEqual([]);
+});
+
+test("other hosts see which editor shares the session", async () => {
+  const { other } = await shared();
+  await other.result("append", { entries: [user("Here.")] });
+  const { clients } = await other.result("list_clients");
+  expect(clients.map(({ name }: Json) => name)).toContain("test-editor");
+});
+
+test("a session that grows under an editor, by a program without locks, is shown once, in order", async () => {
+  await forSeedsAsync(2, async (random) => {
+    const place = temporaryPlace();
+    const { text, entries } = randomSession(random, 60, 0);
+    const lines = text.split("\n");
+    const begun = 2 + random.int(20);
+    const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
+    const editor = await editorHere([], { place });
+    await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+    for (let at = begun; at < lines.length - 1; ) {
+      const past = Math.min(at + 10 + random.int(30), lines.length - 1);
+      appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
+      at = past;
+      await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
+    }
+    const shown = editor.take(SESSION).flatMap((update) => ours(update)?.entryId ?? []);
+    expect([...new Set(shown)]).toEqual(entries.map(({ id }) => id));
+    const { updates } = await editor.load(SESSION, CWD);
+    requireShown(entries, updates);
+    await editor.server.finish();
+  });
+});

@@ -1,0 +1,198 @@
+/** What an editor is shown of a session, on every store: each entry of the path, once, in order. */
+
+import { describe, expect, test } from "vitest";
+import { type Editor, editorHere, ours } from "../../support/acp.ts";
+import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "../../support/acp-paths.ts";
+import { entryText, headerText, SESSION } from "../../support/lines.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+
+const STORES = ["jsonl", "v2"] as const;
+const CWD = "/home/me/project";
+
+describe.each(STORES)("on %s", (store) => {
+  test("each entry is shown, once, in order", async () => {
+    await forSeedsAsync(4, async (random) => {
+      const place = temporaryPlace();
+      const { text, entries } = randomSession(random, 1 + random.int(120));
+      await storedIn(place, store, text);
+      const skills = random.chance(0.5) ? { compaction: {}, notices: {} } : {};
+      const editor = await editorHere([], { place }, skills);
+      const { leafId } = await facts(editor);
+      await requireLoaded(editor, SESSION, CWD, pathTo(entries, leafId));
+      // From each place that a client may hold, the rest is what comes after it.
+      const path = pathTo(entries, leafId);
+      const held = random.int(path.length);
+      const since = { _meta: { "pi-session-server": { since: path[held].id } } };
+      const rest = await editor.load(SESSION, CWD, since);
+      const begun = await editor.load(SESSION, CWD);
+      const after = new Set(path.slice(held + 1).map(({ id }) => id));
+      const isAfter = (update: Json): boolean => after.has(ours(update)?.entryId);
+      expect(rest.updates.filter(isAfter)).toEqual(begun.updates.filter(isAfter));
+      expect(rest.updates.filter((update) => update.messageId !== undefined && !isAfter(update))).toEqual([]);
+      await editor.server.finish();
+    });
+  });
+});
+
+async function facts(editor: Editor): Promise<Json> {
+  return ours(await editor.result("session/resume", { sessionId: SESSION, cwd: CWD }));
+}
+
+/** The lines of a path of these messages. */
+function linesOf(...messages: Json[]): string {
+  const ids = messages.map((_, n) => `0000000${n}`);
+  const lines = messages.map((message, n) => entryText("message", ids[n], ids[n - 1] ?? null, { message }));
+  return `${[headerText(), ...lines].join("\n")}\n`;
+}
+
+async function shownOf(...messages: Json[]): Promise<Json[]> {
+  const place = temporaryPlace();
+  await storedIn(place, "jsonl", linesOf(...messages));
+  const editor = await editorHere([], { place });
+  return (await editor.load(SESSION, CWD)).updates;
+}
+
+const called = (...calls: Json[]): Json => ({
+  role: "assistant",
+  content: calls.map(([id, name, given]) => ({ type: "toolCall", id, name, arguments: given })),
+});
+const result = (toolCallId: string, text: string, more: object = {}): Json => ({
+  role: "toolResult",
+  toolCallId,
+  toolName: "x",
+  content: [{ type: "text", text }],
+  isError: false,
+  ...more,
+});
+
+test("a change is shown as one, at its place, with absolute paths", async () => {
+  const edits = [
+    { oldText: "a", newText: "b" },
+    { oldText: "c", newText: "d" },
+  ];
+  const updates = await shownOf(
+    called(["1", "edit", { path: "src/a.ts", edits }], ["2", "read", { path: "../up.ts", offset: 7 }]),
+    result("1", "Edited."),
+    result("2", "text"),
+  );
+  const [edit, read] = updates.filter(({ sessionUpdate }) => sessionUpdate === "tool_call");
+  expect(edit).toMatchObject({ kind: "edit", title: "edit src/a.ts", locations: [{ path: `${CWD}/src/a.ts` }] });
+  expect(read).toMatchObject({ kind: "read", locations: [{ path: "/home/me/up.ts", line: 7 }] });
+  const done = updates.find(({ toolCallId, status }) => toolCallId === "1" && status === "completed");
+  expect(done?.content).toEqual([
+    ...edits.map((edit) => ({ type: "diff", path: `${CWD}/src/a.ts`, ...edit })),
+    { type: "content", content: { type: "text", text: "Edited." } },
+  ]);
+});
+
+test("a plan is shown as one", async () => {
+  const updates = await shownOf(
+    called([
+      "1",
+      "TodoWrite",
+      { todos: [{ content: "first", status: "completed", priority: "high" }, { content: "then" }] },
+    ]),
+    result("1", "ok"),
+  );
+  expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([
+    { content: "first", status: "completed", priority: "high" },
+    { content: "then", status: "pending", priority: "medium" },
+  ]);
+});
+
+test("calls without a result have failed, and results without a call are over", async () => {
+  const updates = await shownOf(
+    called(["1", "bash", { command: "sleep" }], ["2", "bash", { command: "ls" }]),
+    result("2", "a.txt"),
+    result("9", "of nobody", { isError: true }),
+    { role: "user", content: "Go on." },
+    called(["3", "bash", { command: "pwd" }]),
+  );
+  const last = new Map(updates.flatMap(({ toolCallId, status }) => (toolCallId ? [[toolCallId, status]] : [])));
+  expect(Object.fromEntries(last)).toEqual({ 1: "failed", 2: "completed", "00000002": "failed", 3: "failed" });
+});
+
+test("calls of one id are told apart", async () => {
+  const updates = await shownOf(
+    called(["1", "bash", {}]),
+    result("1", "one"),
+    called(["1", "bash", {}]),
+    result("1", "two"),
+  );
+  const ended = updates.filter(({ sessionUpdate }) => sessionUpdate === "tool_call_update");
+  expect(ended.map(({ toolCallId, content }) => [toolCallId, content[0].content.text])).toEqual([
+    ["1", "one"],
+    ["00000002/0", "two"],
+  ]);
+});
+
+test("a text that is long comes in pieces, of which none cuts a character", async () => {
+  const text = "x😀".repeat(100_000);
+  const updates = (await shownOf({ role: "user", content: text })).filter(({ content }) => content);
+  expect(updates.length).toBeGreaterThan(1);
+  expect(updates.map(({ content }) => content.text).join("")).toBe(text);
+  for (const { content } of updates) expect(content.text.isWellFormed()).toBe(true);
+});
+
+test("what no client takes is cut, and says so", async () => {
+  const large = "x".repeat(9 << 20);
+  const updates = await shownOf(
+    called(["1", "write", { path: "a.txt", content: large }]),
+    result("1", large, { details: { large } }),
+    { role: "user", content: [{ type: "image", data: large, mimeType: "image/png" }] },
+  );
+  for (const update of updates) expect(JSON.stringify(update).length).toBeLessThan(1 << 20);
+  const cut = updates.filter((update) => ours(update)?.cutFrom > 9 << 20);
+  expect(cut.map(({ sessionUpdate }) => sessionUpdate)).toEqual([
+    "tool_call",
+    "tool_call_update",
+    "user_message_chunk",
+  ]);
+  expect(cut[1].content.map(({ content }: Json) => content.text.slice(-30))).toEqual([
+    expect.stringContaining("too large"),
+    expect.stringContaining("[cut here]"),
+  ]);
+});
+
+test("values that are nested beyond what a stack holds are shown", async () => {
+  const deep = 20_000;
+  const place = temporaryPlace();
+  const text = linesOf(called(["1", "bash", { command: "x", deep: "HERE" }]), { role: "user", content: "after" });
+  await storedIn(place, "jsonl", text.replace('"HERE"', `${"[".repeat(deep)}${"]".repeat(deep)}`));
+  const server = serveHere(["--dialect", "acp"], { place });
+  await server.result("initialize", { protocolVersion: 1 });
+  await server.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+  const said = server.events.flatMap(({ params }) => params?.update.content?.text ?? []);
+  expect(said).toContain("after");
+});
+
+test("usage is told with the window of the model, and what the path has cost", async () => {
+  const usage = { input: 900, output: 100, cacheRead: 0, cacheWrite: 0, totalTokens: 1000, cost: { total: 0.5 } };
+  const said = { role: "assistant", provider: "anthropic", model: "claude-sonnet-4-5", usage, stopReason: "stop" };
+  const updates = await shownOf(
+    { role: "user", content: "Hello" },
+    { ...said, content: [{ type: "text", text: "Hi." }] },
+    { role: "user", content: "Bye" },
+    { ...said, content: [{ type: "text", text: "Bye." }] },
+  );
+  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject({
+    used: 1000,
+    size: 200_000,
+    cost: { amount: 1, currency: "USD" },
+  });
+});
+
+test("damage is shown where it is", async () => {
+  const place = temporaryPlace();
+  const text = linesOf(
+    { role: "user", content: "one" },
+    { role: "user", content: "two" },
+    { role: "user", content: "three" },
+  );
+  await storedIn(place, "jsonl", text.replace('"two"', '"\u0001wo"'));
+  const editor = await editorHere([], { place });
+  const { updates } = await editor.load(SESSION, CWD);
+  requireShown([], updates.slice(updates.length));
+  expect(updates.flatMap(({ content }) => content?.text ?? [])).toEqual(expect.arrayContaining(["one", "three"]));
+});

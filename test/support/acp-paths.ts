@@ -1,0 +1,341 @@
+/**
+ * Random sessions, and what an editor must have been shown of them: worked out from the stored entries by other means than
+ * the server's, and held against what it was told, entry for entry.
+ */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { type Editor, ours, type Update } from "./acp.ts";
+import { headerText, SESSION } from "./lines.ts";
+import type { Random } from "./random.ts";
+import { type Json, type Place, serveHere } from "./server.ts";
+
+const WORDS = ["plain", "“quoted”", "\u2028", "straße", "😀", "`code`", "\u0000", "\ud83d", "line\nline", '{"json":1}'];
+const TOOLS = ["bash", "read", "edit", "write", "grep", "TodoWrite", "nobody_knows", ""];
+
+function words(random: Random): string {
+  if (random.chance(0.01)) return "long 😀 ".repeat(20_000);
+  return Array.from({ length: random.int(6) }, () => random.pick(WORDS)).join(" ");
+}
+
+function block(random: Random): Json {
+  if (random.chance(0.1)) return { type: "image", data: "iVBORw0KGgo=", mimeType: "image/png" };
+  if (random.chance(0.05))
+    return random.pick<Json>([{ type: "media", data: "x" }, { type: "image" }, 7, null, "loose"]);
+  return { type: "text", text: words(random) };
+}
+
+function content(random: Random): Json {
+  if (random.chance(0.2)) return words(random);
+  if (random.chance(0.02)) return random.pick<Json>([undefined, null, 5, {}]);
+  return Array.from({ length: random.int(4) }, () => block(random));
+}
+
+function call(random: Random, id: string): Json {
+  const given = random.pick<Json>([
+    { command: words(random) },
+    { path: "src/a.ts", offset: 3 },
+    { path: "/abs/b.ts", edits: [{ oldText: "a", newText: words(random) }] },
+    { file_path: "c.ts", content: "new" },
+    { todos: [{ content: "do it", status: "in_progress" }, { status: 9 }] },
+    "text",
+    null,
+    undefined,
+  ]);
+  return { type: "toolCall", id, name: random.pick(TOOLS), arguments: given };
+}
+
+/** The lines of a session of `count` entries; `branching` is the chance that one continues another than the last. */
+export function randomSession(random: Random, count: number, branching = 0.03): { text: string; entries: Json[] } {
+  const entries: Json[] = [];
+  const ids: string[] = [];
+  const taken = new Set<string>();
+  /** Ids of calls that a result may name. */
+  let open: string[] = [];
+  const used: string[] = [];
+  const usage = { input: 5, output: 2, cacheRead: 0, cacheWrite: 0, totalTokens: 7, cost: { total: 0.25 } };
+  const message = (role: string, more: Json): Json => ({ type: "message", message: { role, ...more } });
+  const made = (): Json => {
+    const roll = random.int(20);
+    if (roll < 4) return message("user", { content: content(random) });
+    if (roll < 9) {
+      const calls = Array.from({ length: random.int(4) }, (_, n) => {
+        const id = random.chance(0.1)
+          ? ""
+          : random.chance(0.1) && used.length > 0
+            ? random.pick(used)
+            : `call ${entries.length} ${n}`;
+        return call(random, id);
+      });
+      open = calls.map(({ id }) => id);
+      used.push(...open);
+      const thoughts = random.chance(0.4)
+        ? [{ type: "thinking", thinking: words(random), redacted: random.chance(0.2) }]
+        : [];
+      const said = content(random);
+      const blocks = [...thoughts, ...(Array.isArray(said) ? said : []), ...calls];
+      const failed = random.chance(0.1) ? { errorMessage: "The provider refused." } : {};
+      return message("assistant", { content: blocks, usage, model: "claude-x", provider: "p", ...failed });
+    }
+    if (roll < 14) {
+      const named =
+        open.length > 0 && random.chance(0.9) ? open.splice(random.int(open.length), 1)[0] : `lone ${entries.length}`;
+      const toolCallId = random.chance(0.1) ? "" : named;
+      const details = random.chance(0.3) ? { details: { n: 1 } } : {};
+      return message("toolResult", {
+        toolCallId,
+        toolName: "bash",
+        content: content(random),
+        isError: random.chance(0.2),
+        ...details,
+      });
+    }
+    return random.pick<Json>([
+      message("bashExecution", {
+        command: "ls",
+        output: words(random),
+        exitCode: random.int(2),
+        cancelled: false,
+        truncated: false,
+      }),
+      message("custom", { customType: "note", content: words(random), display: random.chance(0.5) }),
+      message("system", { content: "You are." }),
+      message("somebody", { content: words(random) }),
+      { type: "compaction", summary: words(random), firstKeptEntryId: ids[0] ?? "x", tokensBefore: 9 },
+      { type: "branch_summary", summary: words(random), fromId: ids[0] ?? "root" },
+      { type: "model_change", provider: "p", modelId: "claude-x" },
+      { type: "thinking_level_change", thinkingLevel: "high" },
+      { type: "session_info", name: words(random) },
+      { type: "label", targetId: ids[0] ?? "x", label: "here" },
+      { type: "custom", customType: "mine", data: { deep: [1] } },
+      { type: "custom_message", customType: "shown", content: content(random), display: random.chance(0.7) },
+      { type: "usage", kind: "x", usage },
+      { type: "unheard_of", anything: true },
+    ]);
+  };
+  while (entries.length < count) {
+    const id = random.hex(8);
+    if (taken.has(id)) continue;
+    taken.add(id);
+    // Some go on further up, so that there are branches; most at the end, so that paths are long.
+    const parentId =
+      ids.length === 0 ? null : random.chance(branching) ? random.pick(ids.slice(-40)) : (ids.at(-1) as string);
+    const { type, ...rest } = made();
+    entries.push({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
+    ids.push(id);
+  }
+  return { text: `${[headerText(), ...entries.map((entry) => JSON.stringify(entry))].join("\n")}\n`, entries };
+}
+
+/** What an entry shows, in words that both sides are brought to. */
+type Said = Json[];
+
+/** Joins texts of one kind that follow each other: where one is cut, nobody promised. */
+function joined(list: Said): Said {
+  const all: Said = [];
+  for (const [kind, ...rest] of list) {
+    const last = all.at(-1);
+    const isText = rest.length === 1 && kind !== "call" && kind !== "title";
+    if (isText && last?.length === 2 && last[0] === kind) last[1] += rest[0];
+    else all.push([kind, ...rest]);
+  }
+  return all.filter(([kind, text]) => !(kind === "summary" && text === ""));
+}
+
+function said(kind: string, value: Json): Said {
+  const list = typeof value === "string" ? [{ type: "text", text: value }] : Array.isArray(value) ? value : [];
+  return list.flatMap((one: Json): Said => {
+    const given = typeof one === "object" && one !== null && !Array.isArray(one) ? one : {};
+    if (given.type === "text" && typeof given.text === "string") return given.text === "" ? [] : [[kind, given.text]];
+    if (given.type === "image" && typeof given.data === "string") return [[kind, "image", given.data]];
+    return [[kind, `[${typeof given.type === "string" ? given.type : "content"} that cannot be shown]`]];
+  });
+}
+
+/** What an editor must have been shown of a path, entry by entry, calls and results apart. */
+export function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Json[] } {
+  const shown = new Map<string, Said>();
+  const calls: Json[] = [];
+  let step: Json[] = [];
+  let results: Json[] = [];
+  const settle = (): void => {
+    const answers = new Map<Json, Json>();
+    // The ids decide first, and among those without one the order.
+    for (const { message } of results) {
+      const fits = step.find((one) => !answers.has(one) && one.id === message.toolCallId && one.id !== "");
+      if (fits) answers.set(fits, message);
+    }
+    for (const { id, message } of results) {
+      if ([...answers.values()].includes(message)) continue;
+      const fits = step.find((one) => !answers.has(one) && (one.id === "" || message.toolCallId === ""));
+      if (fits) answers.set(fits, message);
+      else
+        calls.push({
+          entryId: id,
+          isLone: true,
+          status: message.isError ? "failed" : "completed",
+          said: said("r", message.content),
+        });
+    }
+    for (const one of step) {
+      const message = answers.get(one);
+      const status = message ? (message.isError ? "failed" : "completed") : "failed";
+      calls.push({ ...one, status, said: message ? said("r", message.content) : [["r", "none"]] });
+    }
+    step = [];
+    results = [];
+  };
+  for (const entry of path) {
+    const { id, type, message = {} } = entry;
+    const here: Said = [];
+    const say = (kind: string, value: Json): void => void here.push(...said(kind, value));
+    if (type === "message" && message.role === "user") say("user", message.content);
+    else if (type === "message" && message.role === "assistant") {
+      settle();
+      for (const one of Array.isArray(message.content) ? message.content : []) {
+        if (one?.type === "toolCall") {
+          step.push({ entryId: id, id: one.id, name: one.name, given: one.arguments });
+          here.push(["call", one.name]);
+        } else if (one?.type === "thinking") say("thought", one.redacted ? "" : one.thinking);
+        else say("agent", [one]);
+      }
+      say("agent", message.errorMessage ?? "");
+    } else if (type === "message" && message.role === "toolResult") results.push(entry);
+    else if (type === "message" && message.role === "bashExecution") here.push(["ran", message.output]);
+    else if (type === "message" && message.role === "system") here.push();
+    else if (type === "message" || type === "custom_message") {
+      const shows = (type === "message" ? message : entry).display !== false;
+      if (shows) say("agent", (type === "message" ? message : entry).content);
+    } else if (type === "compaction") say("summary", entry.summary);
+    else if (type === "branch_summary") say("summary", entry.summary);
+    else if (type === "session_info") here.push(["title", entry.name]);
+    shown.set(id, here);
+  }
+  settle();
+  return { shown, calls };
+}
+
+/** The beginning of words that the server puts before a summary. */
+const BEFORE = /^(?:Summary of another branch|The model sees a summary of the conversation up to here):\n\n/;
+
+/** What an editor was shown, in the same words. */
+export function told(updates: readonly Update[]): {
+  order: string[];
+  shown: Map<string, Said>;
+  calls: Map<string, Json>;
+} {
+  const shown = new Map<string, Said>();
+  const calls = new Map<string, Json>();
+  const plans: Json[] = [];
+  for (const update of updates) {
+    const { entryId, kind } = ours(update) ?? {};
+    if (entryId !== undefined && !shown.has(entryId)) shown.set(entryId, []);
+    const here = shown.get(entryId) ?? [];
+    switch (update.sessionUpdate) {
+      case "user_message_chunk":
+      case "agent_message_chunk":
+      case "agent_thought_chunk": {
+        expect(update.messageId).toBe(entryId);
+        const who = update.sessionUpdate.split("_")[update.sessionUpdate.includes("thought") ? 1 : 0];
+        const isSummary = kind === "compaction" || kind === "branch_summary";
+        here.push(...said(isSummary ? "summary" : who, [update.content]));
+        break;
+      }
+      case "compaction_update":
+        here.push(["summary", update.summary.map(({ text }: Json) => text).join("")]);
+        break;
+      case "tool_call":
+        expect(calls.has(update.toolCallId), `${update.toolCallId} twice`).toBe(false);
+        calls.set(update.toolCallId, { ...update, entryId });
+        if (update.kind === "execute" && update.rawOutput?.exitCode !== undefined && update.name === undefined)
+          here.push(["ran", update.content.map((one: Json) => one.content.text).join("")]);
+        else if (update.status === "pending") here.push(["call", update.name ?? ""]);
+        break;
+      case "tool_call_update":
+        expect(calls.has(update.toolCallId)).toBe(true);
+        calls.set(update.toolCallId, {
+          ...calls.get(update.toolCallId),
+          ...update,
+          entryId: calls.get(update.toolCallId).entryId,
+          isUnanswered: kind === "no_result",
+        });
+        break;
+      case "plan":
+        plans.push(update.entries);
+        break;
+      case "session_info_update":
+        if (ours(update)?.type === "session_info") here.push(["title", update.title]);
+    }
+  }
+  return { order: [...shown.keys()], shown, calls };
+}
+
+/** Throws unless an editor was shown exactly a path. */
+export function requireShown(path: readonly Json[], updates: readonly Update[]): void {
+  const must = expected(path);
+  const was = told(updates);
+  expect(was.order).toEqual(path.map(({ id }) => id));
+  for (const [id, shown] of must.shown) {
+    const seen = joined(was.shown.get(id) ?? []).map(([kind, text, ...more]) =>
+      kind === "summary" ? [kind, text.replace(BEFORE, "")] : [kind, text, ...more],
+    );
+    expect([id, joined(seen)]).toEqual([id, joined(shown)]);
+  }
+  const ended = [...was.calls.values()].filter(
+    ({ rawOutput, name }) => !(rawOutput?.exitCode !== undefined && name === undefined),
+  );
+  expect(ended).toHaveLength(must.calls.length);
+  expect(ended.filter(({ status }) => status === "pending")).toEqual([]);
+  for (const call of must.calls) {
+    const at = ended.findIndex(
+      (one) =>
+        one.entryId === call.entryId &&
+        (call.isLone || one.toolCallId === call.id || call.id === "" || isRenamed(one, call)),
+    );
+    expect(at, JSON.stringify(call)).toBeGreaterThanOrEqual(0);
+    const [one] = ended.splice(at, 1);
+    expect([one.toolCallId, one.status]).toEqual([one.toolCallId, call.status]);
+    const texts = one.content.filter((part: Json) => part.type === "content").map(({ content }: Json) => content);
+    if (one.isUnanswered) expect(call.said).toEqual([["r", "none"]]);
+    else expect(said("r", texts)).toEqual(call.said);
+    if (!call.isLone) expect(one.rawInput).toEqual(call.given);
+  }
+}
+
+/** Whether a call has an id of the server's making, because its own was used before. */
+function isRenamed(one: Json, call: Json): boolean {
+  return one.toolCallId.startsWith(`${call.entryId}/`);
+}
+
+/** Puts a session with this text into a store of a place. Its path in the first one. */
+export async function storedIn(place: Place, store: string, text: string): Promise<string> {
+  const folder = join(place.home, ".pi/agent/sessions/--home-me-project--");
+  mkdirSync(folder, { recursive: true });
+  const sessionPath = join(folder, `2026-01-24T16-22-26-831Z_${SESSION}.jsonl`);
+  writeFileSync(sessionPath, text);
+  if (store === "jsonl") return sessionPath;
+  const server = serveHere([], { place });
+  await server.result("migrate_session", { sessionPath });
+  await server.finish();
+  return sessionPath;
+}
+
+/** The entries from the root to one. */
+export function pathTo(entries: readonly Json[], id: string | null): Json[] {
+  const byId = new Map(entries.map((entry) => [entry.id, entry]));
+  const path: Json[] = [];
+  for (let at = byId.get(id); at; at = byId.get(at.parentId)) path.push(at);
+  return path.reverse();
+}
+
+/** Loads a session and throws unless all of it was shown, and only it. */
+export async function requireLoaded(
+  editor: Editor,
+  sessionId: string,
+  cwd: string,
+  path: readonly Json[],
+): Promise<void> {
+  const { updates } = await editor.load(sessionId, cwd);
+  requireShown(path, updates);
+}

@@ -1,0 +1,191 @@
+/** An editor at the other end of a server that speaks the Agent Client Protocol. Each message is held against its schema. */
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { expect } from "vitest";
+import { type HereOptions, type HereServer, type Json, type SpawnedServer, serveHere } from "./server.ts";
+
+const require = createRequire(import.meta.url);
+
+interface Schema {
+  readonly $defs: Readonly<Record<string, { "x-method"?: string; "x-side"?: string }>>;
+}
+
+/** One of the schemas of the protocol's own package. */
+class Rules {
+  readonly schema: Schema;
+  private readonly ajv = new Ajv2020({ strict: false, validateFormats: false });
+
+  private readonly name: string;
+
+  constructor(name: string) {
+    this.name = name;
+    this.schema = JSON.parse(readFileSync(require.resolve(`@agentclientprotocol/sdk/schema/${name}`), "utf8"));
+    this.ajv.addSchema(this.schema, name);
+  }
+
+  /** Throws unless a value is of a definition. */
+  require(definition: string, value: unknown): void {
+    const key = `${this.name}#/$defs/${definition}`;
+    const validate = this.ajv.getSchema(key);
+    if (!validate) throw new Error(`no definition ${key}`);
+    if (!validate(value))
+      throw new Error(
+        `${definition}: ${this.ajv.errorsText(validate.errors)}\n${JSON.stringify(value).slice(0, 2000)}`,
+      );
+  }
+
+  /** The definition of the result of a method that agents answer. */
+  resultOf(method: string): string | undefined {
+    return Object.entries(this.schema.$defs).find(
+      ([name, def]) => def["x-method"] === method && def["x-side"] === "agent" && name.endsWith("Response"),
+    )?.[0];
+  }
+}
+
+export const stable = new Rules("v1/schema.json");
+export const unstable = new Rules("v1/schema.unstable.json");
+
+/** Kinds of updates that a client must have asked for. */
+const ASKED_FOR: Readonly<Record<string, string>> = {
+  compaction_update: "compaction",
+  compaction_summary_chunk: "compaction",
+  notice: "notices",
+};
+
+export interface Update {
+  readonly sessionUpdate: string;
+  // biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests
+  readonly [member: string]: any;
+}
+
+export class Editor {
+  readonly server: HereServer | SpawnedServer;
+  /** What was told of each session. */
+  readonly updates: { readonly sessionId: string; readonly update: Update }[] = [];
+  /** What the server can do, as it said itself. */
+  agent: Json;
+  private readonly skills: object;
+  private readonly asked = new Map<unknown, string>();
+  private ids = 0;
+
+  constructor(server: HereServer | SpawnedServer, skills: object = {}) {
+    this.server = server;
+    this.skills = skills;
+  }
+
+  /** Begins the conversation. */
+  async begin(): Promise<this> {
+    this.agent = await this.result("initialize", {
+      protocolVersion: 1,
+      clientCapabilities: { session: this.skills },
+      clientInfo: { name: "test-editor", version: "1.0.0" },
+    });
+    return this;
+  }
+
+  /** Sends a request without waiting for its reply. */
+  ask(method: string, params: object = {}): number {
+    const id = ++this.ids;
+    this.asked.set(id, method);
+    this.server.send({ jsonrpc: "2.0", id, method, params });
+    return id;
+  }
+
+  notify(method: string, params: object): void {
+    this.server.send({ jsonrpc: "2.0", method, params });
+  }
+
+  async request(method: string, params: object = {}): Promise<Json> {
+    return this.reply(this.ask(method, params));
+  }
+
+  async result(method: string, params: object = {}): Promise<Json> {
+    const { result, error } = await this.request(method, params);
+    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return result;
+  }
+
+  async failure(method: string, params: object = {}): Promise<Json> {
+    const { result, error } = await this.request(method, params);
+    if (!error) throw new Error(`${method} succeeded: ${JSON.stringify(result)}`);
+    return error;
+  }
+
+  /** The reply with an id. What is told before it goes to {@link updates}. */
+  async reply(id: unknown): Promise<Json> {
+    for (;;) {
+      const early = this.early.get(id);
+      if (early) return early;
+      const message = await this.next();
+      if (message.method === undefined) this.early.set(message.id, message);
+    }
+  }
+
+  private readonly early = new Map<unknown, Json>();
+
+  /** The next message, which is checked. */
+  async next(): Promise<Json> {
+    const message = await this.server.next();
+    this.check(message);
+    if (message.method === "session/update") this.updates.push(message.params);
+    return message;
+  }
+
+  /** Waits for an update that is like this. */
+  async until(isMeant: (update: Update) => boolean): Promise<Update> {
+    for (;;) {
+      const { params } = await this.next();
+      if (params && isMeant(params.update)) return params.update;
+    }
+  }
+
+  /** Throws unless a message is one that the protocol knows and the client has asked for. */
+  check(message: Json): void {
+    expect(message.jsonrpc).toBe("2.0");
+    if (message.method !== undefined && "id" in message) {
+      expect(message.method).toBe("session/request_permission");
+      return stable.require("RequestPermissionRequest", message.params);
+    }
+    if (message.method !== undefined) {
+      expect(message.method).toBe("session/update");
+      stable.require("SessionNotification", message.params);
+      const needed = ASKED_FOR[message.params.update.sessionUpdate];
+      if (needed !== undefined) expect(this.skills).toHaveProperty(needed);
+      return;
+    }
+    if ("error" in message) return stable.require("Error", message.error);
+    const method = this.asked.get(message.id);
+    if (method === undefined || method.startsWith("_")) return;
+    const [inStable, inUnstable] = [stable.resultOf(method), unstable.resultOf(method)];
+    if (inStable !== undefined) stable.require(inStable, message.result);
+    if (inUnstable !== undefined) unstable.require(inUnstable, message.result);
+    expect(inUnstable, method).toBeDefined();
+  }
+
+  /** The updates about a session since they were taken last. */
+  take(sessionId: string): Update[] {
+    const taken = this.updates.filter((told) => told.sessionId === sessionId).map(({ update }) => update);
+    const others = this.updates.filter((told) => told.sessionId !== sessionId);
+    this.updates.splice(0, this.updates.length, ...others);
+    return taken;
+  }
+
+  /** Loads a session. What was told of it, and the result. */
+  async load(sessionId: string, cwd: string, more: object = {}): Promise<{ updates: Update[]; result: Json }> {
+    this.take(sessionId);
+    const result = await this.result("session/load", { sessionId, cwd, mcpServers: [], ...more });
+    return { updates: this.take(sessionId), result };
+  }
+}
+
+/** An editor at a server in this process. */
+export async function editorHere(args: string[] = [], options: HereOptions = {}, skills: object = {}): Promise<Editor> {
+  return new Editor(serveHere(["--dialect", "acp", ...args], options), skills).begin();
+}
+
+/** Our part of `_meta`. */
+export function ours(of: Json): Json {
+  return of._meta?.["pi-session-server"];
+}
