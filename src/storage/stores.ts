@@ -187,6 +187,10 @@ export function makeStores(options: StoresOptions): Stores {
     },
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
+    agentFile(agent, parts) {
+      const place = options.agentPlaces?.find((one) => one.agent === agent);
+      return place && join(place.folder, ...parts);
+    },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
