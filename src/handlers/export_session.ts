@@ -70,7 +70,9 @@ export default command({
       })
       .optional()
       .describe("claude, codex: how the file is resumed. Nothing is put there unless outputPath says so"),
-    fidelity: fidelity.optional().describe("claude, codex: what became of the entries; record is an entry's number, from 1"),
+    fidelity: fidelity
+      .optional()
+      .describe("claude, codex: what became of the entries; record is an entry's number, from 1"),
   }),
   failures: [
     "not_a_session",
@@ -92,7 +94,8 @@ export default command({
     const { sessionPath, format, outputPath, overwrite = false, branches, leafId } = params;
     const all = (branches ?? (WHOLE.includes(format) ? "all" : "path")) === "all";
     const agent = RESUMING.find((name) => name === format);
-    if (format === "codex" && all) throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
+    if (format === "codex" && all)
+      throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
     if (!agent && leafId !== undefined)
       throw new BadParams([{ path: "leafId", message: "only claude and codex take one; branch moves the leaf" }]);
     const rules = roleRules(params.rolePatterns, params.roleMarker);
@@ -141,7 +144,11 @@ export default command({
 });
 
 /** Returns how a file is resumed that another agent can have, and what became of the entries, once it is written. */
-function resumption({ workspace }: CommandContext, agent: string, { sessionId, parts, command, report }: ResumableSession) {
+function resumption(
+  { workspace }: CommandContext,
+  agent: string,
+  { sessionId, parts, command, report }: ResumableSession,
+) {
   const path = parts && workspace.stores.agentFile(agent, parts);
   const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
   return { resume, fidelity: fidelityShown(report()) };

@@ -38,11 +38,7 @@ export function givenBlocks(content: unknown, losses: Losses): JsonObject[] {
 }
 
 /** Returns the blocks of an answer; `calls` are its calls, in their order. */
-export function answerBlocks(
-  message: JsonObject,
-  calls: readonly OutgoingCall[],
-  losses: Losses,
-): JsonObject[] {
+export function answerBlocks(message: JsonObject, calls: readonly OutgoingCall[], losses: Losses): JsonObject[] {
   const { content } = message;
   if (typeof content === "string") return givenBlocks(content, losses);
   if (!Array.isArray(content)) return [];

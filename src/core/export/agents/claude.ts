@@ -5,8 +5,8 @@
  */
 
 import { keptFrom } from "../../context/context.ts";
-import { contentText, numberOf, stringOf } from "../../format/message.ts";
 import { countIn, isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
+import { contentText, numberOf, stringOf } from "../../format/message.ts";
 import { ROOT } from "../../tree/nodes.ts";
 import { answerBlocks, givenBlocks, harnessMembers, isFromClaude } from "./claude-blocks.ts";
 import {
@@ -124,7 +124,8 @@ export class ClaudeFormat implements AgentFormat {
     const { role } = message;
     if (role === "assistant") return this.answer(entry, message, calls);
     if (role === "bashExecution") return this.bash(entry, message);
-    if (role !== "user") return dropped(`Claude Code has no place for a message of the role ${String(role).slice(0, 40)}.`);
+    if (role !== "user")
+      return dropped(`Claude Code has no place for a message of the role ${String(role).slice(0, 40)}.`);
     const losses = new Losses();
     const content = givenBlocks(message.content, losses);
     if (content.length === 0) return dropped("Nothing is left of it that Claude Code can have.");
@@ -241,7 +242,10 @@ export class ClaudeFormat implements AgentFormat {
     if (stored.systemMessage !== undefined) losses.note("The system message that it carries is left out.");
     const { cursor } = this;
     const head = cursor === null ? undefined : this.firstKept(position, losses);
-    const segment = head === undefined ? {} : { preservedSegment: { headUuid: head, anchorUuid: this.uuid(entry.id, ""), tailUuid: cursor } };
+    const segment =
+      head === undefined
+        ? {}
+        : { preservedSegment: { headUuid: head, anchorUuid: this.uuid(entry.id, ""), tailUuid: cursor } };
     const compactMetadata = { trigger: "manual", preTokens: countIn(stored.tokensBefore), ...segment };
     const told = { subtype: "compact_boundary", content: "Conversation compacted", level: "info", isMeta: false };
     this.cursor = null;
@@ -279,12 +283,24 @@ export class ClaudeFormat implements AgentFormat {
   }
 
   /** Returns a record that continues the one before it. */
-  private node({ id, at }: Pick<OutgoingEntry, "id" | "at">, type: string, part: string, members: JsonObject): JsonObject {
+  private node(
+    { id, at }: Pick<OutgoingEntry, "id" | "at">,
+    type: string,
+    part: string,
+    members: JsonObject,
+  ): JsonObject {
     const { session, sessionId } = this.options;
     const uuid = this.uuid(id, part);
     const parentUuid = this.cursor;
     this.cursor = uuid;
-    const about = { isSidechain: false, userType: "external", cwd: session.cwd, sessionId, version: VERSION, gitBranch: "" };
+    const about = {
+      isSidechain: false,
+      userType: "external",
+      cwd: session.cwd,
+      sessionId,
+      version: VERSION,
+      gitBranch: "",
+    };
     return { parentUuid, ...about, type, ...members, uuid, timestamp: at };
   }
 
@@ -292,4 +308,3 @@ export class ClaudeFormat implements AgentFormat {
     return uuidOf(this.options.sha256, this.agent, this.options.sessionId, id, part);
   }
 }
-

@@ -1,7 +1,7 @@
 /** Our messages as the response items of Codex's files. */
 
-import { toolCalls } from "../../format/message.ts";
 import { isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
+import { toolCalls } from "../../format/message.ts";
 import { elements, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
 import type { Session } from "../../session/session.ts";
 import { argumentsOf, toolName } from "./claude-blocks.ts";
@@ -60,7 +60,12 @@ export function answerItems(
   return items;
 }
 
-function callItem({ id, name, arguments: args }: OutgoingCall, text: string | undefined, isCodex: boolean, losses: Losses): JsonObject {
+function callItem(
+  { id, name, arguments: args }: OutgoingCall,
+  text: string | undefined,
+  isCodex: boolean,
+  losses: Losses,
+): JsonObject {
   const [, namespace, own] = (isCodex && /^([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,64})$/.exec(name)) || [];
   const named = namespace === undefined ? { name: toolName(name, losses) } : { name: own, namespace };
   const whole = isObject(args) && text !== undefined ? text : JSON.stringify(argumentsOf(args, losses));
@@ -79,14 +84,19 @@ export function callText(line: Uint8Array, index: number): string | undefined {
 
 /** Returns a thought that its provider can read again, as the item that it was; any other is left out. */
 function thoughtItem({ thinkingSignature: signature }: JsonObject, losses: Losses): JsonObject[] {
-  const item = typeof signature === "string" && signature.startsWith("{") ? valueOf(signature) : undefined;
-  if (isObject(item) && item.type === "reasoning" && typeof item.encrypted_content === "string" && Array.isArray(item.summary))
+  const item = typeof signature === "string" && signature.startsWith("{") ? parsedOrNone(signature) : undefined;
+  if (
+    isObject(item) &&
+    item.type === "reasoning" &&
+    typeof item.encrypted_content === "string" &&
+    Array.isArray(item.summary)
+  )
     return [item];
   losses.note("A thought is left out, because it has no signature of the same provider.");
   return [];
 }
 
-function valueOf(text: string): unknown {
+function parsedOrNone(text: string): unknown {
   try {
     return parseText(text);
   } catch {
@@ -105,13 +115,16 @@ export function resultItem(callId: string, message: JsonObject, losses: Losses):
 /** Returns values as items; undefined unless all of them are. */
 export function itemsIn(value: unknown): JsonObject[] | undefined {
   if (!Array.isArray(value)) return undefined;
-  return value.every((item) => isObject(item) && typeof item.type === "string" && isPlausible(item)) ? value : undefined;
+  return value.every((item) => isObject(item) && typeof item.type === "string" && isPlausible(item))
+    ? value
+    : undefined;
 }
 
 /** Whether the members of an item are of the types that Codex expects: it reads no line in which one is not. */
 function isPlausible({ type, role, content, call_id: call, output }: JsonObject): boolean {
   if (type === "message") return typeof role === "string" && Array.isArray(content) && content.every(isPart);
-  if (type === "function_call_output") return typeof call === "string" && (typeof output === "string" || Array.isArray(output));
+  if (type === "function_call_output")
+    return typeof call === "string" && (typeof output === "string" || Array.isArray(output));
   return true;
 }
 

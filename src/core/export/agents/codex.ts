@@ -4,8 +4,8 @@
  */
 
 import { keptFrom } from "../../context/context.ts";
-import { contentText, stringOf } from "../../format/message.ts";
 import { countIn, isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../../foreign/messages.ts";
+import { contentText, stringOf } from "../../format/message.ts";
 import { answerItems, callText, givenParts, harnessKindOf, itemsIn, providerIn, resultItem } from "./codex-items.ts";
 import {
   type AgentFormat,
@@ -194,7 +194,10 @@ export class CodexFormat implements AgentFormat {
     const { role, kind, isKnown } = harnessKindOf(stringOf(customType));
     if (!isKnown || details !== undefined) losses.note();
     const records = this.turnId === undefined ? this.beginTurn(entry) : [];
-    return losses.outgoing([...records, ...this.given(entry, role, parts, kind === undefined ? undefined : parts.map(() => kind))]);
+    return losses.outgoing([
+      ...records,
+      ...this.given(entry, role, parts, kind === undefined ? undefined : parts.map(() => kind)),
+    ]);
   }
 
   private branchSummary(entry: OutgoingEntry): Outgoing {
@@ -278,7 +281,9 @@ export class CodexFormat implements AgentFormat {
       return [];
     }
     const from = tree.depth(first);
-    const kept = this.held.filter(({ position, speaker }) => tree.depth(position) >= from && tree.depth(speaker) >= from);
+    const kept = this.held.filter(
+      ({ position, speaker }) => tree.depth(position) >= from && tree.depth(speaker) >= from,
+    );
     return kept.flatMap(({ items }) => items);
   }
 
@@ -297,7 +302,12 @@ export class CodexFormat implements AgentFormat {
     return [this.event({ type: "task_complete", turn_id: turnId, last_agent_message: null }, this.time)];
   }
 
-  private given(entry: OutgoingEntry, role: string, content: readonly JsonObject[], kinds?: readonly string[]): JsonObject[] {
+  private given(
+    entry: OutgoingEntry,
+    role: string,
+    content: readonly JsonObject[],
+    kinds?: readonly string[],
+  ): JsonObject[] {
     const told = kinds === undefined ? {} : { content_item_kinds: kinds };
     const about = { internal_chat_message_metadata_passthrough: { turn_id: this.turnId, ...told } };
     const item = { type: "message", id: `msg_${this.uuid(entry.id, "message")}`, role, content, ...about };
@@ -319,7 +329,11 @@ export class CodexFormat implements AgentFormat {
     }
     const ids = { thread_id: sessionId, turn_id: this.turnId, session_id: sessionId, root_turn_id: this.turnId };
     const told = { response_id: `resp_${this.uuid(id, "response")}`, usage: spent };
-    return this.line("token_usage_record", { ...ids, ...told, turn_token_usage: spent, thread_token_usage: this.total }, at);
+    return this.line(
+      "token_usage_record",
+      { ...ids, ...told, turn_token_usage: spent, thread_token_usage: this.total },
+      at,
+    );
   }
 
   private event(payload: JsonObject, at: string): JsonObject {
@@ -344,7 +358,9 @@ function usageIn({ input, output, cacheRead, cacheWrite }: JsonObject): CodexUsa
     output_tokens: countIn(output),
     reasoning_output_tokens: 0,
   };
-  const whole = Object.fromEntries(Object.entries(usage).map(([name, count]) => [name, Math.min(Math.floor(count), MOST_TOKENS)]));
+  const whole = Object.fromEntries(
+    Object.entries(usage).map(([name, count]) => [name, Math.min(Math.floor(count), MOST_TOKENS)]),
+  );
   return { ...(whole as unknown as typeof usage), total_tokens: whole.input_tokens + whole.output_tokens };
 }
 
@@ -360,4 +376,3 @@ function sumOf(a: CodexUsage, b: CodexUsage): CodexUsage {
 function textOf(content: unknown): string {
   return Array.isArray(content) ? content.map((part) => (isObject(part) ? stringOf(part.text) : "")).join("") : "";
 }
-

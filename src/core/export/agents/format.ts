@@ -1,8 +1,8 @@
 /** The contract of formats in which other agents resume a session: entries in, records of their files out. */
 
 import type { JsonObject } from "../../foreign/messages.ts";
-import type { Env } from "../../ports/env.ts";
 import type { RecordVerdict } from "../../foreign/translator.ts";
+import type { Env } from "../../ports/env.ts";
 import type { Session } from "../../session/session.ts";
 import type { Route } from "./route.ts";
 

@@ -44,12 +44,17 @@ export function resumable(
   // A session that went on since is another one, which replaces no file in which the agent went on, too.
   const sessionId = uuidOf(env.sha256, agent, "session", session.id, extent, session.idOrNull(leaf) ?? "");
   const options = { session, route, sessionId, sha256: env.sha256 };
-  const walk = new ExportWalk(session, route, agent === "claude" ? new ClaudeFormat(options) : new CodexFormat(options));
+  const walk = new ExportWalk(
+    session,
+    route,
+    agent === "claude" ? new ClaudeFormat(options) : new CodexFormat(options),
+  );
   const began = timeIn(session.log.header.timestamp, NO_TIME);
   const resume = agent === "claude" ? `claude --resume ${sessionId}` : `codex resume ${sessionId}`;
   return {
     sessionId,
-    parts: agent === "codex" ? rolloutPath(sessionId, began) : cwd === "" ? undefined : [slugOf(cwd), `${sessionId}.jsonl`],
+    parts:
+      agent === "codex" ? rolloutPath(sessionId, began) : cwd === "" ? undefined : [slugOf(cwd), `${sessionId}.jsonl`],
     command: cwd === "" ? resume : `cd ${quoted(cwd)} && ${resume}`,
     lines: () => walk.lines(),
     report: () => walk.report(),

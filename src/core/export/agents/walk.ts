@@ -5,10 +5,10 @@
  */
 
 import { type Edit, editsAmong, messageText } from "../../context/context.ts";
-import { withAttachments } from "../../format/attachments.ts";
-import { stringOf, toolCalls } from "../../format/message.ts";
 import { Tally } from "../../foreign/fidelity.ts";
 import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
+import { withAttachments } from "../../format/attachments.ts";
+import { stringOf, toolCalls } from "../../format/message.ts";
 import { jsonText, parse } from "../../json/json.ts";
 import type { Fidelity } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
@@ -86,7 +86,12 @@ export class ExportWalk {
     else if (this.speaks(position)) {
       records.push(...this.close(open, position, position));
       open = this.speak(records, position);
-    } else this.note(position, records, this.outgoing(position, (entry) => format.entry(entry, [])));
+    } else
+      this.note(
+        position,
+        records,
+        this.outgoing(position, (entry) => format.entry(entry, [])),
+      );
     const followers = route.followers(position);
     const now = { open, cursor: format.cursor, followers };
     if (position === route.leaf) this.atLeaf = now;
@@ -137,7 +142,10 @@ export class ExportWalk {
       if (left.answered[index]) continue;
       const lostAt = { id: before === undefined ? `${id}/end` : id, at: this.time, number: number++ };
       records.push(...format.result({ call, speaker: left.speaker, lostAt }).records);
-      this.tally.warn(left.speaker + 1, `Its call of ${call.name || "a tool"} has no result; one that says so was added.`);
+      this.tally.warn(
+        left.speaker + 1,
+        `Its call of ${call.name || "a tool"} has no result; one that says so was added.`,
+      );
     }
     return records;
   }
@@ -264,6 +272,8 @@ const ALONE = /\\\\|\\u[dD][89a-fA-F][0-9a-fA-F]{2}/g;
  */
 export function lineOf(record: JsonObject): string {
   const text = jsonText(record);
-  const whole = /\\u[dD][89a-fA-F]/.test(text) ? text.replace(ALONE, (found) => (found[1] === "u" ? "\\ufffd" : found)) : text;
+  const whole = /\\u[dD][89a-fA-F]/.test(text)
+    ? text.replace(ALONE, (found) => (found[1] === "u" ? "\\ufffd" : found))
+    : text;
   return `${whole.replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"))}\n`;
 }
