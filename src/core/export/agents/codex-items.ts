@@ -2,10 +2,11 @@
 
 import { isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
 import { toolCalls } from "../../format/message.ts";
-import { elements, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
+import { elements, jsonText, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
 import type { Session } from "../../session/session.ts";
 import { argumentsOf, toolName } from "./claude-blocks.ts";
 import type { Losses, OutgoingCall } from "./format.ts";
+import { withoutHalves } from "./lines.ts";
 
 /** Parts of messages that are in no message of ours but of an import, as they were. */
 const OWN_PARTS = new Set(["input_image", "input_audio", "input_file"]);
@@ -68,7 +69,7 @@ function callItem(
 ): JsonObject {
   const [, namespace, own] = (isCodex && /^([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,64})$/.exec(name)) || [];
   const named = namespace === undefined ? { name: toolName(name, losses) } : { name: own, namespace };
-  const whole = isObject(args) && text !== undefined ? text : JSON.stringify(argumentsOf(args, losses));
+  const whole = withoutHalves(isObject(args) && text !== undefined ? text : jsonText(argumentsOf(args, losses)));
   return { type: "function_call", ...named, arguments: whole, call_id: id };
 }
 

@@ -9,10 +9,11 @@ import { Tally } from "../../foreign/fidelity.ts";
 import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
 import { withAttachments } from "../../format/attachments.ts";
 import { stringOf, toolCalls } from "../../format/message.ts";
-import { jsonText, parse } from "../../json/json.ts";
+import { parse } from "../../json/json.ts";
 import type { Fidelity } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
 import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
+import { lineOf } from "./lines.ts";
 import type { Route } from "./route.ts";
 
 /** The calls of the last answer on a path, as far as they were answered there. */
@@ -261,19 +262,4 @@ function callOf({ calls, answered }: OpenCalls, ownId: string): number {
 function holdsAttachment(message: unknown): boolean {
   const content = isObject(message) ? message.content : undefined;
   return Array.isArray(content) && content.some((block) => isObject(block) && isObject(block.data));
-}
-
-/** Halves of characters, which JSON.stringify escapes; an escaped backslash is looked past. */
-const ALONE = /\\\\|\\u[dD][89a-fA-F][0-9a-fA-F]{2}/g;
-
-/**
- * Returns a record as a line. Readers in other languages refuse a line with half of a character, and some readers of
- * lines cut them at U+2028 and U+2029.
- */
-export function lineOf(record: JsonObject): string {
-  const text = jsonText(record);
-  const whole = /\\u[dD][89a-fA-F]/.test(text)
-    ? text.replace(ALONE, (found) => (found[1] === "u" ? "\\ufffd" : found))
-    : text;
-  return `${whole.replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"))}\n`;
 }

@@ -1,0 +1,33 @@
+/** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
+
+import { expect, test } from "vitest";
+import { foreignSession, requireSound } from "../support/foreign/checks.ts";
+import { SessionMaker } from "../support/foreign/ours.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
+import { forSeeds } from "../support/random.ts";
+
+const AGENTS = ["claude", "codex"] as const;
+
+test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tree", (agent) => {
+  forSeeds(40, (random) => {
+    const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
+    const made = requireResumable(agent, session);
+    const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
+    requireSound(back);
+    expect(contextSaid(agent, back)).toEqual(contextSaid(agent, session));
+    if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
+    if (session.name !== null) expect(back.name).toBe(session.name);
+    expect(back.cwd).toBe(session.cwd);
+    back.close();
+    session.close();
+  });
+});
+
+test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
+  forSeeds(60, (random) => {
+    const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
+    const { nodes } = session.log;
+    requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
+    session.close();
+  });
+});
