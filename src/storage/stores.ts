@@ -125,6 +125,12 @@ export function makeStores(options: StoresOptions): Stores {
     }
   };
   const openForReading = (file: string): Log => openLog(file, true);
+  const ours = (path: string): string => {
+    const file = allowed(path);
+    const refusal = foreign.refusal(file);
+    if (refusal) throw refusal;
+    return file;
+  };
   const byName = { jsonl, v2, memory: memoryStore() };
   const folders = {
     listed: () => sessionFolders(paths, disk),
@@ -221,6 +227,7 @@ export function makeStores(options: StoresOptions): Stores {
           leaves,
         },
         allowed,
+        ours,
         readOnly,
       ),
     ),

@@ -41,11 +41,19 @@ export class SessionMaker {
     this.lines = [headerText(header)];
   }
 
+  /** Adds an entry at the beginning. */
+  begin(type: string, members: Members): void {
+    this.add(undefined, type, members);
+  }
+
   /** Adds so many entries and then, unless it is wild, the results that are missing. */
   make(count: number): this {
     const { random, made } = this;
+    // A line begins once.
+    const least = this.isCodex ? 0 : -1;
     for (let n = 0; n < count; n++) {
-      const at = made.length > 0 && random.chance(0.8) ? made.length - 1 : random.int(made.length + 1) - 1;
+      const isOn = made.length > 0 && random.chance(0.8);
+      const at = isOn ? made.length - 1 : least + random.int(made.length - least);
       this.step(made[at]);
     }
     if (this.isWild) return this;

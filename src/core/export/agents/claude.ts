@@ -78,11 +78,11 @@ export class ClaudeFormat implements AgentFormat {
 
   end(): readonly JsonObject[] {
     const { sessionId } = this.options;
-    const records: JsonObject[] = this.names.map(({ entry }) => ({
-      type: "custom-title",
-      customTitle: textIn(entry.name) ?? "",
-      sessionId,
-    }));
+    const { name } = this.options.session;
+    const names = this.names.sort((a, b) => a.position - b.position).map(({ entry }) => textIn(entry.name) ?? "");
+    // It may have been given on a branch that is left out.
+    if (name !== null && names.at(-1) !== name) names.push(name);
+    const records: JsonObject[] = names.map((customTitle) => ({ type: "custom-title", customTitle, sessionId }));
     const { cursor: leafUuid, lastPrompt } = this;
     if (leafUuid !== null) records.push({ type: "last-prompt", lastPrompt, leafUuid, explicit: true, sessionId });
     return records;
