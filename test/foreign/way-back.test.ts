@@ -1,8 +1,10 @@
 /** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
 
 import { expect, test } from "vitest";
-import { foreignSession, requireSound } from "../support/foreign/checks.ts";
+import { damagedLines, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { FORMATS } from "../support/foreign/formats.ts";
 import { SessionMaker } from "../support/foreign/ours.ts";
+import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
 import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
 import { forSeeds } from "../support/random.ts";
 
@@ -15,6 +17,9 @@ test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tre
     const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
     requireSound(back);
     expect(contextSaid(agent, back)).toEqual(contextSaid(agent, session));
+    const reader = agent === "claude" ? new ClaudeReader(made.text) : undefined;
+    const read = reader ? (reader.leaf === undefined ? [] : reader.messagesAt(reader.leaf)) : codexHistory(made.text);
+    expect(wordsIn(read)).toEqual(wordsIn(strictContext(back)));
     if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
     if (session.name !== null) expect(back.name).toBe(session.name);
     expect(back.cwd).toBe(session.cwd);
@@ -30,4 +35,24 @@ test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
     requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
     session.close();
   });
+});
+
+test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
+  forSeeds(40, (random) => {
+    const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
+    const [header, ...entries] = lines;
+    const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));
+    requireResumable(agent, session);
+    session.close();
+  });
+});
+
+test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {
+  for (const agent of AGENTS) {
+    const session = foreignSession(text, `/home/me/${path}`);
+    const { report } = requireResumable(agent, session);
+    const lost = report.kinds.filter(({ kind, dropped }) => kind.startsWith("message/") && dropped > 0);
+    expect(lost.map(({ kind }) => kind).filter((kind) => kind === "message/user")).toEqual([]);
+    session.close();
+  }
 });

@@ -56,7 +56,7 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
 /** Everything that can be asked of sessions, whose files are these. */
 function questions([file, other]: readonly string[], home: string, random: Random): [string, Json][] {
   const entryId = (): string => random.int(30).toString(16).padStart(8, "0");
-  const formats = ["jsonl", "html", "markdown", "training"];
+  const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
   const asked: [string, Json][] = [
     ["get_state", {}],
     ["get_messages", {}],

@@ -26,6 +26,9 @@ const TEXTS = [
   "<system-reminder>said by a person",
 ];
 
+/** A picture of one pixel. */
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
 export class SessionMaker {
   readonly lines: string[];
   readonly made: Made[] = [];
@@ -106,7 +109,7 @@ export class SessionMaker {
   }
 
   private image(): Members {
-    return { type: "image", data: "iVBORw0KGgo=", mimeType: "image/png" };
+    return { type: "image", data: PIXEL, mimeType: "image/png" };
   }
 
   private user(): Members {

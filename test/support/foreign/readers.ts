@@ -131,3 +131,22 @@ export function codexFault(items: readonly Value[]): string | null {
   }
   return open.size > 0 ? `the results of ${[...open]} are missing at the end` : null;
 }
+
+/** Returns everything that is said in messages or items, text after text, whatever carries it. */
+export function wordsIn(value: unknown): string[] {
+  const words: string[] = [];
+  const visit = (one: unknown): void => {
+    if (Array.isArray(one)) return one.forEach(visit);
+    if (typeof one !== "object" || one === null) return;
+    const { role, type, content, text, output, summary, encrypted_content: encrypted } = one as Value;
+    if (type === "thinking" || type === "redacted_thinking" || encrypted !== undefined) return;
+    if (type === "tool_use" || type === "toolCall" || type === "function_call") words.push("a call");
+    if (role === "compactionSummary" || role === "branchSummary") words.push(summary as string);
+    for (const said of [text, output, content]) {
+      if (typeof said === "string") words.push(said);
+      else visit(said);
+    }
+  };
+  visit(value);
+  return words;
+}
