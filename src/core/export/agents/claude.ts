@@ -7,7 +7,6 @@
 import { keptFrom } from "../../context/context.ts";
 import { countIn, isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
 import { contentText, numberOf, stringOf } from "../../format/message.ts";
-import { ROOT } from "../../tree/nodes.ts";
 import { answerBlocks, givenBlocks, harnessMembers, isFromClaude } from "./claude-blocks.ts";
 import {
   type AgentFormat,
@@ -71,9 +70,9 @@ export class ClaudeFormat implements AgentFormat {
   }
 
   warnings(): readonly string[] {
-    return this.options.route.leaf === ROOT && this.options.route.order.length > 0
-      ? ["The leaf is before the first entry. Claude Code has no such place and continues the newest record."]
-      : [];
+    const sentence =
+      "Nothing is written on the path to the leaf. Claude Code has no such place and continues the newest record.";
+    return this.cursor === null && this.written.some((bits) => bits > 0) ? [sentence] : [];
   }
 
   end(): readonly JsonObject[] {
