@@ -8,7 +8,7 @@ import { sessionFile } from "../support/cases.ts";
 import { requireSum } from "../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, read, serveLibrary } from "../support/lifecycle.ts";
-import { assistantText, fileText, headerText, id, userText } from "../support/lines.ts";
+import { assistantText, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Json, temporaryPlace } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
 
@@ -95,6 +95,26 @@ test("no id, time or directory leads anywhere else, and the command of a shell i
       expect(went).toBe(cwd);
       expect(words).toEqual([format === "claude" ? "--resume" : "resume", resume.sessionId, ""]);
     }
+});
+
+test("branches behind calls without results share the results that are added", async () => {
+  const place = temporaryPlace();
+  const content = Array.from({ length: 30 }, (_, n) => ({
+    type: "toolCall",
+    id: `call_${n}`,
+    name: "x",
+    arguments: {},
+  }));
+  const lines = [entryText("message", id(0), null, { message: { role: "assistant", content } })];
+  for (let n = 1; n <= 30; n++) lines.push(userText(id(n), id(0)));
+  const sessionPath = sessionFile(place, lines, "open.jsonl");
+  const { content: told, fidelity } = await serveLibrary(place).result("export_session", {
+    sessionPath,
+    format: "claude",
+  });
+  // The answer, a result for each call, the branches, and the leaf.
+  expect(told.trim().split("\n")).toHaveLength(1 + 30 + 30 + 1);
+  expect(fidelity.warningCount).toBe(30);
 });
 
 test("the verb says what became of it, where it belongs, and how it is resumed", async () => {

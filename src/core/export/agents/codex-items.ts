@@ -73,14 +73,17 @@ function callItem(
   return { type: "function_call", ...named, arguments: whole, call_id: id };
 }
 
-/** Returns the arguments of a call as they are stored: numbers may have more digits than a value keeps. */
-export function callText(line: Uint8Array, index: number): string | undefined {
+/** Returns the arguments of calls as they are stored: numbers may have more digits than a value keeps. */
+export function callTexts(line: Uint8Array): (string | undefined)[] {
   const message = memberOf(members(line) ?? [], "message");
   const content = message && memberOf(members(line, message.start, message.end) ?? [], "content");
   const blocks = (content && elements(line, content.start, content.end)) ?? [];
-  const calls = blocks.filter(({ start, end }) => toolCalls([parse(line, start, end)]).length > 0);
-  const args = calls[index] && memberOf(members(line, calls[index].start, calls[index].end) ?? [], "arguments");
-  return args && textOf(line, args.start, args.end);
+  return blocks
+    .filter(({ start, end }) => toolCalls([parse(line, start, end)]).length > 0)
+    .map(({ start, end }) => {
+      const args = memberOf(members(line, start, end) ?? [], "arguments");
+      return args && textOf(line, args.start, args.end);
+    });
 }
 
 /** Returns a thought that its provider can read again, as the item that it was; any other is left out. */

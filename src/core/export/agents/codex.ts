@@ -6,7 +6,7 @@
 import { keptFrom } from "../../context/context.ts";
 import { countIn, isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../../foreign/messages.ts";
 import { contentText, stringOf } from "../../format/message.ts";
-import { answerItems, callText, givenParts, harnessKindOf, itemsIn, providerIn, resultItem } from "./codex-items.ts";
+import { answerItems, callTexts, givenParts, harnessKindOf, itemsIn, providerIn, resultItem } from "./codex-items.ts";
 import {
   type AgentFormat,
   type AgentFormatOptions,
@@ -146,7 +146,7 @@ export class CodexFormat implements AgentFormat {
   private answer(entry: OutgoingEntry, message: JsonObject, calls: readonly OutgoingCall[]): Outgoing {
     const losses = new Losses();
     const { stopReason, usage } = message;
-    const texts = calls.map((_, index) => callText(entry.line, index));
+    const texts = calls.length === 0 ? [] : callTexts(entry.line);
     const items = answerItems(message, calls, texts, this.isOwn, losses);
     const saysNothing = items.every(({ type }) => type === "reasoning");
     const error = textIn(message.errorMessage);

@@ -28,6 +28,8 @@ interface Reached {
   readonly open: OpenCalls | undefined;
   readonly cursor: string | null;
   followers: number;
+  /** The place behind the results that were added for all calls that are open there, which further branches share. */
+  closed?: string | null;
 }
 
 /** The sentence in place of a result that is missing. */
@@ -63,7 +65,7 @@ export class ExportWalk {
     for (const position of route.order) for (const record of this.step(position)) yield lineOf(record);
     const { atLeaf } = this;
     format.cursor = atLeaf?.cursor ?? null;
-    if (atLeaf) for (const record of this.close(atLeaf.open, undefined, route.leaf)) yield lineOf(record);
+    for (const record of this.close(atLeaf, undefined, route.leaf)) yield lineOf(record);
     for (const record of format.end()) yield lineOf(record);
     for (const sentence of format.warnings()) this.tally.warn(0, sentence);
   }
@@ -85,7 +87,7 @@ export class ExportWalk {
       // It stands behind its call.
     } else if (this.isResult(position)) open = this.answer(records, position, open);
     else if (this.speaks(position)) {
-      records.push(...this.close(open, position, position));
+      records.push(...this.close(before, position, position));
       open = this.speak(records, position);
     } else
       this.note(
@@ -94,9 +96,9 @@ export class ExportWalk {
         this.outgoing(position, (entry) => format.entry(entry, [])),
       );
     const followers = route.followers(position);
-    const now = { open, cursor: format.cursor, followers };
+    const now: Reached = { open, cursor: format.cursor, followers };
     if (position === route.leaf) this.atLeaf = now;
-    else if (followers === 0) records.push(...this.close(open, undefined, position));
+    else if (followers === 0) records.push(...this.close(now, undefined, position));
     if (followers > 0) this.reached.set(position, now);
     return records;
   }
@@ -126,9 +128,10 @@ export class ExportWalk {
    * Returns the results of the calls that are open before an entry, or at the end of a branch: those that come after it,
    * as far as nothing else may be meant, and one for each call that has none.
    */
-  private close(open: OpenCalls | undefined, before: number | undefined, at: number): readonly JsonObject[] {
-    if (!open?.answered.includes(false)) return [];
-    const { format, route, session } = this;
+  private close(reached: Reached | undefined, before: number | undefined, at: number): readonly JsonObject[] {
+    const open = reached?.open;
+    if (!reached || !open?.answered.includes(false)) return [];
+    const { format, route } = this;
     const records: JsonObject[] = [];
     let left = open;
     for (let later = before ?? -1; later >= 0 && !this.isAnswer(later); later = route.next(later))
@@ -137,16 +140,24 @@ export class ExportWalk {
         this.brought.add(later);
         if (!left.answered.includes(false)) break;
       }
+    if (left !== open) records.push(...this.lost(left, before, at));
+    else if (reached.closed === undefined) {
+      records.push(...this.lost(left, before, at));
+      reached.closed = format.cursor;
+    } else format.cursor = reached.closed;
+    return records;
+  }
+
+  /** Returns results for the calls that have none. */
+  private lost({ speaker, calls, answered }: OpenCalls, before: number | undefined, at: number): JsonObject[] {
+    const records: JsonObject[] = [];
+    const id = this.session.log.nodes.id(at);
     let number = 0;
-    const id = session.log.nodes.id(at);
-    for (const [index, call] of left.calls.entries()) {
-      if (left.answered[index]) continue;
+    for (const [index, call] of calls.entries()) {
+      if (answered[index]) continue;
       const lostAt = { id: before === undefined ? `${id}/end` : id, at: this.time, number: number++ };
-      records.push(...format.result({ call, speaker: left.speaker, lostAt }).records);
-      this.tally.warn(
-        left.speaker + 1,
-        `Its call of ${call.name || "a tool"} has no result; one that says so was added.`,
-      );
+      records.push(...this.format.result({ call, speaker, lostAt }).records);
+      this.tally.warn(speaker + 1, `Its call of ${call.name || "a tool"} has no result; one that says so was added.`);
     }
     return records;
   }
