@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { RESUMING, type ResumableSession, resumable } from "../core/export/agents/resumable.ts";
 import { type ExportPage, pageOf } from "../core/export/page.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
@@ -8,9 +9,11 @@ import { type CommandContext, command, type Report } from "./shared/command.ts";
 import { jsonlOf, pageParams } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
 import { relativesOf } from "./shared/relatives.ts";
-import { anySessionPath, optionalName } from "./shared/shapes.ts";
+import { anySessionPath, fidelity, fidelityShown, optionalName } from "./shared/shapes.ts";
 
-const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
+const FORMATS = ["jsonl", "html", "markdown", "training", ...RESUMING] as const;
+/** Formats that have all branches by default. */
+const WHOLE: readonly string[] = ["jsonl", "html", "claude"] satisfies (typeof FORMATS)[number][];
 
 /** Bytes of exported content that a reply may have at most. */
 const MAX_CONTENT = 256 << 20;
@@ -18,8 +21,8 @@ const MAX_CONTENT = 256 << 20;
 export default command({
   name: "export_session",
   summary:
-    "Exports a session as its JSONL bytes, an HTML page that needs nothing else, Markdown, or training records; written to a " +
-    "file, or returned where no file is named.",
+    "Exports a session as its JSONL bytes, an HTML page that needs nothing else, Markdown, training records, or a file that " +
+    "Claude Code or Codex resumes; written to a file, or returned where no file is named.",
   effect: "read",
   ofAny: true,
   repeatable: false,
@@ -31,7 +34,11 @@ export default command({
     branches: z
       .enum(["all", "path"])
       .optional()
-      .describe("every branch, or the path to the leaf; all by default for jsonl and html, path for the others"),
+      .describe(
+        "every branch, or the path to the leaf; all by default for jsonl, html and claude, path for the others. codex has " +
+          "only the path",
+      ),
+    leafId: z.string().optional().describe("claude, codex: the entry to resume from; the current leaf by default"),
     ...pageParams,
     ...redactionParams,
     rolePatterns: z
@@ -52,9 +59,24 @@ export default command({
     content: z.string().optional().describe("when no outputPath was given"),
     records: z.number().int().optional().describe("training: how many"),
     ...redactionResult,
+    resume: z
+      .object({
+        sessionId: z.string().describe("of the session in the file"),
+        path: z
+          .string()
+          .optional()
+          .describe("where the agent looks for the file; missing for a session without a working directory"),
+        command: z.string().describe("of a shell, which resumes it once the file is there"),
+      })
+      .optional()
+      .describe("claude, codex: how the file is resumed. Nothing is put there unless outputPath says so"),
+    fidelity: fidelity
+      .optional()
+      .describe("claude, codex: what became of the entries; record is an entry's number, from 1"),
   }),
   failures: [
     "not_a_session",
+    "entry_not_found",
     "path_outside_root",
     "already_exists",
     "corrupt",
@@ -69,16 +91,23 @@ export default command({
   },
   async run(context, params) {
     const { workspace } = context;
-    const { sessionPath, format, outputPath, overwrite = false } = params;
-    const all = (params.branches ?? (format === "jsonl" || format === "html" ? "all" : "path")) === "all";
+    const { sessionPath, format, outputPath, overwrite = false, branches, leafId } = params;
+    const all = (branches ?? (WHOLE.includes(format) ? "all" : "path")) === "all";
+    const agent = RESUMING.find((name) => name === format);
+    if (format === "codex" && all)
+      throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
+    if (!agent && leafId !== undefined)
+      throw new BadParams([{ path: "leafId", message: "only claude and codex take one; branch moves the leaf" }]);
     const rules = roleRules(params.rolePatterns, params.roleMarker);
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
-      const redacted = await withoutSecrets(context, stored, params, all);
+      const leaf = leafId === undefined ? stored.tree.leaf : stored.position(leafId);
+      const redacted = await withoutSecrets(context, stored, params, all || leafId !== undefined);
       const session = redacted?.session ?? stored;
       const isPage = format === "html" || format === "markdown";
       const family = isPage ? await relativesOf(context, stored, redacted !== undefined) : undefined;
+      const file = agent && resumable(agent, session, { leaf, all, env: session.env });
       let records: number | undefined;
       const recordLines = function* (): Generator<string> {
         for (const record of trainingRecords(session, rules, all)) {
@@ -88,30 +117,42 @@ export default command({
       };
       const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);
       const reads = { entries: 0 };
-      const pieces =
-        format === "training"
+      const pieces = file
+        ? file.lines()
+        : format === "training"
           ? recordLines()
-          : format === "jsonl"
-            ? jsonl()
-            : await drawn(
+          : isPage
+            ? await drawn(
                 format,
                 countingReads(pageOf(session, all, family), reads),
                 params.jsonl === false ? undefined : jsonl,
-              );
+              )
+            : jsonl();
       const { id: sessionId } = session;
-      if (outputPath === undefined)
-        return { sessionId, content: contentOf(context, pieces), records, ...redacted?.report() };
+      const outcome = () => ({ records, ...redacted?.report(), ...(file && resumption(context, format, file)) });
+      if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), ...outcome() };
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
       const isBytes = format === "jsonl" && !redacted && all;
       const told = withProgress(pieces, session, isBytes, context.progress, format === "html" ? reads : undefined);
       const path = await workspace.stores.writeOutput(outputPath, told, taken, attachmentsOf);
-      return { sessionId, path, records, ...redacted?.report() };
+      return { sessionId, path, ...outcome() };
     } finally {
       workspace.release(stored);
     }
   },
 });
+
+/** Returns how a file is resumed that another agent can have, and what became of the entries, once it is written. */
+function resumption(
+  { workspace }: CommandContext,
+  agent: string,
+  { sessionId, parts, command, report }: ResumableSession,
+) {
+  const path = parts && workspace.stores.agentFile(agent, parts);
+  const resume = { sessionId, ...(path === undefined ? {} : { path }), command };
+  return { resume, fidelity: fidelityShown(report()) };
+}
 
 type ExportPieces = Iterable<string | Uint8Array>;
 

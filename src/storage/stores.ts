@@ -129,6 +129,12 @@ export function makeStores(options: StoresOptions): Stores {
     }
   };
   const openForReading = (file: string): Log => openLog(file, true);
+  const ours = (path: string): string => {
+    const file = allowed(path);
+    const refusal = foreign.refusal(file);
+    if (refusal) throw refusal;
+    return file;
+  };
   const byName = { jsonl, v2, memory: memoryStore() };
   const folders = {
     listed: () => sessionFolders(paths, disk),
@@ -191,6 +197,10 @@ export function makeStores(options: StoresOptions): Stores {
     },
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
+    agentFile(agent, parts) {
+      const place = options.agentPlaces?.find((one) => one.agent === agent);
+      return place && join(place.folder, ...parts);
+    },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
@@ -222,6 +232,7 @@ export function makeStores(options: StoresOptions): Stores {
           leaves,
         },
         allowed,
+        ours,
         readOnly,
       ),
     ),

@@ -52,7 +52,7 @@ describe("jsonl", () => {
     expect(readFileSync(outputPath)).toEqual(readFileSync(file));
   });
 
-  test.each(["html", "markdown", "jsonl", "training"])(
+  test.each(["html", "markdown", "jsonl", "training", "claude", "codex"])(
     "as %s is made of a session whose damage it finds",
     async (format) => {
       const place = temporaryPlace();
@@ -116,7 +116,7 @@ describe("a file that exists", () => {
   test("is overwritten only when that is said", async () => {
     const place = temporaryPlace();
     const server = open(place, sessionFile(place, BRANCHED));
-    for (const format of ["jsonl", "html", "markdown", "training"]) {
+    for (const format of ["jsonl", "html", "markdown", "training", "claude", "codex"]) {
       const outputPath = join(place.cwd, `out.${format}`);
       writeFileSync(outputPath, "mine");
       const { data } = await server.failure("export_session", { format, outputPath });
@@ -146,7 +146,7 @@ describe("a file that exists", () => {
     const place = temporaryPlace();
     const server = open(place, sessionFile(place, chain(100)));
     await server.result("initialize", { maxReplyBytes: 4096 });
-    for (const format of ["jsonl", "html", "markdown", "training"])
+    for (const format of ["jsonl", "html", "markdown", "training", "claude", "codex"])
       expect((await server.failure("export_session", { format })).data.name).toBe("message_too_large");
   });
 });
@@ -156,7 +156,7 @@ test("a session that is not open is exported by its path, and stays closed and a
   const file = sessionFile(place, BRANCHED, "other.jsonl", headerText({ id: "other" }));
   const server = open(place, sessionFile(place, chain(1), "open.jsonl"));
   const before = read(file);
-  for (const format of ["jsonl", "html", "markdown", "training"]) {
+  for (const format of ["jsonl", "html", "markdown", "training", "claude", "codex"]) {
     const { sessionId, content } = await server.result("export_session", { sessionPath: file, format });
     expect([sessionId, content.includes("new answer")]).toEqual(["other", true]);
   }

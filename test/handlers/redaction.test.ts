@@ -100,10 +100,11 @@ function opened(lines: readonly string[], header: Record<string, unknown> = {}) 
   return { place, file, server: serveHere(["--session", file, "--events", "none"], { place }) };
 }
 
-const FORMATS = ["jsonl", "html", "markdown", "training"] as const;
+const FORMATS = ["jsonl", "html", "markdown", "training", "claude", "codex"] as const;
 
 async function exported(server: HereServer, format: string, more: object = {}): Promise<Json> {
-  return server.result("export_session", { format, branches: "all", redact: true, ...more });
+  const branches = format === "codex" ? "path" : "all";
+  return server.result("export_session", { format, branches, redact: true, ...more });
 }
 
 const total = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0);
@@ -255,7 +256,7 @@ describe("what cannot be judged", () => {
       const outputPath = join(place.cwd, `out.${format}`);
       const { data, message } = await server.failure("export_session", {
         format,
-        branches: "all",
+        branches: format === "codex" ? "path" : "all",
         redact: true,
         outputPath,
       });
@@ -311,3 +312,38 @@ test("long hostile lines take a moment, not minutes", async () => {
   const { user } = process.cpuUsage(begun);
   expect(user / 1e6).toBeLessThan(10);
 }, 60_000);
+
+test("accounts that records of other agents name are taken out, and their addresses wherever else they are", async () => {
+  const mail = "anna.account7@example.com";
+  const account = "0f3a9c1d-77aa-4e0b-9c55-aabbccddeeff";
+  const data = {
+    type: "attachment",
+    uuid: "u1",
+    attachment: {
+      type: "session_context",
+      userEmail: mail,
+      oauth: { accountUuid: account, organizationName: "Anna's own" },
+    },
+  };
+  const git = { type: "session_meta", payload: { id: "s1", chatgpt_account_id: account, contact: `mail ${mail}` } };
+  const lines = [
+    entryText("custom", id(0), null, { customType: "import:claude", data }),
+    entryText("custom", id(1), id(0), { customType: "import:codex", data: git }),
+    userText(id(2), id(1), `I am ${mail}, write to other@example.org`),
+    entryText("custom", id(3), id(2), {
+      customType: "mine",
+      data: { userId: "plain-user-1", userEmail: "b@example.org" },
+    }),
+  ];
+  const { server } = opened(lines);
+  for (const format of ["jsonl", "claude", "codex"]) {
+    const { content, redactions } = await exported(server, format);
+    expect(content).not.toContain(mail);
+    expect(content).not.toContain(account);
+    expect(content).not.toContain("Anna's own");
+    expect(content).toContain("other@example.org");
+    expect(redactions.account_email).toBeGreaterThanOrEqual(2);
+    expect(redactions.account_id).toBeGreaterThanOrEqual(3);
+    if (format === "jsonl") expect(content).toContain("plain-user-1");
+  }
+});

@@ -56,7 +56,7 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
 /** Everything that can be asked of sessions, whose files are these. */
 function questions([file, other]: readonly string[], home: string, random: Random): [string, Json][] {
   const entryId = (): string => random.int(30).toString(16).padStart(8, "0");
-  const formats = ["jsonl", "html", "markdown", "training"];
+  const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
   const asked: [string, Json][] = [
     ["get_state", {}],
     ["get_messages", {}],
@@ -93,7 +93,7 @@ function questions([file, other]: readonly string[], home: string, random: Rando
     ["migration_status", {}],
     ["repair_session", { dryRun: true }],
     ...formats.flatMap((format): [string, Json][] => [
-      ["export_session", { format, branches: "all" }],
+      ["export_session", { format, branches: format === "codex" ? "path" : "all" }],
       ["export_session", { format, branches: "path", outputPath: join(home, `${format}.out`), overwrite: true }],
       ["export_session", { format, sessionPath: other }],
     ]),

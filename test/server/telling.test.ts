@@ -80,6 +80,7 @@ const READS: readonly (readonly [method: string, params?: Json])[] = [
   ["verify_session"],
   ["export_session", { format: "markdown" }],
   ["export_session", { format: "training" }],
+  ["export_session", { format: "claude" }],
 ];
 
 describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (store) => {

@@ -62,6 +62,7 @@ const READS: readonly (readonly [method: string, params?: object])[] = [
   ["export_session", { format: "jsonl" }],
   ["export_session", { format: "markdown" }],
   ["export_session", { format: "training" }],
+  ["export_session", { format: "claude" }],
   ["get_session_family"],
   ["preview_session", { before: 1000 }],
 ];

@@ -1,5 +1,7 @@
+import { withEntry } from "../entries.ts";
 import { exact, inertLines } from "../terminal/text.ts";
-import { askAbout, type Verb } from "../verb.ts";
+import { type Given, open, type Result, type Verb } from "../verb.ts";
+import { fidelityLines } from "./verify.ts";
 
 /** Formats by the ending of the file's name. */
 const BY_NAME: readonly (readonly [RegExp, string])[] = [
@@ -7,7 +9,7 @@ const BY_NAME: readonly (readonly [RegExp, string])[] = [
   [/\.(md|markdown)$/i, "markdown"],
 ];
 
-const ask = askAbout("export_session", ({ operands: [, file], flags }) => ({
+const paramsOf = ({ operands: [, file], flags }: Given) => ({
   format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
   branches: flags.get("--branches"),
   outputPath: file,
@@ -16,7 +18,19 @@ const ask = askAbout("export_session", ({ operands: [, file], flags }) => ({
   redact: flags.has("--redact") ? true : undefined,
   redactEmails: flags.has("--redact-emails") ? true : undefined,
   allowUnjudged: flags.has("--allow-unjudged") ? true : undefined,
-}));
+});
+
+/** Returns how another agent resumes what was written, and what became of the entries. */
+function resumption({ path: written, resume, fidelity }: Result): string[] {
+  if (!resume) return [];
+  const { path, command } = resume;
+  const place = path === undefined ? "in its folder of sessions" : `at ${path}`;
+  const isThere = written !== undefined && written === path;
+  return [
+    ...fidelityLines(fidelity, "entry", "entries"),
+    `${isThere ? "Resume it" : `It belongs ${place}. There, it is resumed by`}: ${command}`,
+  ];
+}
 
 /** Returns counts by kind as a list: `github_token 2, home_path 14`. */
 function listOf(counts: Readonly<Record<string, number>>): string {
@@ -29,20 +43,23 @@ function listOf(counts: Readonly<Record<string, number>>): string {
 
 export default {
   name: "export",
-  meaning: "write a session as JSONL, HTML, Markdown or training records",
+  meaning: "write a session as JSONL, HTML, Markdown or training records, or for Claude Code or Codex",
   operands: ["<session>", "[file]"],
   onInterrupt: "A file is written whole or not at all; the same command begins again.",
   flags: {
     "--format": {
       value: "format",
-      meaning: "jsonl, html, markdown or training; by default the one that the file's name ends with, else jsonl",
-      oneOf: ["jsonl", "html", "markdown", "training"],
+      meaning:
+        "jsonl, html, markdown, training, or claude or codex, which these resume; by default the one that the file's " +
+        "name ends with, else jsonl",
+      oneOf: ["jsonl", "html", "markdown", "training", "claude", "codex"],
     },
     "--branches": {
       value: "all|path",
-      meaning: "every branch, or the path to the leaf; all by default for jsonl and html, path for the others",
+      meaning: "every branch, or the path to the leaf; all by default for jsonl, html and claude, path for the others",
       oneOf: ["all", "path"],
     },
+    "--at": { value: "entry", meaning: "claude, codex: resume from this entry; by default from the leaf" },
     "--overwrite": { meaning: "replace the file if it exists" },
     "--no-jsonl": { meaning: "html: leave out the session's JSONL, which pages hold for download" },
     "--redact": { meaning: "replace secrets and the paths of home folders, and print how many of each" },
@@ -51,12 +68,18 @@ export default {
   },
   more:
     "Without a file, the export is printed. jsonl keeps every byte that --redact does not replace; training has one " +
-    "record per line. Secrets that --redact does not know stay: look through the file before you pass it on.",
+    "record per line. claude and codex say what these agents cannot have, where they look for the file and how it is " +
+    "resumed; nothing is put there unless [file] is that place. Secrets that --redact does not know stay: look through the file before you pass it on.",
   async run(asking, given) {
-    const result = await ask(asking, given);
+    await open(asking, given.operands[0]);
+    const params = paramsOf(given);
+    const at = given.flags.get("--at");
+    const ask = (leafId?: string): Promise<Result> => asking.ask("export_session", { ...params, leafId });
+    const result = at === undefined ? await ask() : await withEntry(asking, at, ask);
     const { redactions, unjudged } = result;
     if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
     if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
+    for (const line of resumption(result)) asking.say(line);
     return result;
   },
   isExact: () => true,

@@ -28,18 +28,21 @@ export const verify = {
 } satisfies Verb;
 
 /** Returns the lines about what became of the records of another agent's file. */
-export function fidelityLines(fidelity: Result | undefined): string[] {
+export function fidelityLines(fidelity: Result | undefined, one = "record", many = "records"): string[] {
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
   const sum = (fate: string): number => kinds.reduce((total: number, kind: Result) => total + kind[fate], 0);
   const lossy = kinds.filter(({ derived, dropped }: Result) => derived + dropped > 0);
   return [
-    `${count(records, "record", "records")}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
+    `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
     ...lossy.map(({ kind, first, derived, dropped }: Result) => {
       const parts = [derived > 0 ? `${derived} in part` : "", dropped > 0 ? `${dropped} dropped` : ""];
-      return `  ${inert(kind)}: ${parts.filter(Boolean).join(", ")}, the first is record ${first}`;
+      return `  ${inert(kind)}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
     }),
-    ...warnings.map(({ record, sentence }: Result) => `  ${record > 0 ? `Record ${record}: ` : ""}${inert(sentence)}`),
+    ...warnings.map(
+      ({ record, sentence }: Result) =>
+        `  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${inert(sentence)}`,
+    ),
     ...(warningCount > warnings.length ? [`  and ${warningCount - warnings.length} more warnings`] : []),
   ];
 }

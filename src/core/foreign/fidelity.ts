@@ -25,11 +25,13 @@ export class Tally {
     // Nearly all are of kinds that were seen before, under this name.
     const counts = this.kinds.get(kind) ?? this.countsOf(printable(kind), record);
     counts[fate]++;
+    // Trees are not written in the order in which they are numbered.
+    if (record < counts.first) counts.first = record;
     this.records++;
     if (warning !== undefined) this.warn(record, warning);
   }
 
-  private countsOf(name: string, record: number): Record<Fate, number> {
+  private countsOf(name: string, record: number): { first: number } & Record<Fate, number> {
     const key = this.kinds.has(name) || this.kinds.size < MOST_KINDS ? name : OTHER_KINDS;
     let counts = this.kinds.get(key);
     if (!counts) {

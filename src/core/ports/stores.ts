@@ -69,6 +69,11 @@ export interface Stores {
     onExisting: "refuse" | "rename" | "replace",
     attachmentsOf?: string,
   ): Promise<string>;
+  /**
+   * Returns the path of a file below the folder in which another agent looks for its sessions; undefined where that
+   * folder is not known. Nothing is looked at or made there.
+   */
+  agentFile(agent: string, parts: readonly string[]): string | undefined;
   /** Returns the bytes of a session as stored, damage included, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
   /** Returns the session of the working directory that was changed last. */

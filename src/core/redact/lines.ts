@@ -3,7 +3,7 @@
  * found are written anew, and every other byte stays.
  */
 
-import { canBeSecret, secretKind } from "./names.ts";
+import { canBeSecret, isAccountName, secretKind } from "./names.ts";
 import { type Finding, holdsBinary, replaced, TextRedactor } from "./text.ts";
 
 /** Members that tie entries together or say what they are: they stay as they are. By depth, and by the member above. */
@@ -17,6 +17,9 @@ const STRUCTURE: readonly (readonly [depth: number, above: string, names: Readon
 /** Members with text that only its maker can read, and that may say again what was removed elsewhere. */
 const OPAQUE = /^(?:(?:thinking|thought|text|reasoning)_?signature|signature|encrypted_?content|redacted_?thinking)$/i;
 const LONG_SIGNATURE = 64;
+
+/** The beginning of a line that keeps a record of another agent's as it is, which may say whose account was used. */
+const FOREIGN = /^[^\n]{0,400}?"customType":"import:[a-z0-9]+"/;
 
 /** An object or array that the walk is in. */
 interface Nesting {
@@ -93,6 +96,7 @@ export class LineRedactor {
     const literals: Literal[] = [];
     const unjudged: string[] = [];
     const open: Nesting[] = [];
+    const isForeign = FOREIGN.test(text);
     for (let at = 0; at < text.length; ) {
       const c = text.charCodeAt(at);
       const inside = open.at(-1);
@@ -105,7 +109,7 @@ export class LineRedactor {
           const findings = this.texts.find(value);
           if (findings.length > 0) literals.push({ start: at, end, value, findings, block: "" });
         } else {
-          const literal = this.value({ start: at, end, value }, open, unjudged);
+          const literal = this.value({ start: at, end, value }, open, unjudged, isForeign);
           if (literal) literals.push(literal);
           this.passed(inside, value);
         }
@@ -146,6 +150,7 @@ export class LineRedactor {
     place: { readonly start: number; readonly end: number; readonly value: string },
     open: readonly Nesting[],
     unjudged: string[],
+    isForeign: boolean,
   ): Literal | undefined {
     const { value } = place;
     const inside = open.at(-1);
@@ -161,7 +166,9 @@ export class LineRedactor {
       const whole: Finding = { start: 0, end: value.length, kind: "signature", replacement: "", counts: true };
       return { ...place, findings: [whole], block: "" };
     }
-    const findings = this.texts.find(value, secretNamed(inside, name, value));
+    const isTheirs = isForeign && top === "data";
+    const whole = secretNamed(inside, name, value) ?? (isTheirs ? accountNamed(name, value) : undefined);
+    const findings = this.texts.find(value, whole, isTheirs);
     // A key is no binary data any more once it is replaced.
     const binary = holdsBinary(replaced(value, findings));
     if (inside && name === "data") inside.data = binary || inside.data === "binary" ? "binary" : "text";
@@ -242,6 +249,11 @@ function secretNamed(inside: Nesting | undefined, name: string, value: string): 
       : name;
   const kind = called === "" ? undefined : secretKind(called);
   return kind && canBeSecret(value, kind, "quoted") ? { kind } : undefined;
+}
+
+/** Returns the kind of a value that is the id or name of an account by the name of its member. */
+function accountNamed(name: string, value: string): { kind: string } | undefined {
+  return value.length >= 3 && value.length <= 256 && isAccountName(name) ? { kind: "account_id" } : undefined;
 }
 
 function isStructure(depth: number, top: string, name: string): boolean {

@@ -35,6 +35,21 @@ export function secretKind(name: string): "password" | "cookie" | "secret" | und
   return last === "auth" && (words.length === 1 || name.startsWith("_")) ? "secret" : undefined;
 }
 
+/** Words of names that stand for an account, or for what is tied to one; and those that end its id or its own name. */
+const ACCOUNT_WORDS = new Set(
+  "account organization organisation org user owner oauth customer subscriber tenant github installation device machine bridge remote anonymous".split(
+    " ",
+  ),
+);
+const ACCOUNT_ENDS = new Set("id uuid guid login handle name".split(" "));
+
+/** Returns whether a name of another agent's record stands for the id or name of a person's account. */
+export function isAccountName(name: string): boolean {
+  const words = wordsOf(name);
+  if (words.length === 1) return words[0] === "login";
+  return ACCOUNT_ENDS.has(words.at(-1) as string) && words.slice(0, -1).some((word) => ACCOUNT_WORDS.has(word));
+}
+
 /** Returns the words of a name in lower case: of snake_case, kebab-case and camelCase. */
 function wordsOf(name: string): string[] {
   return name

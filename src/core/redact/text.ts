@@ -45,10 +45,16 @@ export class TextRedactor {
     this.emails = emails;
   }
 
-  /** Returns the findings in a text, in their order, none of which overlap; `whole` is what all of it is by its name. */
-  find(text: string, whole?: { readonly kind: string }): Finding[] {
+  /**
+   * Returns the findings in a text, in their order, none of which overlap; `whole` is what all of it is by its name.
+   * `isAccount`: whether addresses in it are those of a person's account.
+   */
+  find(text: string, whole?: { readonly kind: string }, isAccount = false): Finding[] {
     const found: Finding[] = whole ? [this.finding({ start: 0, end: text.length, kind: whole.kind }, text)] : [];
     if (text.length < 6 && !whole) return found;
+    if (isAccount)
+      for (const span of emailsIn(text))
+        found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
     this.read(text, (span) => span, found);
     for (const view of viewsOf(text)) this.read(view.text, view.origin, found);
     for (const { start, end, text: inner } of encodedIn(text)) {

@@ -30,7 +30,7 @@ export interface ForeignOptions extends DerivedOptions {
 }
 
 /** Returns the failure of a change to a session of another agent's. */
-function readOnlyOf({ agent, title }: Translator): Failure {
+export function readOnlyOf({ agent, title }: Translator): Failure {
   const sentence = `This session is ${title}'s own file, which is only read. fork, clone or import_session makes it yours.`;
   return new Failure("read_only", sentence, { agent });
 }

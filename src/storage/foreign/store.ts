@@ -2,12 +2,13 @@
 
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
+import type { Failure } from "../../core/failure.ts";
 import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { ForeignLog } from "./log.ts";
+import { ForeignLog, readOnlyOf } from "./log.ts";
 import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 import { type Surveyed, survey } from "./survey.ts";
@@ -15,6 +16,8 @@ import { type Surveyed, survey } from "./survey.ts";
 export interface ForeignStore {
   /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
   open(file: string): Log | undefined;
+  /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. */
+  refusal(file: string): Failure | undefined;
   /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
   survey(file: string): Surveyed | undefined;
 }
@@ -45,6 +48,10 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     open(file) {
       const translator = known(file);
       return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
+    },
+    refusal(file) {
+      const translator = known(file);
+      return translator && readOnlyOf(translator);
     },
     survey(file) {
       const translator = known(file);

@@ -50,18 +50,20 @@ const MAX_OBSTACLES = 100;
 export function makeMigrations(
   options: MigrationOptions,
   allowed: (path: string) => string,
+  /** Returns the path, too. Throws for a file that is none of ours. */
+  ours: (path: string) => string,
   readOnly: boolean,
 ): Migrations {
   const { disk } = options;
   const writable = (path: string): string => {
     if (readOnly) throw new Failure("read_only");
-    return allowed(path);
+    return ours(path);
   };
   return {
-    plan: (path, progress) => plan(options, allowed(path), progress),
+    plan: (path, progress) => plan(options, ours(path), progress),
     migrate: async (path, wishes) => migrate(options, writable(path), wishes),
     rollBack: async (path, wishes) => rollBack(options, writable(path), wishes),
-    status: (path) => guarded("looking at the migration", () => status(disk, allowed(path))),
+    status: (path) => guarded("looking at the migration", () => status(disk, ours(path))),
     currentPathOf: (path) => guarded("looking for the session", () => currentPathOf(disk, allowed(path))),
     audit: (container, progress) =>
       guarded("reading the session", async () => audit(disk, allowed(container), { progress })),

@@ -110,7 +110,14 @@ COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _pi_session_server
     expect(offered("delete", "--per")).toEqual(["--permanent"]);
     expect(offered("search", "word", "--role", "us")).toEqual(["user"]);
     expect(offered("search", "--role", "=", "ass")).toEqual(["assistant"]);
-    expect(offered("export", "x", "--format", "")).toEqual(["jsonl", "html", "markdown", "training"]);
+    expect(offered("export", "x", "--format", "")).toEqual([
+      "jsonl",
+      "html",
+      "markdown",
+      "training",
+      "claude",
+      "codex",
+    ]);
     expect(offered("completion", "f")).toEqual(["fish"]);
     expect(offered("--durability", "s")).toEqual(["sync"]);
     expect(offered("list", "--cwd", "/et")).toEqual(["/etc"]);

@@ -18,6 +18,8 @@ export interface RecordPlace {
   readonly parent: RecordPlace | null;
   /** Whether it is a message of the model with calls, whose results are all in one line behind it. */
   calls: boolean;
+  /** The calls that have a result in that line: a second one of the same call begins a branch. */
+  answered?: Set<string>;
 }
 
 export interface AnswerStep {

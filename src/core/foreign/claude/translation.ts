@@ -46,6 +46,8 @@ export class ClaudeTranslation implements Translation {
   private readonly places = new Map<string, RecordPlace>();
   /** Bytes of the record that has a uuid, by which one that is written again is told from another one. */
   private readonly lengths = new Map<string, number>();
+  /** The last entry of each record with results. */
+  private readonly resultEnds = new Map<string, string>();
   private readonly root: RecordPlace = { first: null, end: null, parent: null, calls: false };
   /** The place of the last record of the conversation, which records about the session come after. */
   private last = this.root;
@@ -164,19 +166,27 @@ export class ClaudeTranslation implements Translation {
   }
 
   /** Emits entries for a record, and remembers its place. */
-  private put({ uuid }: NodeRecord, parent: RecordPlace, items: readonly StepItem[]): void {
+  private put({ uuid, record }: NodeRecord, parent: RecordPlace, items: readonly StepItem[]): void {
     this.settle();
-    const entries = chained(items, parent.end);
+    const answers = parent.calls ? answersOf(items) : undefined;
+    const isAgain = answers?.some((id) => parent.answered?.has(id)) === true;
+    const after = this.resultEnds.get(textIn(record.parentUuid) ?? "") ?? parent.first;
+    const entries = chained(items, isAgain ? after : parent.end);
     for (const entry of entries) this.tools.emit(entry);
     const end = entries.at(-1)?.id ?? parent.end;
     this.lastId = end ?? this.lastId;
-    if (parent.calls && items.every(({ type, members }) => type === "message" && roleIn(members) === "toolResult")) {
+    if (answers && end !== null) this.resultEnds.set(uuid, end);
+    if (answers && !isAgain) {
       parent.end = end;
+      parent.answered ??= new Set();
+      for (const id of answers) parent.answered.add(id);
       this.places.set(uuid, parent);
       this.last = parent;
       return;
     }
-    const place: RecordPlace = { first: entries[0]?.id ?? parent.first, end, parent, calls: false };
+    // Further results of a branch come behind its own.
+    const branch = isAgain ? { calls: true, answered: new Set(answers) } : { calls: false };
+    const place: RecordPlace = { first: entries[0]?.id ?? parent.first, end, parent, ...branch };
     this.places.set(uuid, place);
     this.last = place;
   }
@@ -267,9 +277,13 @@ export class ClaudeTranslation implements Translation {
     if (
       step &&
       results.some(({ tool_use_id }) => step.callIds.has(textIn(tool_use_id) ?? "")) &&
+      !results.some(({ tool_use_id }) => step.place.answered?.has(textIn(tool_use_id) ?? "")) &&
       !this.places.has(uuid)
     ) {
       step.results.push(...items);
+      this.resultEnds.set(uuid, items[items.length - 1].id);
+      step.place.answered ??= new Set();
+      for (const { tool_use_id } of results) step.place.answered.add(textIn(tool_use_id) ?? "");
       if (said) step.after.push(said.item);
       this.places.set(uuid, step.place);
       this.last = step.place;
@@ -459,6 +473,11 @@ function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
   };
 }
 
-function roleIn({ message }: JsonObject): unknown {
-  return isObject(message) ? message.role : undefined;
+/** Returns the calls that items answer; undefined unless all of them are results. */
+function answersOf(items: readonly StepItem[]): string[] | undefined {
+  const messages = items.map(({ type, members }) =>
+    type === "message" && isObject(members.message) ? members.message : {},
+  );
+  const areResults = messages.every(({ role }: JsonObject) => role === "toolResult");
+  return areResults ? messages.map(({ toolCallId }: JsonObject) => textIn(toolCallId) ?? "") : undefined;
 }

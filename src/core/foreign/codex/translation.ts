@@ -41,6 +41,8 @@ export class CodexTranslation implements Translation {
   /** Turns of a person, by which is counted what is rolled back: what each continues. */
   private readonly starts: (string | null)[] = [];
   private readonly said: string[] = [];
+  /** The items of the line so far, by which is told what a compaction keeps: what each is called, and its entry. */
+  private line: { readonly key: string; readonly entryId: string }[] = [];
   private spent = "";
   private marked: string | null = null;
   /** Whether the next record is the first of its own file, after those of the file that it continues. */
@@ -78,6 +80,7 @@ export class CodexTranslation implements Translation {
   }
 
   back(): void {
+    this.line = [];
     this.turns.goTo(this.marked);
     this.isInherited = true;
   }
@@ -134,13 +137,13 @@ export class CodexTranslation implements Translation {
     if (type === "message") return this.takeMessage(source, item);
     if (type === "reasoning") {
       const thought = thoughtIn(item);
-      this.answer(source).content.push(thought);
+      this.speak(source, item, [thought]);
       this.remember(textIn(thought.thinking) ?? "");
       return { kind, fate: "preserved" };
     }
     const call = callIn(item);
     if (call) {
-      this.answer(source).content.push(toolCallBlock(call.id, call.name, call.args));
+      this.speak(source, item, [toolCallBlock(call.id, call.name, call.args)]);
       this.toolNames.set(call.id, call.name);
       return { kind, fate: "preserved" };
     }
@@ -149,8 +152,21 @@ export class CodexTranslation implements Translation {
     const { callId: toolCallId, content } = output;
     const toolName = this.toolNames.get(toolCallId) ?? "";
     const isError = item.success === false;
-    this.turns.result(this.nativeId(source), { toolCallId, toolName, content, isError, at: this.time });
+    const nativeId = this.nativeId(source);
+    this.turns.result(nativeId, { toolCallId, toolName, content, isError, at: this.time });
+    this.note(item, this.tools.ids.entry(nativeId));
     return { kind, fate: "preserved" };
+  }
+
+  /** Adds blocks to the answer that an item is a part of. */
+  private speak(source: SourceRecord, item: JsonObject, blocks: readonly JsonObject[]): void {
+    const answer = this.answer(source);
+    answer.content.push(...blocks);
+    this.note(item, answer.id);
+  }
+
+  private note(item: JsonObject, entryId: string): void {
+    this.line.push({ key: itemKey(item), entryId });
   }
 
   private takeMessage(source: SourceRecord, item: JsonObject): RecordVerdict {
@@ -159,17 +175,17 @@ export class CodexTranslation implements Translation {
     const text = textOfParts(content);
     this.remember(text);
     if (role === "assistant") {
-      this.answer(source).content.push(...blocks);
+      this.speak(source, item, blocks);
       return { kind: "response_item/message/assistant", fate: "preserved" };
     }
     const harness = role === "user" ? harnessKind(item, text) : (textIn(role) ?? "unknown").slice(0, 40);
     if (harness === undefined) {
       this.starts.push(this.turns.tip);
-      this.turns.user(this.nativeId(source), blocks, this.time);
+      this.note(item, this.turns.user(this.nativeId(source), blocks, this.time));
       return { kind: "response_item/message/user", fate: "preserved" };
     }
     const members = { customType: `codex:${harness}`, content: blocks, display: false };
-    this.turns.add("custom_message", this.nativeId(source), this.time, members);
+    this.note(item, this.turns.add("custom_message", this.nativeId(source), this.time, members));
     return { kind: `response_item/message/${harness}`, fate: "preserved" };
   }
 
@@ -193,12 +209,14 @@ export class CodexTranslation implements Translation {
     const nativeId = this.nativeId(source);
     const summary = textIn(message) ?? "";
     const encrypted = items.some(({ type }) => type === "compaction" || type === "context_compaction");
+    const kept = this.keptOf(items.filter((item) => item.type !== "message" || textOfParts(item.content) !== summary));
     this.turns.add("compaction", nativeId, this.time, {
       summary: summary === "" && encrypted ? "(Only Codex's provider can read the summary.)" : summary,
-      firstKeptEntryId: this.tools.ids.entry(nativeId),
+      firstKeptEntryId: kept ?? this.tools.ids.entry(nativeId),
       tokensBefore: 0,
       details: { ...rest, replacement_history: history },
     });
+    if (kept !== undefined) return { kind: "compacted", fate: "preserved" };
     // The model sees these again after the compaction.
     for (const [n, item] of items.entries()) {
       const text = textOfParts(item.content);
@@ -207,6 +225,16 @@ export class CodexTranslation implements Translation {
       this.turns.add("custom_message", `${nativeId}/${n}`, this.time, members);
     }
     return { kind: "compacted", fate: "preserved" };
+  }
+
+  /** Returns the entry from which on all is kept, where items are just what the line ends with. */
+  private keptOf(items: readonly JsonObject[]): string | undefined {
+    const from = this.line.length - items.length;
+    const isEnd =
+      items.length > 0 && from >= 0 && items.every((item, n) => isSameItem(itemKey(item), this.line[from + n].key));
+    // An answer that is kept only in part is not what an entry says.
+    const isWhole = isEnd && this.line[from - 1]?.entryId !== this.line[from].entryId;
+    return isWhole ? this.line[from].entryId : undefined;
   }
 
   // --- events --------------------------------------------------------------------------------------------------
@@ -282,6 +310,7 @@ export class CodexTranslation implements Translation {
     const count = Math.min(turns, this.starts.length);
     if (count === 0) return;
     const [start] = this.starts.splice(this.starts.length - count);
+    this.line = [];
     this.turns.goTo(start);
   }
 
@@ -304,6 +333,17 @@ export class CodexTranslation implements Translation {
     this.copies.set(sum, nth);
     return `${sum}:${nth}`;
   }
+}
+
+/** Returns how an item is called: by its id, else by the call that it is about; "" where nothing tells it. */
+function itemKey({ type, id, call_id: call }: JsonObject): string {
+  const own = textIn(id);
+  if (own !== undefined && own !== "") return own;
+  return typeof call === "string" && call !== "" ? `${textIn(type)} ${call}` : "";
+}
+
+function isSameItem(key: string, other: string): boolean {
+  return key !== "" && key === other;
 }
 
 /** Returns the usage of one call of the model; the input that Codex counts has what was read from the cache in it. */

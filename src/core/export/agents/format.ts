@@ -1,0 +1,100 @@
+/** The contract of formats in which other agents resume a session: entries in, records of their files out. */
+
+import type { JsonObject } from "../../foreign/messages.ts";
+import type { RecordVerdict } from "../../foreign/translator.ts";
+import type { Env } from "../../ports/env.ts";
+import type { Session } from "../../session/session.ts";
+import type { Route } from "./route.ts";
+
+/** An entry on its way out. */
+export interface OutgoingEntry {
+  readonly position: number;
+  readonly id: string;
+  /** ISO 8601. */
+  readonly at: string;
+  /** All of it, as it is stored. */
+  readonly entry: JsonObject;
+  readonly line: Uint8Array;
+  /** Its message as the model sees it, where it has one. */
+  readonly message: JsonObject | undefined;
+}
+
+/** A call of a tool, with the id that it has in the file that is written. */
+export interface OutgoingCall {
+  readonly id: string;
+  /** As the session has it. */
+  readonly ownId: string;
+  readonly name: string;
+  readonly arguments: unknown;
+}
+
+/** The answer to a call: an entry, or none where the session has none. */
+export interface OutgoingResult {
+  readonly call: OutgoingCall;
+  /** The position of the message that called. */
+  readonly speaker: number;
+  /** Missing for a result that was lost. */
+  readonly result?: OutgoingEntry;
+  /** The entry before which a lost result stands, and its number among those. */
+  readonly lostAt?: { readonly id: string; readonly at: string; readonly number: number };
+}
+
+/** An entry as records, and what became of it. */
+export interface Outgoing extends Pick<RecordVerdict, "fate" | "warning"> {
+  readonly records: readonly JsonObject[];
+}
+
+export interface AgentFormatOptions {
+  readonly session: Session;
+  readonly route: Route;
+  /** The id of the session in the file that is written. */
+  readonly sessionId: string;
+  readonly sha256: Env["sha256"];
+}
+
+/** Writes one session for one agent. */
+export interface AgentFormat {
+  readonly agent: string;
+  /** The place in the file's tree that the next record continues; formats that are lines have none. */
+  cursor: string | null;
+  /** Returns an id for a call that the agent's provider takes; undefined where the session's own is none. */
+  callId(ownId: string): string | undefined;
+  /** Returns an id for a call whose own cannot be used, from some text that only this call has. */
+  newCallId(unique: string): string;
+  begin(): readonly JsonObject[];
+  /** Returns an entry that is no result; `calls`: of an answer. */
+  entry(entry: OutgoingEntry, calls: readonly OutgoingCall[]): Outgoing;
+  result(result: OutgoingResult): Outgoing;
+  end(): readonly JsonObject[];
+  /** Returns sentences about the whole. */
+  warnings(): readonly string[];
+}
+
+/** Gathers what is lost of an entry. */
+export class Losses {
+  private readonly sentences: string[] = [];
+  private isLess = false;
+
+  /** Notes that something is missing or otherwise, with a sentence where a person should know. */
+  note(sentence?: string): void {
+    this.isLess = true;
+    if (sentence !== undefined && !this.sentences.includes(sentence)) this.sentences.push(sentence);
+  }
+
+  outgoing(records: readonly JsonObject[]): Outgoing {
+    const warning = this.sentences.length === 0 ? {} : { warning: this.sentences.join(" ") };
+    const fate = records.length === 0 ? "dropped" : this.isLess ? "derived" : "preserved";
+    return { records, fate, ...warning };
+  }
+}
+
+export function dropped(warning?: string): Outgoing {
+  return { records: [], fate: "dropped", ...(warning === undefined ? {} : { warning }) };
+}
+
+/** Returns a UUID that follows from some texts. */
+export function uuidOf(sha256: Env["sha256"], ...texts: readonly string[]): string {
+  const h = sha256(new TextEncoder().encode(JSON.stringify(texts)));
+  const variant = "89ab"[Number.parseInt(h[16], 16) & 3];
+  return `${h.slice(0, 8)}-${h.slice(8, 12)}-8${h.slice(13, 16)}-${variant}${h.slice(17, 20)}-${h.slice(20, 32)}`;
+}

@@ -1,0 +1,276 @@
+/**
+ * Takes the entries of a session through the format of another agent, and counts what became of each. Providers want
+ * every call answered directly after it: results that come later are brought there, those without a call are left out,
+ * and a call without one gets a result that says so.
+ */
+
+import { type Edit, editsAmong, messageText } from "../../context/context.ts";
+import { Tally } from "../../foreign/fidelity.ts";
+import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
+import { withAttachments } from "../../format/attachments.ts";
+import { stringOf, toolCalls } from "../../format/message.ts";
+import { parse } from "../../json/json.ts";
+import type { Fidelity } from "../../ports/fidelity.ts";
+import type { Session } from "../../session/session.ts";
+import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
+import { lineOf } from "./lines.ts";
+import type { Route } from "./route.ts";
+
+/** The calls of the last answer on a path, as far as they were answered there. */
+interface OpenCalls {
+  readonly speaker: number;
+  readonly calls: readonly OutgoingCall[];
+  readonly answered: readonly boolean[];
+}
+
+/** What holds after an entry, for those that continue it. */
+interface Reached {
+  readonly open: OpenCalls | undefined;
+  readonly cursor: string | null;
+  followers: number;
+  /** The place behind the results that were added for all calls that are open there, which further branches share. */
+  closed?: string | null;
+}
+
+/** The sentence in place of a result that is missing. */
+export const LOST_RESULT = "The session ended before this tool answered; whether it did its work is unknown.";
+
+const SPEAKING = new Set(["message", "custom_message", "branch_summary", "compaction"]);
+
+export class ExportWalk {
+  private readonly session: Session;
+  private readonly route: Route;
+  private readonly format: AgentFormat;
+  private readonly tally: Tally;
+  private readonly edits: ReadonlyMap<number, Edit>;
+  private readonly reached = new Map<number, Reached>();
+  /** Results that were brought to their calls. */
+  private readonly brought = new Set<number>();
+  private readonly callIds = new Set<string>();
+  private atLeaf: Reached | undefined;
+  private time = NO_TIME;
+
+  constructor(session: Session, route: Route, format: AgentFormat) {
+    this.session = session;
+    this.route = route;
+    this.format = format;
+    this.tally = new Tally(format.agent);
+    this.edits = editsAmong(session.tree, session, [...session.tree.path(route.leaf)]);
+  }
+
+  /** Yields the lines of the file, each with its line feed. */
+  *lines(): Generator<string> {
+    const { format, route } = this;
+    for (const record of format.begin()) yield lineOf(record);
+    for (const position of route.order) for (const record of this.step(position)) yield lineOf(record);
+    const { atLeaf } = this;
+    format.cursor = atLeaf?.cursor ?? null;
+    for (const record of this.close(atLeaf, undefined, route.leaf)) yield lineOf(record);
+    for (const record of format.end()) yield lineOf(record);
+    for (const sentence of format.warnings()) this.tally.warn(0, sentence);
+  }
+
+  /** Returns what became of the entries, once all lines were taken. */
+  report(): Fidelity {
+    return this.tally.report();
+  }
+
+  private step(position: number): readonly JsonObject[] {
+    const { route, format } = this;
+    const parent = route.before(position);
+    const before = this.reached.get(parent);
+    if (before && --before.followers === 0) this.reached.delete(parent);
+    format.cursor = before?.cursor ?? null;
+    const records: JsonObject[] = [];
+    let open = before?.open;
+    if (this.brought.delete(position)) {
+      // It stands behind its call.
+    } else if (this.isResult(position)) open = this.answer(records, position, open);
+    else if (this.speaks(position)) {
+      records.push(...this.close(before, position, position));
+      open = this.speak(records, position);
+    } else
+      this.note(
+        position,
+        records,
+        this.outgoing(position, (entry) => format.entry(entry, [])),
+      );
+    const followers = route.followers(position);
+    const now: Reached = { open, cursor: format.cursor, followers };
+    if (position === route.leaf) this.atLeaf = now;
+    else if (followers === 0) records.push(...this.close(now, undefined, position));
+    if (followers > 0) this.reached.set(position, now);
+    return records;
+  }
+
+  /** Adds a result to its call, and returns what is open after it. */
+  private answer(records: JsonObject[], position: number, open: OpenCalls | undefined): OpenCalls | undefined {
+    const entry = this.read(position);
+    const call = entry && open ? callOf(open, stringOf(entry.message?.toolCallId)) : -1;
+    const isLeftOut = this.edits.get(position)?.leavesOut === true;
+    if (!entry || !open || call < 0 || isLeftOut) {
+      this.note(position, records, dropped(isLeftOut ? LEFT_OUT : entry ? UNASKED : UNREADABLE));
+      return open;
+    }
+    this.note(position, records, this.resultOf(open, call, entry));
+    return { ...open, answered: open.answered.map((is, index) => is || index === call) };
+  }
+
+  private resultOf({ speaker, calls }: OpenCalls, call: number, result: OutgoingEntry): Outgoing {
+    try {
+      return this.format.result({ call: calls[call], speaker, result });
+    } catch {
+      return dropped(UNREADABLE);
+    }
+  }
+
+  /**
+   * Returns the results of the calls that are open before an entry, or at the end of a branch: those that come after it,
+   * as far as nothing else may be meant, and one for each call that has none.
+   */
+  private close(reached: Reached | undefined, before: number | undefined, at: number): readonly JsonObject[] {
+    const open = reached?.open;
+    if (!reached || !open?.answered.includes(false)) return [];
+    const { format, route } = this;
+    const records: JsonObject[] = [];
+    let left = open;
+    for (let later = before ?? -1; later >= 0 && !this.isAnswer(later); later = route.next(later))
+      if (this.isResult(later)) {
+        left = this.answer(records, later, left) ?? left;
+        this.brought.add(later);
+        if (!left.answered.includes(false)) break;
+      }
+    if (left !== open) records.push(...this.lost(left, before, at));
+    else if (reached.closed === undefined) {
+      records.push(...this.lost(left, before, at));
+      reached.closed = format.cursor;
+    } else format.cursor = reached.closed;
+    return records;
+  }
+
+  /** Returns results for the calls that have none. */
+  private lost({ speaker, calls, answered }: OpenCalls, before: number | undefined, at: number): JsonObject[] {
+    const records: JsonObject[] = [];
+    const id = this.session.log.nodes.id(at);
+    let number = 0;
+    for (const [index, call] of calls.entries()) {
+      if (answered[index]) continue;
+      const lostAt = { id: before === undefined ? `${id}/end` : id, at: this.time, number: number++ };
+      records.push(...this.format.result({ call, speaker, lostAt }).records);
+      this.tally.warn(speaker + 1, `Its call of ${call.name || "a tool"} has no result; one that says so was added.`);
+    }
+    return records;
+  }
+
+  /** Adds an entry that is part of the conversation, and returns what is open after it. */
+  private speak(records: JsonObject[], position: number): OpenCalls | undefined {
+    const { format } = this;
+    const calls: OutgoingCall[] = [];
+    const outgoing = this.outgoing(position, (entry) => {
+      if (this.isAnswer(position)) calls.push(...this.callsIn(entry));
+      return format.entry(entry, calls);
+    });
+    this.note(position, records, outgoing);
+    if (calls.length === 0 || outgoing.records.length === 0) return undefined;
+    return { speaker: position, calls, answered: calls.map(() => false) };
+  }
+
+  private callsIn({ id, message }: OutgoingEntry): OutgoingCall[] {
+    return toolCalls(message?.content).map((call, index) => {
+      let out = this.format.callId(call.id);
+      if (out === undefined || this.callIds.has(out)) out = this.format.newCallId(`${id}/${index}`);
+      this.callIds.add(out);
+      return { id: out, ownId: call.id, name: call.name, arguments: call.arguments };
+    });
+  }
+
+  private outgoing(position: number, make: (entry: OutgoingEntry) => Outgoing): Outgoing {
+    if (this.edits.get(position)?.leavesOut) return dropped(LEFT_OUT);
+    const entry = this.read(position);
+    if (!entry) return dropped(UNREADABLE);
+    try {
+      const made = make(entry);
+      if (!this.edits.has(position) || made.fate !== "preserved") return made;
+      return { ...made, fate: "derived", warning: "Its content is the one that a context edit put in place." };
+    } catch {
+      return dropped(UNREADABLE);
+    }
+  }
+
+  private note(position: number, records: JsonObject[], { fate, warning, records: made }: Outgoing): void {
+    records.push(...made);
+    this.tally.note(position + 1, { kind: this.kindOf(position), fate, ...(warning === undefined ? {} : { warning }) });
+  }
+
+  private kindOf(position: number): string {
+    const { nodes } = this.session.log;
+    const type = nodes.type(position);
+    if (nodes.isMarker(position)) return "custom/leaf marker";
+    const role = type === "message" ? nodes.role(position) : "";
+    return role === "" ? type : `${type}/${role}`;
+  }
+
+  /** Returns an entry; undefined where nothing of it can be read. */
+  private read(position: number): OutgoingEntry | undefined {
+    const { session } = this;
+    const { nodes } = session.log;
+    const line = session.line(position);
+    let entry: unknown;
+    try {
+      entry = parse(line);
+    } catch {
+      return undefined;
+    }
+    if (!isObject(entry) || entry.damaged === true) return undefined;
+    this.time = timeIn(entry.timestamp, this.time);
+    const message = this.messageIn(position, entry, line);
+    if (nodes.type(position) === "message" && !message) return undefined;
+    return { position, id: nodes.id(position), at: this.time, entry, line, message };
+  }
+
+  private messageIn(position: number, entry: JsonObject, line: Uint8Array): JsonObject | undefined {
+    const { session, edits } = this;
+    const isMessage = session.log.nodes.isType(position, "message");
+    const edit = edits.get(position);
+    if (!isMessage && (!edit || !session.log.nodes.isType(position, "custom_message"))) return undefined;
+    if (!edit && !holdsAttachment(entry.message)) return isObject(entry.message) ? entry.message : undefined;
+    const item = { position, kind: "message" as const, ...(edit ? { edit: edit.position } : {}) };
+    const text = messageText(session.tree, session, item, line);
+    if (!text) return undefined;
+    const whole = withAttachments(text, (sha256, size) => session.log.attachment(position, sha256, size));
+    const message = parse(whole);
+    return isObject(message) ? message : undefined;
+  }
+
+  private isAnswer(position: number): boolean {
+    const { nodes } = this.session.log;
+    return nodes.role(position) === "assistant" && !nodes.lacksMessage(position);
+  }
+
+  private isResult(position: number): boolean {
+    const { nodes } = this.session.log;
+    return nodes.role(position) === "toolResult" && !nodes.lacksMessage(position);
+  }
+
+  /** Whether an entry is a part of the conversation, so that no result may come after it for a call before it. */
+  private speaks(position: number): boolean {
+    return SPEAKING.has(this.session.log.nodes.type(position));
+  }
+}
+
+const UNASKED = "It answers no call that comes before it, so that providers would refuse it.";
+const LEFT_OUT = "A context edit takes it out of the context.";
+const UNREADABLE = "It is damaged, or nothing that can be understood.";
+
+/** Returns the index of the call that a result answers, or -1. */
+function callOf({ calls, answered }: OpenCalls, ownId: string): number {
+  const find = (fits: (id: string) => boolean): number =>
+    calls.findIndex((call, index) => !answered[index] && fits(call.ownId));
+  const exact = ownId === "" ? -1 : find((id) => id === ownId);
+  return exact >= 0 ? exact : find((id) => id === "" || ownId === "");
+}
+
+function holdsAttachment(message: unknown): boolean {
+  const content = isObject(message) ? message.content : undefined;
+  return Array.isArray(content) && content.some((block) => isObject(block) && isObject(block.data));
+}

@@ -1,0 +1,58 @@
+/** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
+
+import { expect, test } from "vitest";
+import { damagedLines, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { FORMATS } from "../support/foreign/formats.ts";
+import { SessionMaker } from "../support/foreign/ours.ts";
+import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
+import { forSeeds } from "../support/random.ts";
+
+const AGENTS = ["claude", "codex"] as const;
+
+test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tree", (agent) => {
+  forSeeds(40, (random) => {
+    const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
+    const made = requireResumable(agent, session);
+    const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
+    requireSound(back);
+    // Where nothing is said on the way to the leaf, Claude Code continues something else.
+    const said = contextSaid(agent, session);
+    if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
+    const reader = agent === "claude" ? new ClaudeReader(made.text) : undefined;
+    const read = reader ? reader.leaf && reader.messagesAt(reader.leaf) : codexHistory(made.text);
+    if (read) expect(wordsIn(read)).toEqual(wordsIn(strictContext(back)));
+    if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
+    if (session.name !== null) expect(back.name).toBe(session.name);
+    expect(back.cwd).toBe(session.cwd);
+    back.close();
+    session.close();
+  });
+});
+
+test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
+  forSeeds(60, (random) => {
+    const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
+    const { nodes } = session.log;
+    requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
+    session.close();
+  });
+});
+
+test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
+  forSeeds(40, (random) => {
+    const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
+    const [header, ...entries] = lines;
+    const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));
+    requireResumable(agent, session);
+    session.close();
+  });
+});
+
+test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {
+  for (const agent of AGENTS) {
+    const session = foreignSession(text, `/home/me/${path}`);
+    requireResumable(agent, session);
+    session.close();
+  }
+});

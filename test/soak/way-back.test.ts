@@ -1,0 +1,37 @@
+/** Sessions of ours to Claude Code and Codex and back: sound ones come back the same, all others as those can be read. */
+
+import { expect } from "vitest";
+import { damagedLines, foreignSession, requireSound } from "../support/foreign/checks.ts";
+import { SessionMaker } from "../support/foreign/ours.ts";
+import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
+import { soak } from "../support/soak.ts";
+
+soak("way-back", async (random) => {
+  const done = { sessions: 0, sound: 0, damaged: 0, entries: 0, derived: 0, dropped: 0 };
+  for (const agent of ["claude", "codex"] as const)
+    for (const kind of ["sound", "strange", "damaged"] as const) {
+      const { lines, text } = new SessionMaker(random, agent, kind !== "sound").make(3 + random.int(60));
+      const bytes = Buffer.concat([Buffer.from(`${lines[0]}\n`), damagedLines(random, lines.slice(1))]);
+      const session = openText(kind === "damaged" ? bytes : text);
+      const { report, sessionId, text: made } = requireResumable(agent, session);
+      done.sessions++;
+      done.entries += report.records;
+      for (const { derived, dropped } of report.kinds) {
+        done.derived += derived;
+        done.dropped += dropped;
+      }
+      if (kind === "damaged") done.damaged++;
+      if (kind === "sound" && made !== "") {
+        done.sound++;
+        const back = foreignSession(made, `/elsewhere/${sessionId}.jsonl`);
+        requireSound(back);
+        // Where nothing is said on the way to the leaf, Claude Code continues something else.
+        const said = contextSaid(agent, session);
+        if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
+        if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
+        back.close();
+      }
+      session.close();
+    }
+  return done;
+});
