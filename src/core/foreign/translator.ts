@@ -46,6 +46,10 @@ export interface AboutSession {
   readonly nativeId?: string;
   /** The agent's own id of the session that this one was made from, or by. */
   readonly nativeParentId?: string;
+  /** The session's id, where the agent is a Pi and its ids are ours. */
+  readonly ownId?: string;
+  /** The file of the session that this one was made from, where the agent writes that as we do. */
+  readonly parentSession?: string;
   readonly cwd?: string;
   /** When it began, ISO 8601. */
   readonly started?: string;
@@ -100,6 +104,8 @@ export interface TranslationTools {
   readonly ids: EntryIds;
   readonly sha256: Env["sha256"];
   readonly emit: (entry: TranslatedEntry) => void;
+  /** Whether nothing becomes a line (`survey.ts`), so that members are values and never texts. */
+  readonly isSurvey: boolean;
   /**
    * The name of the file without its ending, after the names of the last folders that it is in, with `/` between them: a
    * hint where records leave something open (`file-name.ts`).

@@ -2,19 +2,26 @@
 
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
+import { opencodeFacts } from "../../core/foreign/opencode/opencode.ts";
 import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
+import { besideInDatabase, sessionInDatabase } from "./databases.ts";
+import type { GatheredSession } from "./gathered.ts";
 import { ForeignLog } from "./log.ts";
+import { sessionInFolder } from "./opencode-folder.ts";
 import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 import { type Surveyed, survey } from "./survey.ts";
 
 export interface ForeignStore {
-  /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
-  open(file: string): Log | undefined;
+  /**
+   * Opens a file that is one of another agent's; returns undefined for any other, and where none is. `but`: an agent
+   * whose sessions other backends may know better.
+   */
+  open(file: string, but?: string): Log | undefined;
   /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
   survey(file: string): Surveyed | undefined;
 }
@@ -29,12 +36,16 @@ export interface AgentSessions {
 export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
   const folder = join(state, "foreign");
   const parentOf = (file: string, nativeId: string): string | undefined =>
-    ifAllowed(() => parentFile(disk, file, nativeId));
+    ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
-  const known = (file: string): Translator | undefined => {
+  const known = (file: string): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
-      return recognised(disk, file);
+      const translator = recognised(disk, file);
+      if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
+      if (translator) return { translator };
+      const gathered = sessionInDatabase(disk, file);
+      return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
       // Those who open it as a session say why it cannot be read.
       if (!isErrno(error)) throw error;
@@ -42,13 +53,14 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     }
   };
   return {
-    open(file) {
-      const translator = known(file);
-      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
+    open(file, but) {
+      const found = known(file);
+      if (found?.translator.agent === but) return undefined;
+      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf });
     },
     survey(file) {
-      const translator = known(file);
-      return translator && survey({ disk, env, translator, file, baseOf }, parentOf);
+      const found = known(file);
+      return found && survey({ ...found, disk, env, file, baseOf }, parentOf);
     },
   };
 }

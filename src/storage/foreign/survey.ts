@@ -17,10 +17,13 @@ export function survey(
   options: DerivedOptions,
   parentOf: (file: string, nativeId: string) => string | undefined,
 ): Surveyed {
-  const { disk, file, translator } = options;
+  const { disk, file, translator, gathered } = options;
   const facts = new SurveyFacts();
   const derived = new Derived(options, { entry: (entry) => facts.add(entry) });
-  guarded("reading the session", () => withFile(disk, disk.openRead(file), (fd) => derived.read(fd)));
+  guarded("reading the session", () => {
+    if (gathered) derived.read(-1);
+    else withFile(disk, disk.openRead(file), (fd) => derived.read(fd));
+  });
   for (const entry of derived.waitingEntries()) facts.add(entry);
   const parentId = derived.nativeParentId;
   const { header } = derived.header(parentId === undefined ? undefined : parentOf(file, parentId));
