@@ -9,6 +9,7 @@
 import type { Env } from "../ports/env.ts";
 import type { Fate } from "../ports/fidelity.ts";
 import type { Ids } from "./ids.ts";
+import type { Skim } from "./skim.ts";
 
 /** One record of another agent's file. */
 export interface SourceRecord {
@@ -146,5 +147,7 @@ export interface Translator {
   recognises(beginning: Beginnings): boolean;
   /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
   base?(first: unknown): SourceBase | undefined;
+  /** Begins to count the messages of lines by how these begin, for lists. */
+  skim?(): Skim;
   begin(tools: TranslationTools): Translation;
 }

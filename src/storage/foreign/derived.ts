@@ -25,6 +25,8 @@ export interface DerivedOptions {
   readonly file: string;
   /** The session that the path means, where that is no file of its own. */
   readonly gathered?: GatheredSession | undefined;
+  /** Whether a line is passed over: lists do not read all of a long file. */
+  readonly skips?: (line: Uint8Array, offset: number) => boolean;
   /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
   readonly baseOf: (file: string, base: SourceBase) => string | undefined;
 }
@@ -47,13 +49,14 @@ export class Derived {
 
   /** Reads what is new in the file. */
   read(fd: number): void {
-    const { disk, translator, gathered } = this.options;
+    const { disk, translator, gathered, skips } = this.options;
     if (gathered) {
       this.gather(gathered);
       return;
     }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
+      if (skips?.(bytes, offset)) return;
       if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
     };
     if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
