@@ -4,6 +4,7 @@ import { basename, extname } from "node:path";
 import { quickHash } from "../../core/foreign/survey.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { databaseInfo, pathInDatabase, sessionsIn } from "../foreign/databases.ts";
+import { knownFolders, type ListFolder } from "../foreign/known-folders.ts";
 import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -27,18 +28,20 @@ export class AgentFiles {
   private readonly disk: Disk;
   private readonly places: readonly AgentPlace[];
   private known = new Set<string>();
+  private readonly list: ListFolder;
   private readonly databases = new Map<string, KnownDatabase>();
 
   constructor(disk: Disk, places: readonly AgentPlace[]) {
     this.disk = disk;
     this.places = places;
+    this.list = knownFolders(disk);
   }
 
   async changes(): Promise<FolderChanges> {
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
-      for (const path of filesIn(this.disk, [place])) {
+      for (const path of filesIn(this.disk, [place], this.list)) {
         if (++count % SLICE === 0) await pause();
         const info = infoOrNull(this.disk, path, true);
         if (info?.kind !== "file") continue;

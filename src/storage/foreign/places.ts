@@ -9,6 +9,7 @@ import { type Disk, exists } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
+import type { ListFolder } from "./known-folders.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {
@@ -183,11 +184,15 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
  * Yields the files in places that may be sessions, in no order. Folders that cannot be read have none. No link is
  * followed: it may lead anywhere, and in circles.
  */
-export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<string> {
+export function* filesIn(
+  disk: Disk,
+  places: readonly AgentPlace[],
+  list: ListFolder = (folder) => entriesIn(disk, folder),
+): Generator<string> {
   for (const place of places) {
     const { sessionIn } = place;
     const last = new Map<string, { readonly name: string; readonly path: string }>();
-    for (const found of filesOf(disk, place)) {
+    for (const found of filesOf(place, list)) {
       const session = sessionIn?.(found.name);
       if (session === undefined) yield found.path;
       else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
@@ -198,13 +203,13 @@ export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<s
 
 /** Yields the files of one place that fit. */
 function* filesOf(
-  disk: Disk,
   { folder, depth, least = 0, fits, enters }: AgentPlace,
+  list: ListFolder,
 ): Generator<{ readonly name: string; readonly path: string }> {
   const open: [folder: string, level: number][] = [[folder, 0]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [at, level] = next;
-    const entries = ifAllowed(() => entriesIn(disk, at)) ?? [];
+    const entries = ifAllowed(() => list(at)) ?? [];
     const files = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
     for (const { name, kind } of entries)
       if (kind === "folder") {
