@@ -27,6 +27,8 @@ export interface DerivedOptions {
   readonly gathered?: GatheredSession | undefined;
   /** Whether a line is passed over: lists do not read all of a long file. */
   readonly skips?: (line: Uint8Array, offset: number) => boolean;
+  /** Returns the working directory of a session whose records do not say it, by the folders that its file is in. */
+  readonly cwdOf?: (file: string) => string | undefined;
   /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
   readonly baseOf: (file: string, base: SourceBase) => string | undefined;
 }
@@ -140,14 +142,14 @@ export class Derived {
 
   /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
   header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
-    const { file, translator, env } = this.options;
+    const { file, translator, env, cwdOf } = this.options;
     const { nativeId = basename(file), ownId, cwd, started, leafId, ...about } = this.derivation.about();
     const header = {
       type: "session",
       version: 3,
       id: ownId ?? new Ids(translator.agent, env.sha256).session(nativeId),
       timestamp: started,
-      cwd,
+      cwd: cwd ?? cwdOf?.(file),
       parentSession: parentSession ?? about.parentSession,
       // Before the first entry, as pi_agent_rust writes it.
       leafId: leafId === null ? "" : leafId,

@@ -10,6 +10,7 @@ import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { besideInDatabase, sessionInDatabase } from "./databases.ts";
 import type { GatheredSession } from "./gathered.ts";
+import { geminiProject } from "./gemini-projects.ts";
 import { ForeignLog } from "./log.ts";
 import { sessionInFolder } from "./opencode-folder.ts";
 import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
@@ -38,6 +39,7 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
   const parentOf = (file: string, nativeId: string): string | undefined =>
     ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
+  const cwdOf = (file: string): string | undefined => ifAllowed(() => geminiProject(disk, file));
   const known = (file: string): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
@@ -56,11 +58,11 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     open(file, but) {
       const found = known(file);
       if (found?.translator.agent === but) return undefined;
-      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf });
+      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf, cwdOf });
     },
     survey(file) {
       const found = known(file);
-      return found && survey({ ...found, disk, env, file, baseOf }, parentOf);
+      return found && survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
     },
   };
 }
