@@ -6,7 +6,14 @@ import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { entriesOf, foreignSession, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
-import { addGoose, addOpencode, gooseDatabase, opencodeDatabase, rustDatabase } from "../support/foreign/databases.ts";
+import {
+  addGoose,
+  addOpencode,
+  damagedDatabase,
+  gooseDatabase,
+  opencodeDatabase,
+  rustDatabase,
+} from "../support/foreign/databases.ts";
 import { GOOSE_SESSION, GooseWriter, said, wholeGooseExport } from "../support/foreign/goose.ts";
 import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
@@ -221,15 +228,8 @@ test("damaged databases: nothing fails, and what could not be read is told", () 
   ] as const;
   forSeeds(80, (random) => {
     const [whole, own] = random.pick(wholes);
-    const bytes = Buffer.from(whole);
-    const page = 4096 * (1 + random.int(whole.length / 4096 - 1));
-    random.pick([
-      () => bytes.fill(0, page, page + 4096),
-      () => bytes.writeUInt8(random.int(256), random.int(bytes.length)),
-      () => bytes.copy(bytes, page, 4096 * random.int(bytes.length / 4096), 4096),
-    ])();
     const disk = new FaultDisk();
-    disk.put("/x.db", random.chance(0.2) ? bytes.subarray(0, random.int(bytes.length)) : bytes);
+    disk.put("/x.db", damagedDatabase(random, whole));
     try {
       requireSound(foreignSessionOn(disk, `/x.db/${own}`));
     } catch (error) {

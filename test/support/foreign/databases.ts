@@ -1,6 +1,7 @@
 /** Databases as opencode 1.18, Goose and pi_agent_rust have them, made up by a real SQLite from the exports of the same. */
 
 import { type Database, findSqlite, type OpenDatabase } from "../../../src/storage/fs/sqlite.ts";
+import type { Random } from "../random.ts";
 import type { GooseWriter } from "./goose.ts";
 import type { OpencodeWriter } from "./opencode.ts";
 
@@ -147,6 +148,26 @@ export function addGoose(database: Database, { session, after, conversation }: G
   );
   for (const { id: own, role, content, created, metadata } of conversation.slice(from))
     insert.run(own ?? null, id, role, JSON.stringify(content), created, JSON.stringify(metadata ?? {}));
+}
+
+const PAGE = 4096;
+
+/** Returns a database that was damaged in one of many ways; its first page only seldom. */
+export function damagedDatabase(random: Random, whole: Uint8Array): Buffer {
+  const bytes = Buffer.from(whole);
+  const pages = bytes.length / PAGE;
+  for (let times = 1 + random.int(3); times > 0; times--) {
+    const page = PAGE * (random.chance(0.9) ? 1 + random.int(pages - 1) : 0);
+    const at = page + random.int(PAGE);
+    const ways: (() => unknown)[] = [
+      () => bytes.fill(random.int(256), page, page + PAGE),
+      () => bytes.writeUInt8(random.int(256), at),
+      () => bytes.writeUInt16BE(random.int(1 << 16), Math.min(at, bytes.length - 2)),
+      () => bytes.copy(bytes, page, PAGE * random.int(pages), PAGE * (1 + random.int(pages))),
+    ];
+    random.pick(ways)();
+  }
+  return random.chance(0.1) ? bytes.subarray(0, random.int(bytes.length)) : bytes;
 }
 
 /** Makes a database of pi_agent_rust's, and leaves it open. */
