@@ -19,7 +19,7 @@ export function geminiProject(disk: Disk, file: string): string | undefined {
   if (project === undefined) return undefined;
   const root = told(disk, join(project, ".project_root"))?.trim();
   if (root !== undefined && isDirectory(root)) return root;
-  const listed = valueOf(told(disk, join(dirname(dirname(project)), "projects.json")));
+  const listed = jsonIn(told(disk, join(dirname(dirname(project)), "projects.json")));
   const projects = isObject(listed) && isObject(listed.projects) ? listed.projects : {};
   return Object.keys(projects).find((path) => projects[path] === basename(project) && isDirectory(path));
 }
@@ -43,7 +43,7 @@ function told(disk: Disk, file: string): string | undefined {
   }
 }
 
-function valueOf(text: string | undefined): unknown {
+function jsonIn(text: string | undefined): unknown {
   try {
     return text === undefined ? undefined : parse(new TextEncoder().encode(text));
   } catch {
