@@ -73,7 +73,12 @@ export default command({
             "when a user or the model said something last, or `created` if that is later, as in a fork; never the " +
               "time of the file",
           ),
-        messageCount: z.number().int(),
+        messageCount: z
+          .number()
+          .int()
+          .describe(
+            "of long files of other agents, counted without reading all of them, so that it may be off by some",
+          ),
         firstMessage: z.string().nullable().describe("the first 1,000 characters of what the user said first"),
         sizeBytes: z.number().int(),
         shortId: z

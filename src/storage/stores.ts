@@ -2,6 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { pirust } from "../core/foreign/pirust/pirust.ts";
 import { SESSION_ID } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
@@ -118,13 +119,16 @@ export function makeStores(options: StoresOptions): Stores {
     return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
   const openLog = (file: string, asReader?: boolean): Log => {
-    const others = foreign.open(file);
+    // A database of pi_agent_rust may have become a container.
+    const others = foreign.open(file, pirust.agent);
     if (others) return others;
     try {
       return openActive(disk, at, file, asReader);
     } catch (error) {
       if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
-      const sentence = `${file} is an SQLite database. If it is a session of pi_agent_rust, migrate_session (pi-session-server migrate --apply) moves it into a container, which can be opened.`;
+      const database = foreign.open(file);
+      if (database) return database;
+      const sentence = `${file} is an SQLite database, of no agent that is known here.`;
       throw new Failure("not_a_session", sentence, error.details);
     }
   };

@@ -47,6 +47,8 @@ export interface ViewHost {
   isThere(path: string): boolean;
   /** Milliseconds since 1970. */
   now(): number;
+  /** The agents whose sessions lists show; by default our own, and those of others where a person ticks that. */
+  readonly agents?: "all" | readonly string[];
   /** The person's home folder, for short paths. */
   readonly home: string | undefined;
 }

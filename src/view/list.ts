@@ -26,6 +26,8 @@ export interface ShownSession {
   readonly sizeBytes: number;
   readonly archived: boolean;
   readonly store: string;
+  /** The agent whose own file it is. */
+  readonly agent?: string;
   readonly cost?: number;
   readonly forkedFrom?: { readonly sessionId: string; readonly name: string | null };
 }
@@ -39,6 +41,8 @@ interface ListWishes {
   readonly named: boolean;
   /** Whether the output of tools is searched, too. */
   readonly output: boolean;
+  /** Whether sessions of other agents are shown, too. */
+  readonly others: boolean;
 }
 
 function wishesIn(query: URLSearchParams, host: ViewHost): ListWishes {
@@ -50,12 +54,18 @@ function wishesIn(query: URLSearchParams, host: ViewHost): ListWishes {
     archived: query.has("archived"),
     named: query.has("named"),
     output: query.has("output"),
+    others: query.has("others"),
   };
 }
 
 function queryOf({ q, cwd, sort, ...ticks }: ListWishes): Record<string, string | undefined> {
   const ticked = Object.entries(ticks).map(([name, is]) => [name, is ? "1" : undefined]);
   return { q, cwd, sort: sort === "modified" ? "" : sort, ...Object.fromEntries(ticked) };
+}
+
+/** Returns the agents whose sessions are shown; undefined for our own alone. */
+function agentsOf({ others }: ListWishes, { agents }: ViewHost): "all" | readonly string[] | undefined {
+  return agents ?? (others ? "all" : undefined);
 }
 
 /** Returns the list, or what a search found. */
@@ -68,7 +78,7 @@ export async function listPage(host: ViewHost, query: URLSearchParams): Promise<
   return framed(wishes.q === "" ? "Sessions" : `Sessions: ${wishes.q}`, "list", parts.join(""));
 }
 
-function formHtml({ q, cwd, sort, archived, named, output }: ListWishes, host: ViewHost): string {
+function formHtml({ q, cwd, sort, archived, named, output, others }: ListWishes, host: ViewHost): string {
   const options = Object.entries(SORTS).map(
     ([value, word]) => `<option value="${value}"${value === sort ? " selected" : ""}>${word}</option>`,
   );
@@ -78,7 +88,7 @@ function formHtml({ q, cwd, sort, archived, named, output }: ListWishes, host: V
 <label class="whole">Names and everything said<input type="search" name="q" value="${escapeHtml(q)}"></label>
 <label class="wide">Directory<input type="text" name="cwd" value="${escapeHtml(shortPath(cwd, host))}" placeholder="all"></label>
 <label>Sort<select name="sort">${options.join("")}</select></label>
-${tick("output", "Output of tools, too", output)}${tick("named", "Named", named)}${tick("archived", "Archived", archived)}
+${tick("output", "Output of tools, too", output)}${tick("named", "Named", named)}${tick("archived", "Archived", archived)}${host.agents === undefined ? tick("others", "Other agents, too", others) : ""}
 <button>Show</button></form>
 `;
 }
@@ -91,6 +101,7 @@ async function sessionsHtml(host: ViewHost, wishes: ListWishes, cursor: string |
     cwd: cwd === "" ? undefined : cwd,
     archived: archived || undefined,
     named: named || undefined,
+    agents: agentsOf(wishes, host),
     sort,
     cursor,
     limit: isSearch && cursor === undefined ? NAMED : SESSIONS,
@@ -164,7 +175,9 @@ export function titleOf({ name, firstMessage }: Pick<ShownSession, "name" | "fir
 
 function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListWishes): string {
   const { sessionPath, sessionId, shortId, cwd, name, firstMessage, modified, messageCount, sizeBytes } = row;
-  const tags = [row.archived ? "archived" : "", row.store === "v2" ? "V2" : ""].filter(Boolean);
+  const tags = [row.archived ? "archived" : "", row.store === "v2" ? "V2" : "", escapeHtml(row.agent ?? "")].filter(
+    Boolean,
+  );
   const tagged = tags.map((tag) => ` <span class="tag">${tag}</span>`).join("");
   const first = name !== null && firstMessage !== null ? firstMessage.slice(0, 200).replace(/\s+/g, " ") : "";
   const facts = [
@@ -190,6 +203,7 @@ async function hitsHtml(host: ViewHost, wishes: ListWishes, cursor: string | und
   const { hits, nextCursor } = await host.ask("search_sessions", {
     query: q,
     cwd: cwd === "" ? undefined : cwd,
+    agents: agentsOf(wishes, host),
     in: ["user", "assistant", "toolCall", ...(output ? ["toolResult", "bashExecution"] : [])],
     cursor,
     limit: HITS,

@@ -6,9 +6,11 @@ import { translatorOf } from "../../src/core/foreign/translators.ts";
 import { testEnv } from "../support/env.ts";
 import {
   damagedLines,
+  diskWithForeign,
   entriesOf,
   fidelityOf,
   foreignSession,
+  foreignSessionOn,
   requirePairedAtEveryLeaf,
   requireSound,
   strictContext,
@@ -173,7 +175,7 @@ test("what was settled of a file is what a longer one begins with", () => {
       const { sha256 } = testEnv();
       const ids = new Ids("gemini", sha256);
       const emit = (entry: object): unknown => settled.push(JSON.stringify(entry));
-      const translation = translator.begin({ agent: "gemini", ids, sha256, emit, name: "x" });
+      const translation = translator.begin({ agent: "gemini", ids, sha256, emit, isSurvey: false, name: "x" });
       for (const [n, line] of taken.entries())
         translation.take({ bytes: Buffer.from(line), value: JSON.parse(line), number: n + 1 });
       return settled;
@@ -232,4 +234,21 @@ test("documents that were damaged at random", () => {
     session.close();
   });
   expect(recognised).toBeGreaterThan(30);
+});
+
+test("the directory of a session is that of its project, as Gemini CLI notes it", () => {
+  const writer = new GeminiWriter({ kind: "main", directories: undefined });
+  writer.user("Hello");
+  const cwdIn = (notes: Readonly<Record<string, string>>): unknown => {
+    const disk = diskWithForeign(writer.text, "/home/me/.gemini/tmp/site/chats/session-x.jsonl");
+    for (const [path, text] of Object.entries(notes)) disk.put(path, Buffer.from(text));
+    return foreignSessionOn(disk, "/home/me/.gemini/tmp/site/chats/session-x.jsonl").log.header.cwd;
+  };
+  const list = "/home/me/.gemini/projects.json";
+  expect(cwdIn({ [list]: JSON.stringify({ projects: { "/other": "else", "/home/me/site": "site" } }) })).toBe(
+    "/home/me/site",
+  );
+  expect(cwdIn({ "/home/me/.gemini/tmp/site/.project_root": "/home/me/root\n" })).toBe("/home/me/root");
+  for (const text of ["", "{", "[]", '{"projects":[]}', '{"projects":{"relative":"site"}}'])
+    expect(cwdIn({ [list]: text })).toBe(cwdIn({}));
 });

@@ -261,11 +261,17 @@ describe.skipIf(open === undefined)("a session in a database of pi_agent_rust", 
     expect((await server.failure("switch_session", { sessionPath: file })).data.name).toBe("not_a_session");
   });
 
-  test("opening it says how it is moved", async () => {
+  test("until it is moved, it opens for reading only", async () => {
     const place = temporaryPlace();
+    const file = makeDatabase(place);
     const server = serveLibrary(place);
-    const { message, data } = await server.failure("switch_session", { sessionPath: makeDatabase(place) });
-    expect([data.name, message]).toEqual(["not_a_session", expect.stringContaining("migrate_session")]);
+    await server.result("switch_session", { sessionPath: file });
+    expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, entryCount: 3, readOnly: true });
+    expect((await server.failure("set_session_name", { name: "x" })).data.name).toBe("read_only");
+    await server.result("close_session", {});
+    const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+    await server.result("switch_session", { sessionPath });
+    expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, entryCount: 3, readOnly: false });
   });
 
   test("on the command line it goes and comes back, too", async () => {

@@ -1,10 +1,11 @@
 import { platform } from "node:os";
+import { dirname } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { infoOrNull } from "../../storage/fs/files.ts";
 import { programOnPath } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
 import { lengthIn } from "../moments.ts";
-import { numberAbove0, UsageError } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, numberAbove0, UsageError } from "../options.ts";
 import { type Asking, CommandFailed, type Given, open, type Verb } from "../verb.ts";
 
 /** The highest number of a port. */
@@ -23,6 +24,7 @@ export default {
     "--port": { value: "n", meaning: "serve at this port; by default at one that is free" },
     "--open": { meaning: "open the address in the browser, too" },
     "--idle": { value: "time", meaning: "end when nobody looked for so long, such as 30m or 2h" },
+    "--agents": AGENTS_FLAG,
     "--json": { meaning: "print the address as JSON" },
   },
   more:
@@ -34,7 +36,7 @@ export default {
     const port = portOf(flags);
     const idle = idleOf(flags);
     const session = given.operands.length > 0 ? await sessionOf(asking, given.operands[0]) : undefined;
-    const viewer = await started(asking, port);
+    const viewer = await started(asking, port, agentsIn(flags));
     let end = (): void => {};
     const over = new Promise<void>((resolve) => {
       end = resolve;
@@ -79,7 +81,7 @@ async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession
 }
 
 /** Starts the web server. Throws UsageError where the port cannot be had. */
-async function started(asking: Asking, port: number): Promise<Viewer> {
+async function started(asking: Asking, port: number, agents: ReturnType<typeof agentsIn>): Promise<Viewer> {
   const { AskFailed, startView } = await import("../../view/main.ts");
   const host = {
     async ask(method: string, params?: Readonly<Record<string, unknown>>) {
@@ -90,7 +92,9 @@ async function started(asking: Asking, port: number): Promise<Viewer> {
         throw new AskFailed(error.error.data?.name ?? "invalid_params", error.message);
       }
     },
-    isThere: (path: string) => infoOrNull(asking.disk, path) !== null,
+    // A session in a database has a path below that.
+    isThere: (path: string) => [path, dirname(path)].some((at, n) => isAt(asking, at, n === 1)),
+    ...(agents === undefined ? {} : { agents }),
     now: () => asking.page(0).now,
     home: asking.variables.HOME,
   };
@@ -100,6 +104,11 @@ async function started(asking: Asking, port: number): Promise<Viewer> {
     if (!isErrno(error) || port === 0) throw error;
     throw new UsageError(`Port ${port} cannot be had (${error.code}). Leave --port out for one that is free.`);
   }
+}
+
+function isAt({ disk }: Asking, path: string, asFile: boolean): boolean {
+  const info = infoOrNull(disk, path);
+  return info !== null && (!asFile || info.kind === "file");
 }
 
 async function printAddress(

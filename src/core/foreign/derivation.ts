@@ -54,7 +54,7 @@ export class Derivation {
     const emit = isSurvey
       ? sink.entry
       : (entry: TranslatedEntry): void => sink.line(lineOf(this.sound(entry, this.emitted)));
-    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, name });
+    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name });
   }
 
   /** Takes the records of a file that this one continues, up to where it does. */

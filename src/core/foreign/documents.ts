@@ -12,6 +12,7 @@ import {
   type Range,
   skipSpace,
   stringAt,
+  stringEnd,
   valueEnd,
   valueStart,
 } from "../json/json.ts";
@@ -214,4 +215,23 @@ export function* listRecords(b: Uint8Array, list: DocumentPart): Generator<Uint8
 export function* restAfter(b: Uint8Array, from: number, end = b.length): Generator<Uint8Array> {
   const at = skipSpace(b, from, end);
   if (at < end) yield b.subarray(at, end);
+}
+
+/** Returns JSON without the white space between its parts. */
+export function compacted(b: Uint8Array): Uint8Array {
+  const out = new Uint8Array(b.length);
+  let length = 0;
+  for (let at = 0; at < b.length; ) {
+    if (b[at] !== QUOTE) {
+      if (b[at] > 0x20) out[length++] = b[at];
+      at++;
+      continue;
+    }
+    const past = stringEnd(b, at, b.length);
+    const end = past < 0 ? b.length : past;
+    out.set(b.subarray(at, end), length);
+    length += end - at;
+    at = end;
+  }
+  return out.subarray(0, length);
 }

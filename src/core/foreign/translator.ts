@@ -9,6 +9,7 @@
 import type { Env } from "../ports/env.ts";
 import type { Fate } from "../ports/fidelity.ts";
 import type { Ids } from "./ids.ts";
+import type { Skim } from "./skim.ts";
 
 /** One record of another agent's file. */
 export interface SourceRecord {
@@ -46,6 +47,10 @@ export interface AboutSession {
   readonly nativeId?: string;
   /** The agent's own id of the session that this one was made from, or by. */
   readonly nativeParentId?: string;
+  /** The session's id, where the agent is a Pi and its ids are ours. */
+  readonly ownId?: string;
+  /** The file of the session that this one was made from, where the agent writes that as we do. */
+  readonly parentSession?: string;
   readonly cwd?: string;
   /** When it began, ISO 8601. */
   readonly started?: string;
@@ -100,6 +105,8 @@ export interface TranslationTools {
   readonly ids: EntryIds;
   readonly sha256: Env["sha256"];
   readonly emit: (entry: TranslatedEntry) => void;
+  /** Whether nothing becomes a line (`survey.ts`), so that members are values and never texts. */
+  readonly isSurvey: boolean;
   /**
    * The name of the file without its ending, after the names of the last folders that it is in, with `/` between them: a
    * hint where records leave something open (`file-name.ts`).
@@ -140,5 +147,7 @@ export interface Translator {
   recognises(beginning: Beginnings): boolean;
   /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
   base?(first: unknown): SourceBase | undefined;
+  /** Begins to count the messages of lines by how these begin, for lists. */
+  skim?(): Skim;
   begin(tools: TranslationTools): Translation;
 }

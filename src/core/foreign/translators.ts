@@ -8,7 +8,8 @@ import { copilot } from "./copilot/copilot.ts";
 import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
 import { goose } from "./goose/goose.ts";
 import { isObject } from "./messages.ts";
-import { opencode } from "./opencode/opencode.ts";
+import { opencode, opencodeFacts } from "./opencode/opencode.ts";
+import { pirust } from "./pirust/pirust.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
@@ -19,11 +20,13 @@ export const TRANSLATORS: readonly Translator[] = [
   geminiDocument,
   geminiLines,
   opencode,
+  opencodeFacts,
   goose,
   clineMessages,
   rooHistory,
   clineHistory,
   clineScreen,
+  pirust,
 ];
 
 /** Returns the agents' names. */

@@ -4,6 +4,7 @@
  * Whoever goes back in such a conversation begins a branch there.
  */
 
+import { compacted } from "./documents.ts";
 import {
   assistantMessage,
   type JsonObject,
@@ -109,8 +110,13 @@ export class Turns {
     else this.put(item);
   }
 
-  /** Keeps a record as it is, or with other members. */
-  keep({ bytes }: SourceRecord, at: string, members: JsonObject = this.raw(bytes)): void {
+  /**
+   * Keeps a record as it is, or with other members. White space between its parts does not count: the same record is
+   * laid out otherwise in an export than in a database.
+   */
+  keep(record: SourceRecord, at: string, given?: JsonObject): void {
+    const bytes = compacted(record.bytes);
+    const members = given ?? { customType: `import:${this.tools.agent}`, data: bytes };
     const sum = this.tools.sha256(bytes);
     const nth = (this.copies.get(sum) ?? 0) + 1;
     this.copies.set(sum, nth);
@@ -171,9 +177,5 @@ export class Turns {
     this.tools.emit(entry);
     this.parents.set(entry.id, entry.parentId);
     this.end = entry.id;
-  }
-
-  private raw(bytes: Uint8Array): JsonObject {
-    return { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
   }
 }

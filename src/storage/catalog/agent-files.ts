@@ -1,44 +1,85 @@
 /** Finds the session files of other agents, and reads their summaries for the catalog. */
 
-import { type AgentPlace, filesIn } from "../foreign/places.ts";
+import { basename, extname } from "node:path";
+import { quickHash } from "../../core/foreign/survey.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import { databaseInfo, pathInDatabase, sessionsIn } from "../foreign/databases.ts";
+import { knownFolders, type ListFolder } from "../foreign/known-folders.ts";
+import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
-import type { Disk } from "../fs/disk.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import type { FoundStamp } from "../fs/stamps.ts";
+import { clockOf, type FoundStamp, isSameStamp, isYoung } from "../fs/stamps.ts";
 import type { FolderChanges } from "./folders.ts";
 import { EMPTY, headerFacts, type Scan } from "./summary.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
 
-/** The files in the places of agents. Every call looks at all of them: 1,000 stamps take 5 ms. */
+/** The sessions of a database, as they were when it had a stamp. */
+interface KnownDatabase {
+  readonly info: FileInfo;
+  readonly found: Map<string, FoundStamp>;
+}
+
+/** The sessions in the places of agents. Every call looks at all of them: 1,000 stamps take 5 ms. */
 export class AgentFiles {
   private readonly disk: Disk;
   private readonly places: readonly AgentPlace[];
   private known = new Set<string>();
+  private readonly list: ListFolder;
+  private readonly databases = new Map<string, KnownDatabase>();
 
   constructor(disk: Disk, places: readonly AgentPlace[]) {
     this.disk = disk;
     this.places = places;
+    this.list = knownFolders(disk);
   }
 
   async changes(): Promise<FolderChanges> {
     const there = new Map<string, FoundStamp>();
     let count = 0;
-    for (const path of filesIn(this.disk, this.places)) {
-      if (++count % SLICE === 0) await pause();
-      const info = infoOrNull(this.disk, path, true);
-      if (info?.kind !== "file") continue;
-      const { device, inode, size, modified, changed = 0 } = info;
-      there.set(path, { device, inode, size, modified, changed });
-    }
+    for (const place of this.places)
+      for (const path of filesIn(this.disk, [place], this.list)) {
+        if (++count % SLICE === 0) await pause();
+        const info = infoOrNull(this.disk, path, true);
+        if (info?.kind !== "file") continue;
+        if (place.isDatabase) for (const [session, stamp] of this.inDatabase(path)) there.set(session, stamp);
+        else if (!isMoved(place, path, there)) there.set(path, stampOf(info));
+      }
     const removed = [...this.known].filter((path) => !there.has(path));
     this.known = new Set(there.keys());
     return { there, removed };
   }
 
   close(): void {}
+
+  /** Returns the sessions in a database. It is read again when it, or what lies beside it, has another stamp. */
+  private inDatabase(file: string): ReadonlyMap<string, FoundStamp> {
+    const { disk, databases } = this;
+    const info = ifAllowed(() => databaseInfo(disk, file) ?? undefined);
+    const known = databases.get(file);
+    if (!info || (known && isSameStamp(info, known.info))) return known?.found ?? new Map();
+    const found = new Map<string, FoundStamp>();
+    for (const [path, { id, size, changed }] of ifAllowed(() => sessionsIn(disk, file)) ?? []) {
+      const inode = Number.parseInt(quickHash(bytesOf(id)).slice(0, 12), 16);
+      found.set(path, { device: info.device, inode, size, modified: changed, changed });
+    }
+    // What was written in this moment may be written again under the same stamp.
+    if (isYoung(info, clockOf(disk))) databases.delete(file);
+    else databases.set(file, { info, found });
+    return found;
+  }
+}
+
+function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
+  return { device, inode, size, modified, changed };
+}
+
+/** Whether a session of an older version is in a database, too. */
+function isMoved({ movedTo = [] }: AgentPlace, path: string, there: ReadonlyMap<string, unknown>): boolean {
+  return movedTo.some((file) => there.has(pathInDatabase(file, basename(path, extname(path)))));
 }
 
 /** Returns the summary of another agent's session; null for a file that is none. */

@@ -7,9 +7,9 @@ import { Column } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
-import { LF } from "../log/lines.ts";
 
 /** Bytes up to which lines stay in memory, and bytes that are gathered before a write to the file. */
+const LINE_FEED = 0x0a;
 const IN_MEMORY = 8 << 20;
 const GATHERED = 1 << 20;
 /** Bytes of lines that are read together. */
@@ -37,7 +37,9 @@ export class DerivedLines {
   add(line: Uint8Array): void {
     this.starts.set(this.count, this.size);
     this.count++;
-    const whole = concat([line, LF]);
+    const whole = Buffer.allocUnsafe(line.length + 1);
+    whole.set(line);
+    whole[line.length] = LINE_FEED;
     this.pieces.push(whole);
     this.size += whole.length;
     this.starts.set(this.count, this.size);

@@ -12,6 +12,7 @@ import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { readAt, readIfThere, withFile } from "../fs/files.ts";
+import type { GatheredSession } from "./gathered.ts";
 import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
 
 /** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
@@ -22,6 +23,12 @@ export interface DerivedOptions {
   readonly env: Env;
   readonly translator: Translator;
   readonly file: string;
+  /** The session that the path means, where that is no file of its own. */
+  readonly gathered?: GatheredSession | undefined;
+  /** Whether a line is passed over: lists do not read all of a long file. */
+  readonly skips?: (line: Uint8Array, offset: number) => boolean;
+  /** Returns the working directory of a session whose records do not say it, by the folders that its file is in. */
+  readonly cwdOf?: (file: string) => string | undefined;
   /** Returns the file of a session by the agent's own id, of which this many bytes are continued by another one. */
   readonly baseOf: (file: string, base: SourceBase) => string | undefined;
 }
@@ -44,9 +51,14 @@ export class Derived {
 
   /** Reads what is new in the file. */
   read(fd: number): void {
-    const { disk, translator } = this.options;
+    const { disk, translator, gathered, skips } = this.options;
+    if (gathered) {
+      this.gather(gathered);
+      return;
+    }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
+      if (skips?.(bytes, offset)) return;
       if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
     };
     if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
@@ -59,6 +71,14 @@ export class Derived {
       this.reach.lines = number;
     }
     this.edges = this.edgesOf(fd);
+  }
+
+  private gather(gathered: GatheredSession): void {
+    const { records, warnings } = gathered.read();
+    for (const [index, record] of records.entries())
+      if (!this.derivation.take(record, index + 1)) this.noteDamage(index + 1, 0, record.length);
+    for (const sentence of warnings) this.derivation.warn(sentence);
+    this.reach.lines = records.length;
   }
 
   /** Reads what the file continues: the beginnings of other files, the first of all first. */
@@ -97,9 +117,14 @@ export class Derived {
   /** Whether what was read is still what the file begins with, so that only its end is new. */
   isContinuedBy(fd: number, { size }: Pick<FileInfo, "size">): boolean {
     const { edges, reach } = this;
-    if (this.options.translator.form.kind !== "lines" || !edges || size < reach.offset) return false;
+    if (!this.isFollowed || !edges || size < reach.offset) return false;
     const now = this.edgesOf(fd);
     return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
+  }
+
+  /** Whether what is new is read alone. Anything but lines is read anew as a whole. */
+  get isFollowed(): boolean {
+    return this.options.translator.form.kind === "lines" && !this.options.gathered;
   }
 
   waitingEntries(): readonly TranslatedEntry[] {
@@ -117,15 +142,15 @@ export class Derived {
 
   /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
   header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
-    const { file, translator, env } = this.options;
-    const { nativeId = basename(file), cwd, started, leafId } = this.derivation.about();
+    const { file, translator, env, cwdOf } = this.options;
+    const { nativeId = basename(file), ownId, cwd, started, leafId, ...about } = this.derivation.about();
     const header = {
       type: "session",
       version: 3,
-      id: new Ids(translator.agent, env.sha256).session(nativeId),
+      id: ownId ?? new Ids(translator.agent, env.sha256).session(nativeId),
       timestamp: started,
-      cwd,
-      parentSession,
+      cwd: cwd ?? cwdOf?.(file),
+      parentSession: parentSession ?? about.parentSession,
       // Before the first entry, as pi_agent_rust writes it.
       leafId: leafId === null ? "" : leafId,
       importedFrom: { agent: translator.agent, id: nativeId },

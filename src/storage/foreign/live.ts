@@ -3,7 +3,7 @@
 import { basename, dirname, join, sep } from "node:path";
 import { parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import type { Disk } from "../fs/disk.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
 import { beginningOf, infoOrNull } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { isSameProcess } from "../fs/processes.ts";
@@ -15,9 +15,16 @@ const LONGEST_NOTE = 1 << 16;
 /** Returns the processes that have sessions open, by the paths of these. */
 export function liveHolders(disk: Disk, places: readonly AgentPlace[], paths: readonly string[]): Map<string, Holder> {
   const found = new Map<string, Holder>();
-  for (const { folder, registry } of places) {
-    const within = paths.filter((path) => registry !== undefined && path.startsWith(`${folder}${sep}`));
-    if (registry === undefined || within.length === 0) continue;
+  const unnoted = new Map<string, string>();
+  for (const { agent, folder, registry, isDatabase } of places) {
+    // Who has a database open has some session of it open.
+    if (isDatabase) continue;
+    const within = paths.filter((path) => path.startsWith(`${folder}${sep}`));
+    if (within.length === 0) continue;
+    if (registry === undefined) {
+      for (const path of within) unnoted.set(path, agent);
+      continue;
+    }
     const holders = notesIn(disk, registry);
     for (const path of within) {
       // A subagent runs in the process of the session whose folder it is in.
@@ -26,7 +33,41 @@ export function liveHolders(disk: Disk, places: readonly AgentPlace[], paths: re
       if (holder) found.set(path, holder);
     }
   }
+  for (const [path, holder] of openElsewhere(disk, unnoted)) found.set(path, holder);
   return found;
+}
+
+/** Folder of the processes on Linux; `<pid>/fd/<number>` in it is a file that one has open. */
+const PROCESSES = "/proc";
+
+/**
+ * Returns the processes of this user that have session files open, by the paths of these, where the system tells it.
+ * Agents that note no processes may close a file between two writes: that none has it open says nothing.
+ */
+function openElsewhere(disk: Disk, agents: ReadonlyMap<string, string>): Map<string, Holder> {
+  const found = new Map<string, Holder>();
+  const wanted = new Map<string, { readonly path: string; readonly info: FileInfo }>();
+  for (const path of agents.keys()) {
+    const info = infoOrNull(disk, path);
+    if (info?.kind === "file") wanted.set(keyOf(info), { path, info });
+  }
+  if (wanted.size === 0 || process.platform !== "linux") return found;
+  for (const pid of ifAllowed(() => disk.names(PROCESSES)) ?? []) {
+    if (!/^\d+$/.test(pid) || Number(pid) === process.pid) continue;
+    const folder = join(PROCESSES, pid, "fd");
+    for (const fd of ifAllowed(() => disk.names(folder)) ?? []) {
+      const info = infoOrNull(disk, join(folder, fd));
+      const known = info?.kind === "file" ? wanted.get(keyOf(info)) : undefined;
+      if (!known) continue;
+      const since = new Date(known.info.modified).toISOString();
+      found.set(known.path, { pid: Number(pid), client: agents.get(known.path) as string, since });
+    }
+  }
+  return found;
+}
+
+function keyOf({ device, inode }: FileInfo): string {
+  return `${device}.${inode}`;
 }
 
 /** Returns the live processes of the notes in a folder, by the agent's own ids of their sessions. */

@@ -74,8 +74,7 @@ export class ForeignLog implements Log {
     this.readOnly = readOnlyOf(translator);
     this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
     try {
-      this.seen = this.reading((fd) => {
-        const info = disk.infoOf(fd);
+      this.seen = this.reading((fd, info) => {
         this.derived.read(fd);
         return info;
       });
@@ -131,14 +130,15 @@ export class ForeignLog implements Log {
 
   refresh(): Change {
     if (this.isReplaced) return { kind: "replaced" };
-    const { disk, translator } = this.options;
-    const info = guarded("looking at the session file", () => infoIfPresent(disk, this.file));
+    const { disk, gathered } = this.options;
+    const info = guarded("looking at the session file", () =>
+      gathered ? gathered.info() : infoIfPresent(disk, this.file),
+    );
     if (info === null) return { kind: "gone" };
     if (isSameStamp(info, this.seen) && !isYoung(this.seen, clockOf(disk)) && !this.holdsBack) return { kind: "none" };
     const first = this.nodes.count;
-    const isThere = this.reading((fd) => {
-      const now = disk.infoOf(fd);
-      if (translator.form.kind === "document") return this.readAnew(fd, now);
+    const isThere = this.reading((fd, now) => {
+      if (!this.derived.isFollowed) return this.readAnew(fd, now);
       if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
       this.derived.read(fd);
       this.seen = now;
@@ -232,12 +232,19 @@ export class ForeignLog implements Log {
     this.lines.add(line);
   }
 
-  private reading<T>(use: (fd: number) => T): T {
-    const { disk } = this.options;
+  /** Runs `use` with the open file, and what is known of it; what is gathered has no descriptor. */
+  private reading<T>(use: (fd: number, info: FileInfo) => T): T {
+    const { disk, gathered } = this.options;
     try {
+      if (gathered) {
+        const info = gathered.info();
+        if (!info) throw notASession(this.file, "it is gone");
+        return use(-1, info);
+      }
       return withFile(disk, disk.openRead(this.file), (fd) => {
-        if (disk.infoOf(fd).kind !== "file") throw notASession(this.file, "it is not a regular file");
-        return use(fd);
+        const info = disk.infoOf(fd);
+        if (info.kind !== "file") throw notASession(this.file, "it is not a regular file");
+        return use(fd, info);
       });
     } catch (error) {
       throw storageFailure(error, "reading the session");

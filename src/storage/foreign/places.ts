@@ -8,7 +8,8 @@ import type { SourceBase } from "../../core/foreign/translator.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
-import type { Variables } from "../fs/paths.ts";
+import { agentRoots, type Variables } from "../fs/paths.ts";
+import type { ListFolder } from "./known-folders.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {
@@ -24,6 +25,10 @@ export interface AgentPlace {
   readonly enters?: (name: string, level: number) => boolean;
   /** Folder in which the agent notes its processes, with the sessions that these have open (`live.ts`). */
   readonly registry?: string;
+  /** Whether the files are databases, which have many sessions each. */
+  readonly isDatabase?: boolean;
+  /** Databases to which the agent moved what is in these files, when it was updated; the files stay as they were. */
+  readonly movedTo?: readonly string[];
   /** Returns a text that several files of one session have in their names, of which the last is all of it. */
   readonly sessionIn?: (name: string) => string | undefined;
 }
@@ -74,9 +79,56 @@ function extensionPlaces(home: string, variables: Variables): AgentPlace[] {
   );
 }
 
-function gooseData(home: string, { APPDATA, XDG_DATA_HOME }: Variables): string {
+function gooseData(home: string, variables: Variables): string {
+  const { APPDATA } = variables;
   if (process.platform === "win32") return join(APPDATA || join(home, "AppData", "Roaming"), "Block", "goose", "data");
-  return join(XDG_DATA_HOME || join(home, ".local", "share"), "goose");
+  return join(dataFolder(home, variables), "goose");
+}
+
+function dataFolder(home: string, { XDG_DATA_HOME }: Variables): string {
+  return XDG_DATA_HOME || join(home, ".local", "share");
+}
+
+/** Returns the places of opencode: `opencode.db`, and the folder of older versions. Other channels have a name more. */
+function opencodePlaces(home: string, variables: Variables): AgentPlace[] {
+  const data = resolve(dataFolder(home, variables), "opencode");
+  const named = variables.OPENCODE_DB || "opencode.db";
+  const database = resolve(data, named);
+  return [
+    {
+      agent: "opencode",
+      folder: dirname(database),
+      depth: 0,
+      isDatabase: true,
+      fits: (name) => name === basename(database) || /^opencode(?:-[a-z0-9._-]+)?\.db$/i.test(name),
+    },
+    {
+      agent: "opencode",
+      folder: join(data, "storage", "session"),
+      depth: 1,
+      least: 1,
+      fits: (name) => /^ses_.*\.json$/.test(name),
+      movedTo: [database],
+    },
+  ];
+}
+
+/** Returns the places of Goose: `sessions.db`, and <id>.jsonl of older versions. */
+function goosePlaces(home: string, variables: Variables): AgentPlace[] {
+  const folder = resolve(gooseData(home, variables), "sessions");
+  const database = join(folder, "sessions.db");
+  return [
+    { agent: "goose", folder, depth: 0, isDatabase: true, fits: (name) => name === "sessions.db" },
+    { agent: "goose", folder, depth: 0, fits: isLines, movedTo: [database] },
+  ];
+}
+
+/** Returns the places of pi_agent_rust, which has a database for each session: <working directory>/<id>.sqlite. */
+function rustPlaces(variables: Variables): AgentPlace[] {
+  const isSession = (name: string): boolean => name.endsWith(".sqlite") && name !== "session-index.sqlite";
+  return agentRoots(variables)
+    .filter(({ agents }) => agents.includes("pi_agent_rust"))
+    .map(({ path }) => ({ agent: "pirust", folder: path, depth: 1, isDatabase: true, fits: isSession }));
 }
 
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
@@ -121,8 +173,9 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       fits: isMessages,
     },
     { agent: "cline", folder: resolve(clineData, "tasks"), depth: 1, fits: isTask },
-    // <id>.jsonl of older versions; newer ones have a database
-    { agent: "goose", folder: resolve(gooseData(home, variables), "sessions"), depth: 0, fits: isLines },
+    ...opencodePlaces(home, variables),
+    ...goosePlaces(home, variables),
+    ...rustPlaces(variables),
     ...extensionPlaces(home, variables),
   ];
 }
@@ -131,11 +184,15 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
  * Yields the files in places that may be sessions, in no order. Folders that cannot be read have none. No link is
  * followed: it may lead anywhere, and in circles.
  */
-export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<string> {
+export function* filesIn(
+  disk: Disk,
+  places: readonly AgentPlace[],
+  list: ListFolder = (folder) => entriesIn(disk, folder),
+): Generator<string> {
   for (const place of places) {
     const { sessionIn } = place;
     const last = new Map<string, { readonly name: string; readonly path: string }>();
-    for (const found of filesOf(disk, place)) {
+    for (const found of filesOf(place, list)) {
       const session = sessionIn?.(found.name);
       if (session === undefined) yield found.path;
       else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
@@ -146,13 +203,13 @@ export function* filesIn(disk: Disk, places: readonly AgentPlace[]): Generator<s
 
 /** Yields the files of one place that fit. */
 function* filesOf(
-  disk: Disk,
   { folder, depth, least = 0, fits, enters }: AgentPlace,
+  list: ListFolder,
 ): Generator<{ readonly name: string; readonly path: string }> {
   const open: [folder: string, level: number][] = [[folder, 0]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [at, level] = next;
-    const entries = ifAllowed(() => entriesIn(disk, at)) ?? [];
+    const entries = ifAllowed(() => list(at)) ?? [];
     const files = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
     for (const { name, kind } of entries)
       if (kind === "folder") {
@@ -178,6 +235,8 @@ function placesBeside(file: string, nativeId: string): string[] {
     // Claude Code: <sessionId>/subagents/agent-<id>.jsonl beside <sessionId>.jsonl.
     ...folders.filter((folder) => basename(folder) === nativeId).map((folder) => `${folder}.jsonl`),
     join(own, `${nativeId}.jsonl`),
+    // opencode's older folder.
+    join(own, `${nativeId}.json`),
     // Cline: the files of subagents are with that of the session that began them.
     ...[own, join(above, nativeId), join(dirname(above), nativeId)].map((at) => join(at, `${nativeId}.messages.json`)),
     // Copilot CLI: <id>/events.jsonl, older <id>.jsonl.

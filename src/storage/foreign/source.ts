@@ -4,7 +4,7 @@ import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
 import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
-import { beginningOf, readAt } from "../fs/files.ts";
+import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
 
 /** The beginning of a session file of ours, as all of us write it. */
 const OUR_BEGINNING = bytesOf('{"type":"session",');
@@ -18,7 +18,7 @@ export const LARGEST_DOCUMENT = 1 << 29;
 /** Returns the translator that knows a file; undefined for a session of ours, and anything else. Throws errno errors. */
 export function recognised(disk: Disk, file: string): Translator | undefined {
   // Nearly all files that are opened are our own.
-  const begun = beginningOf(disk, file, OUR_BEGINNING.length);
+  const begun = ifPresent(() => beginningOf(disk, file, OUR_BEGINNING.length));
   if (!begun || begun.length === 0 || sameBytes(begun, OUR_BEGINNING)) return undefined;
   // One byte more shows whether this is all.
   const bytes = beginningOf(disk, file, BYTES_SEEN + 1);

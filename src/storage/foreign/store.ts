@@ -3,19 +3,27 @@
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import type { Failure } from "../../core/failure.ts";
+import { opencodeFacts } from "../../core/foreign/opencode/opencode.ts";
 import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
+import { besideInDatabase, sessionInDatabase } from "./databases.ts";
+import type { GatheredSession } from "./gathered.ts";
+import { geminiProject } from "./gemini-projects.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
+import { sessionInFolder } from "./opencode-folder.ts";
 import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 import { type Surveyed, survey } from "./survey.ts";
 
 export interface ForeignStore {
-  /** Opens a file that is one of another agent's; returns undefined for any other, and where none is. */
-  open(file: string): Log | undefined;
+  /**
+   * Opens a file that is one of another agent's; returns undefined for any other, and where none is. `but`: an agent
+   * whose sessions other backends may know better.
+   */
+  open(file: string, but?: string): Log | undefined;
   /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. */
   refusal(file: string): Failure | undefined;
   /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
@@ -32,12 +40,17 @@ export interface AgentSessions {
 export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
   const folder = join(state, "foreign");
   const parentOf = (file: string, nativeId: string): string | undefined =>
-    ifAllowed(() => parentFile(disk, file, nativeId));
+    ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
-  const known = (file: string): Translator | undefined => {
+  const cwdOf = (file: string): string | undefined => ifAllowed(() => geminiProject(disk, file));
+  const known = (file: string): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
-      return recognised(disk, file);
+      const translator = recognised(disk, file);
+      if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
+      if (translator) return { translator };
+      const gathered = sessionInDatabase(disk, file);
+      return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
       // Those who open it as a session say why it cannot be read.
       if (!isErrno(error)) throw error;
@@ -45,17 +58,18 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     }
   };
   return {
-    open(file) {
-      const translator = known(file);
-      return translator && new ForeignLog({ disk, env, translator, file, folder, parentOf, baseOf });
+    open(file, but) {
+      const found = known(file);
+      if (found?.translator.agent === but) return undefined;
+      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf, cwdOf });
     },
     refusal(file) {
-      const translator = known(file);
-      return translator && readOnlyOf(translator);
+      const found = known(file);
+      return found && readOnlyOf(found.translator);
     },
     survey(file) {
-      const translator = known(file);
-      return translator && survey({ disk, env, translator, file, baseOf }, parentOf);
+      const found = known(file);
+      return found && survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
     },
   };
 }

@@ -1,6 +1,7 @@
 /** Reads of another agent's file as much as lists show. */
 
 import { SurveyFacts } from "../../core/foreign/survey.ts";
+import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { guarded, withFile } from "../fs/files.ts";
 import { Derived, type DerivedOptions } from "./derived.ts";
@@ -12,17 +13,44 @@ export interface Surveyed {
   readonly facts: SurveyFacts;
 }
 
+/** Bytes at the beginning and the end of a file of which each line is read. */
+const READ = 1 << 15;
+
 /** `parentOf`: see ForeignOptions. Throws storage_failed. */
 export function survey(
   options: DerivedOptions,
   parentOf: (file: string, nativeId: string) => string | undefined,
 ): Surveyed {
-  const { disk, file, translator } = options;
+  const { disk, file, translator, gathered } = options;
   const facts = new SurveyFacts();
-  const derived = new Derived(options, { entry: (entry) => facts.add(entry) });
-  guarded("reading the session", () => withFile(disk, disk.openRead(file), (fd) => derived.read(fd)));
+  let end = 0;
+  const derived = new Derived(
+    { ...options, skips: skipping(translator, facts, () => end) },
+    { entry: (entry) => facts.add(entry) },
+  );
+  guarded("reading the session", () => {
+    if (gathered) derived.read(-1);
+    else
+      withFile(disk, disk.openRead(file), (fd) => {
+        end = disk.infoOf(fd).size - READ;
+        derived.read(fd);
+      });
+  });
   for (const entry of derived.waitingEntries()) facts.add(entry);
   const parentId = derived.nativeParentId;
   const { header } = derived.header(parentId === undefined ? undefined : parentOf(file, parentId));
   return { agent: translator.agent, header, facts };
+}
+
+/** Counts the messages of lines in the middle, up to `end`, once a person's first one was read. */
+function skipping(translator: Translator, facts: SurveyFacts, end: () => number) {
+  const skim = translator.skim?.();
+  return (line: Uint8Array, offset: number): boolean => {
+    if (!skim || offset < READ || offset > end() || facts.first === null) return false;
+    const messages = skim(line);
+    if (messages === undefined) return false;
+    facts.messages += messages;
+    facts.entries++;
+    return true;
+  };
 }

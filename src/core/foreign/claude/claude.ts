@@ -5,6 +5,7 @@
 
 import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
+import { claudeSkim } from "./skim.ts";
 import { ClaudeTranslation } from "./translation.ts";
 
 /** Kinds of records without a uuid that only Claude Code writes. */
@@ -16,6 +17,7 @@ export const claude: Translator = {
   title: "Claude Code",
   form: { kind: "lines" },
   recognises,
+  skim: claudeSkim,
   begin: (tools) => new ClaudeTranslation(tools),
 };
 

@@ -5,6 +5,7 @@
 
 import { isObject } from "../messages.ts";
 import type { Beginnings, SourceBase, Translator } from "../translator.ts";
+import { codexSkim } from "./skim.ts";
 import { CodexTranslation } from "./translation.ts";
 
 const TYPES = new Set(["session_meta", "response_item", "event_msg", "turn_context", "compacted"]);
@@ -15,6 +16,7 @@ export const codex: Translator = {
   form: { kind: "lines" },
   recognises,
   base,
+  skim: codexSkim,
   begin: (tools) => new CodexTranslation(tools),
 };
 

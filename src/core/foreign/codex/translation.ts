@@ -23,7 +23,7 @@ import { Turns } from "../turns.ts";
 import { blocksIn, callIn, harnessKind, outputIn, textOfParts, thoughtIn } from "./items.ts";
 
 /** Texts of the conversation that an event may say again. */
-const REMEMBERED = 200;
+const REMEMBERED = 20;
 /** Events that only say again what response items or other records say. */
 const ECHOES = new Set(["user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content"]);
 const ECHOED_ITEMS = new Set(["UserMessage", "AgentMessage", "Reasoning"]);

@@ -26,6 +26,15 @@ export const opencode: Translator = {
   begin: (tools) => new OpencodeTranslation(tools),
 };
 
+/** The facts of a session alone, beside which older versions have its messages in files of their own. */
+export const opencodeFacts: Translator = {
+  agent: "opencode",
+  title: "opencode",
+  form: { kind: "document", records: (document) => [document] },
+  recognises: isFacts,
+  begin: (tools) => new OpencodeTranslation(tools),
+};
+
 function* records(b: Uint8Array): Generator<Uint8Array> {
   const { parts, end } = membersOf(b, "messages");
   const isInfo = (part: DocumentPart): boolean => part.name === "info" && isObjectAt(b, part);
@@ -60,8 +69,20 @@ function* messageRecords(b: Uint8Array, message: DocumentPart): Generator<Uint8A
 function recognises({ bytes }: Beginnings): boolean {
   const { parts } = partsOf(bytes, wholeOf(bytes));
   const info = parts.find(({ name }) => name === "info");
-  if (!info || !isObjectAt(bytes, info)) return false;
-  const facts = new Map(partsOf(bytes, info).parts.map((part) => [part.name, part]));
+  return info !== undefined && isObjectAt(bytes, info) && isSession(bytes, partsOf(bytes, info).parts);
+}
+
+function isFacts({ bytes }: Beginnings): boolean {
+  const { parts } = partsOf(bytes, wholeOf(bytes));
+  const isPart = ["info", "messages", "sessionID", "messageID", "role"].some((name) =>
+    parts.some((part) => part.name === name),
+  );
+  return !isPart && isSession(bytes, parts);
+}
+
+/** Whether members are the facts of a session. */
+function isSession(bytes: Uint8Array, members: readonly DocumentPart[]): boolean {
+  const facts = new Map(members.map((part) => [part.name, part]));
   const id = facts.get("id");
   if (!id || !/^"ses_/.test(new TextDecoder().decode(bytes.subarray(id.start, Math.min(id.end, id.start + 100)))))
     return false;

@@ -1,6 +1,7 @@
 /** The work on one export of opencode's. */
 
 import { apiOf } from "../apis.ts";
+import { compacted } from "../documents.ts";
 import { isObject, type JsonObject, NO_TIME, NO_USAGE, textBlock, textIn, timeIn, userMessage } from "../messages.ts";
 import type {
   AboutSession,
@@ -228,7 +229,7 @@ export class OpencodeTranslation implements Translation {
     if (type === "reasoning" && text !== undefined) this.answerFor(open, part).content.push(thoughtBlock(part));
     else if (type === "tool") return this.takeTool(open, part);
     else {
-      this.turns.keep(source, open.at);
+      this.keepPart(source, part, open.at);
       return { fate: "preserved" };
     }
     return { fate: "preserved" };
@@ -284,7 +285,7 @@ export class OpencodeTranslation implements Translation {
       return { fate: "derived" };
     }
     if (type === "step-start" || type === "step-finish") return { fate: "derived" };
-    this.turns.keep(source, open.at);
+    this.keepPart(source, part, open.at);
     return { fate: "preserved" };
   }
 
@@ -377,13 +378,21 @@ export class OpencodeTranslation implements Translation {
     this.turns.add("model_change", `${id}/model`, this.time, { provider: providerID, modelId: modelID });
   }
 
+  /** Keeps a part of the model's as it is. */
+  private keepPart(source: SourceRecord, { id }: JsonObject, at: string): void {
+    const members = this.rawMembers(source);
+    if (typeof id === "string") this.turns.note("custom", id, at, members);
+    else this.turns.keep(source, at, members);
+  }
+
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.keep(source, this.rawMembers(source));
     return { kind, fate: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {
-    return { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
+    // The same part is laid out otherwise in an export than in the database.
+    return { customType: `import:${this.tools.agent}`, data: compacted(bytes) };
   }
 
   /** Returns items as entries after others, or after the last that was emitted. */

@@ -1,0 +1,155 @@
+/**
+ * opencode's database (`opencode.db`, measured with 1.18.34): `session` has the facts, `message` and `part` have what an
+ * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done.
+ */
+
+import { bytesOf, concat, parse } from "../../json/json.ts";
+import { isObject, type JsonObject } from "../messages.ts";
+import {
+  hasColumns,
+  hasRow,
+  RowSums,
+  type SourceRow,
+  type SourceTables,
+  type StoredSession,
+  type TableFormat,
+} from "../rows.ts";
+import { opencode } from "./opencode.ts";
+
+export const opencodeTables: TableFormat = {
+  translator: opencode,
+  recognises: (tables) =>
+    hasColumns(tables, "session", "id", "directory", "title") &&
+    hasColumns(tables, "message", "id", "session_id", "data") &&
+    hasColumns(tables, "part", "id", "message_id", "data"),
+  sessions,
+  has: (tables, id) => hasRow(tables, id, ["session", "id"], ["message", "session_id"]),
+  records,
+};
+
+function sessions(tables: SourceTables): StoredSession[] {
+  const sums = new RowSums();
+  const ids: string[] = [];
+  for (const row of tables.rows("session")) {
+    const id = row.text("id");
+    if (id === undefined) continue;
+    ids.push(id);
+    sums.add(id, row, row.count("time_updated"));
+  }
+  // A session whose own row is damaged still has its messages.
+  for (const table of ["message", "part"])
+    for (const row of tables.rows(table)) {
+      const id = row.text("session_id");
+      sums.add(id, row, row.count("time_updated"));
+      if (table === "message" && id !== undefined) ids.push(id);
+    }
+  return sums.of(ids);
+}
+
+function records(tables: SourceTables, id: string): Uint8Array[] {
+  const [facts] = tables.rows("session", { column: "id", is: id });
+  const found: Uint8Array[] = facts ? [bytesOf(JSON.stringify(factsOf(facts)))] : [];
+  const of = (table: string, order: (row: SourceRow) => string): SourceRow[] =>
+    inOrder(tables.rows(table, { column: "session_id", is: id }), order);
+  const parts = new Map<string, SourceRow[]>();
+  for (const row of of("part", (part) => part.text("id") ?? "")) {
+    const message = row.text("message_id") ?? "";
+    const known = parts.get(message);
+    if (known) known.push(row);
+    else parts.set(message, [row]);
+  }
+  for (const row of of("message", (message) => `${timeKey(message)} ${message.text("id") ?? ""}`)) {
+    found.push(recordOf(row, [["sessionID", "session_id"]]));
+    const own = row.text("id") ?? "";
+    for (const part of parts.get(own) ?? []) found.push(recordOf(part, PART_IDS));
+    parts.delete(own);
+  }
+  for (const rest of parts.values()) for (const part of rest) found.push(recordOf(part, PART_IDS));
+  for (const row of of("todo", (todo) => String(todo.count("position") ?? 0).padStart(10, "0")))
+    found.push(bytesOf(JSON.stringify({ todo: valuesOf(tables, "todo", row) })));
+  return found;
+}
+
+const PART_IDS = [
+  ["sessionID", "session_id"],
+  ["messageID", "message_id"],
+] as const;
+
+function inOrder(rows: Iterable<SourceRow>, key: (row: SourceRow) => string): SourceRow[] {
+  return Array.from(rows, (row) => ({ row, key: key(row) }))
+    .sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : a.row.number - b.row.number))
+    .map(({ row }) => row);
+}
+
+function timeKey(row: SourceRow): string {
+  return String(row.count("time_created") ?? 0).padStart(16, "0");
+}
+
+/** Returns the text of a row as an export has it: `data` with the ids after it. */
+function recordOf(row: SourceRow, names: readonly (readonly [name: string, column: string])[]): Uint8Array {
+  const ids: Record<string, unknown> = { id: row.text("id") };
+  for (const [name, column] of names) ids[name] = row.text(column);
+  const data = row.bytes("data");
+  if (!data) return bytesOf(JSON.stringify({ data: row.value("data"), ...ids }));
+  const text = JSON.stringify(ids).slice(1);
+  // What is no object is damage, and is kept with the ids.
+  const rest = data.at(-1) === 0x7d ? data.subarray(0, -1) : data;
+  return concat([rest, bytesOf(text === "}" || rest.length <= 1 ? text : `,${text}`)]);
+}
+
+/** Returns the facts of a session as opencode itself tells them. */
+function factsOf(row: SourceRow): JsonObject {
+  const json = (column: string): unknown => jsonIn(row.bytes(column));
+  const [additions, deletions, files] = ["additions", "deletions", "files"].map((name) => row.count(`summary_${name}`));
+  const counts = { additions, deletions, files, diffs: json("summary_diffs") };
+  const tokens = (name: string): number | undefined => row.count(`tokens_${name}`);
+  const url = row.text("share_url");
+  return {
+    id: row.text("id"),
+    slug: row.text("slug"),
+    projectID: row.text("project_id"),
+    workspaceID: row.text("workspace_id"),
+    directory: row.text("directory"),
+    path: row.text("path"),
+    parentID: row.text("parent_id"),
+    title: row.text("title"),
+    agent: row.text("agent"),
+    model: json("model"),
+    version: row.text("version"),
+    summary: Object.values(counts).some((one) => one !== undefined) ? counts : undefined,
+    cost: row.count("cost"),
+    tokens: {
+      input: tokens("input"),
+      output: tokens("output"),
+      reasoning: tokens("reasoning"),
+      cache: { read: tokens("cache_read"), write: tokens("cache_write") },
+    },
+    share: url === undefined ? undefined : { url },
+    metadata: json("metadata"),
+    revert: json("revert"),
+    permission: json("permission"),
+    time: {
+      created: row.count("time_created"),
+      updated: row.count("time_updated"),
+      compacting: row.count("time_compacting"),
+      archived: row.count("time_archived"),
+    },
+  };
+}
+
+function jsonIn(bytes: Uint8Array | undefined): unknown {
+  try {
+    const value = bytes && parse(bytes);
+    return isObject(value) || Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function valuesOf(tables: SourceTables, table: string, row: SourceRow): JsonObject {
+  const values = tables.columns(table).map((name): [string, unknown] => {
+    const value = row.value(name);
+    return [name, value instanceof Uint8Array ? `${value.length} bytes` : value];
+  });
+  return Object.fromEntries(values);
+}

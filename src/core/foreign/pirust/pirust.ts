@@ -1,0 +1,130 @@
+/**
+ * pi_agent_rust's databases, one for each session. The entries in them are Pi's own: they stay as they are, with their
+ * ids, and the session keeps its own, too.
+ */
+
+import { members } from "../../json/json.ts";
+import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
+import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
+import type {
+  AboutSession,
+  RecordVerdict,
+  SourceRecord,
+  Translation,
+  TranslationTools,
+  Translator,
+  Unsettled,
+} from "../translator.ts";
+
+export const pirust: Translator = {
+  agent: "pirust",
+  title: "pi_agent_rust",
+  form: { kind: "lines" },
+  // Only databases are its own; in files, its sessions are ours.
+  recognises: () => false,
+  begin: (tools) => new PiTranslation(tools),
+};
+
+export const pirustTables: TableFormat = {
+  translator: pirust,
+  isOne: true,
+  recognises: (tables) =>
+    hasColumns(tables, "pi_session_header", "id", "json") && hasColumns(tables, "pi_session_entries", "seq", "json"),
+  sessions,
+  has: (tables, wanted) => sessions(tables).some(({ id }) => id === wanted),
+  records,
+};
+
+function sessions(tables: SourceTables): StoredSession[] {
+  const [header] = tables.rows("pi_session_header");
+  let size = header?.size ?? 0;
+  let last = 0;
+  for (const row of tables.rows("pi_session_entries")) {
+    size += row.size;
+    last = row.number;
+  }
+  const id = header?.text("id");
+  return header || last > 0 ? [{ id: id === undefined || id === "" ? "session" : id, size, changed: last }] : [];
+}
+
+function records(tables: SourceTables): Uint8Array[] {
+  const found: Uint8Array[] = [];
+  for (const table of ["pi_session_header", "pi_session_entries"])
+    for (const row of tables.rows(table)) found.push(row.bytes("json") ?? new TextEncoder().encode("null"));
+  for (const row of tables.rows("pi_session_blobs")) {
+    const medium = { digest: row.text("digest"), byte_length: row.count("byte_length") };
+    found.push(new TextEncoder().encode(JSON.stringify({ pi_session_blobs: medium })));
+  }
+  return found;
+}
+
+class PiTranslation implements Translation {
+  private readonly tools: TranslationTools;
+  private header: JsonObject | undefined;
+  private time = NO_TIME;
+  private end: string | null = null;
+  private kept = 0;
+
+  constructor(tools: TranslationTools) {
+    this.tools = tools;
+  }
+
+  take(source: SourceRecord): RecordVerdict {
+    const { value } = source;
+    if (!isObject(value)) return this.keepRaw(source, "(no object)");
+    const { type, id, parentId, timestamp } = value;
+    if (type === "session" && !this.header) {
+      this.header = value;
+      this.time = timeIn(timestamp, NO_TIME);
+      return { kind: "session", fate: "derived" };
+    }
+    if (isObject(value.pi_session_blobs)) {
+      const warning = "The database has a medium that is only there: migrate_session takes media along.";
+      return { kind: "medium", fate: "dropped", warning };
+    }
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    this.time = timeIn(timestamp, this.time);
+    const at = textIn(timestamp) ?? this.time;
+    const above = parentId === null ? null : (textIn(parentId) ?? this.end);
+    this.tools.emit({ type, id, parentId: above, timestamp: at, members: this.rest(source, value) });
+    this.end = id;
+    return { kind: type, fate: "preserved" };
+  }
+
+  keep({ number }: SourceRecord, members: JsonObject): void {
+    const id = this.tools.ids.entry(`row:${number}:${++this.kept}`);
+    this.tools.emit({ type: "custom", id, parentId: this.end, timestamp: this.time, members });
+    this.end = id;
+  }
+
+  waiting(): Unsettled {
+    return { entries: [], isPartial: false };
+  }
+
+  about(): AboutSession {
+    const { id, cwd, timestamp, parentSession, leafId } = this.header ?? {};
+    const own = textIn(id);
+    const leaf = textIn(leafId);
+    return {
+      ...(own === undefined ? {} : { nativeId: own, ownId: own }),
+      ...(typeof parentSession === "string" ? { parentSession } : {}),
+      ...(typeof cwd === "string" ? { cwd } : {}),
+      ...(typeof timestamp === "string" ? { started: timestamp } : {}),
+      ...(leaf === undefined ? {} : { leafId: leaf === "" ? null : leaf }),
+    };
+  }
+
+  /** Returns the members of an entry but for those that each has, as they are written. */
+  private rest({ bytes }: SourceRecord, value: JsonObject): JsonObject {
+    const { type: _, id: _id, parentId: _p, timestamp: _t, ...values } = value;
+    const found = this.tools.isSurvey ? null : members(bytes);
+    if (!found) return values;
+    const texts = found.filter(({ name }) => name in values);
+    return Object.fromEntries(texts.map(({ name, start, end }) => [name, Uint8Array.from(bytes.subarray(start, end))]));
+  }
+
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
+    this.keep(source, { customType: `import:${this.tools.agent}`, data: Uint8Array.from(source.bytes) });
+    return { kind, fate: "preserved" };
+  }
+}

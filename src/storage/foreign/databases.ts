@@ -1,0 +1,121 @@
+/**
+ * Databases of other agents, which have many sessions in one file. The path of one is that of the database with the
+ * agent's own id of the session after it, `opencode.db/ses_...`: nothing else can have it, because a file has no names
+ * below it. A database of one session is meant by its own path, too.
+ */
+
+import { basename, dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { gooseTables } from "../../core/foreign/goose/rows.ts";
+import { opencodeTables } from "../../core/foreign/opencode/rows.ts";
+import { pirustTables } from "../../core/foreign/pirust/pirust.ts";
+import type { StoredSession, TableFormat } from "../../core/foreign/rows.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { closing, infoOrNull } from "../fs/files.ts";
+import { beginsAsDatabase } from "../sqlite/pages.ts";
+import { DatabaseTables } from "../sqlite/tables.ts";
+import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
+
+/** The agents whose databases are known. A new one is a line here. */
+const FORMATS: readonly TableFormat[] = [opencodeTables, gooseTables, pirustTables];
+
+/** Attempts to read a database while its agent writes into it. */
+const TRIES = 4;
+/** Sessions that a failure names. */
+const MOST_NAMED = 3;
+
+/** Returns the path of a session in a database. */
+export function pathInDatabase(file: string, id: string): string {
+  return join(file, /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(id) ? id : `%${Buffer.from(id).toString("hex")}`);
+}
+
+function idInPath(path: string): string {
+  const name = basename(path);
+  return name.startsWith("%") ? Buffer.from(name.slice(1), "hex").toString() : name;
+}
+
+/** Returns the session of a database that a path names; undefined where it names none. Throws errno errors, not_a_session. */
+export function sessionInDatabase(disk: Disk, path: string): GatheredSession | undefined {
+  const above = dirname(path);
+  if (infoOrNull(disk, above)?.kind === "file")
+    return beginsAsDatabase(disk, above) ? named(disk, above, idInPath(path)) : undefined;
+  if (!beginsAsDatabase(disk, path)) return undefined;
+  const found = withTables(disk, path, (tables, format) => ({ format, sessions: format.sessions(tables) }));
+  if (!found) return undefined;
+  const { format, sessions } = found;
+  if (sessions.length === 1) return gatheredOf(disk, path, format, sessions[0].id);
+  throw manyIn(path, format, sessions);
+}
+
+/** Returns the path of another session in the database of one; undefined where it is not there. Throws errno errors. */
+export function besideInDatabase(disk: Disk, path: string, id: string): string | undefined {
+  const file = dirname(path);
+  if (infoOrNull(disk, file)?.kind !== "file" || !named(disk, file, id)) return undefined;
+  return pathInDatabase(file, id);
+}
+
+function named(disk: Disk, file: string, id: string): GatheredSession | undefined {
+  const format = withTables(disk, file, (tables, found) => (found.has(tables, id) ? found : undefined));
+  return format && gatheredOf(disk, file, format, id);
+}
+
+function manyIn(file: string, { translator }: TableFormat, sessions: readonly StoredSession[]): Failure {
+  const { agent, title } = translator;
+  const some = sessions.slice(0, MOST_NAMED).map(({ id }) => pathInDatabase(file, id));
+  const sentence =
+    sessions.length === 0
+      ? `${file} is a database of ${title}'s without sessions.`
+      : `${file} is a database of ${title}'s with ${sessions.length} sessions. Name one by its path, such as ${some.join(", ")}; list_sessions with agents ["${agent}"] (list --agents ${agent}) lists them.`;
+  return new Failure("not_a_session", sentence, { sessionPath: file });
+}
+
+function gatheredOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredSession {
+  return {
+    translator: format.translator,
+    info: () => databaseInfo(disk, file),
+    read: () => recordsOf(disk, file, format, id),
+  };
+}
+
+/** Returns the records of a session, of one moment if the agent lets it be. */
+function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredRecords {
+  for (let tries = 1; ; tries++) {
+    const read = closing(new DatabaseTables(disk, file), (tables) => {
+      const records = format.records(tables, id);
+      return { records, warnings: tables.faults, isStill: tables.isStill() };
+    });
+    if (read.isStill || tries === TRIES) return read;
+  }
+}
+
+/** Returns the stamp of a database with the changes beside it; null where none is. */
+export function databaseInfo(disk: Disk, file: string): FileInfo | null {
+  const info = infoOrNull(disk, file);
+  if (info?.kind !== "file") return null;
+  const beside = ["-wal", "-journal"]
+    .map((ending) => infoOrNull(disk, `${file}${ending}`))
+    .filter((one) => one !== null);
+  return joined([info, ...beside]);
+}
+
+/** Returns the sessions of a database by their paths; none for one of nobody we know. Throws errno errors. */
+export function sessionsIn(disk: Disk, file: string): Map<string, StoredSession> {
+  const found = withTables(disk, file, (tables, { sessions, isOne }) =>
+    sessions(tables).map((session): [string, StoredSession] => [
+      isOne ? file : pathInDatabase(file, session.id),
+      session,
+    ]),
+  );
+  return new Map(found);
+}
+
+function withTables<T>(
+  disk: Disk,
+  file: string,
+  use: (tables: DatabaseTables, format: TableFormat) => T,
+): T | undefined {
+  return closing(new DatabaseTables(disk, file), (tables) => {
+    const format = FORMATS.find((one) => one.recognises(tables));
+    return format && use(tables, format);
+  });
+}

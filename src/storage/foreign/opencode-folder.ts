@@ -1,0 +1,59 @@
+/**
+ * opencode's folder of older versions (`storage`), in which the facts of a session, each message and each part are files:
+ * `session/<project>/<session>.json`, `message/<session>/<message>.json`, `part/<message>/<part>.json`.
+ */
+
+import { basename, dirname, join } from "node:path";
+import type { Translator } from "../../core/foreign/translator.ts";
+import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { entriesIfListed } from "../fs/folders.ts";
+import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
+
+/** `file`: that of the facts, which begins as `translator` knows it. */
+export function sessionInFolder(disk: Disk, file: string, translator: Translator): GatheredSession {
+  return {
+    translator,
+    info: () => infoOf(disk, file),
+    read: () => recordsOf(disk, file),
+  };
+}
+
+/** Returns the files of a session: that of the facts, then each message, with its parts after it. */
+function filesOf(disk: Disk, file: string): string[] {
+  const storage = dirname(dirname(dirname(file)));
+  const found = [file];
+  for (const message of documentsIn(disk, join(storage, "message", basename(file, ".json")))) {
+    found.push(message);
+    found.push(...documentsIn(disk, join(storage, "part", basename(message, ".json"))));
+  }
+  return found;
+}
+
+/** Returns the documents in a folder by their names, which begin with the time. */
+function documentsIn(disk: Disk, folder: string): string[] {
+  return entriesIfListed(disk, folder)
+    .filter(({ name, kind }) => kind === "file" && name.endsWith(".json"))
+    .map(({ name }) => join(folder, name))
+    .sort();
+}
+
+function infoOf(disk: Disk, file: string): FileInfo | null {
+  const own = infoOrNull(disk, file);
+  if (own?.kind !== "file") return null;
+  const others = filesOf(disk, file).slice(1);
+  return joined([own, ...others.map((path) => infoOrNull(disk, path)).filter((info) => info !== null)]);
+}
+
+function recordsOf(disk: Disk, file: string): GatheredRecords {
+  const warnings: string[] = [];
+  const records: Uint8Array[] = [];
+  for (const path of filesOf(disk, file))
+    try {
+      records.push(readWhole(disk, path));
+    } catch (error) {
+      if (path === file) throw error;
+      warnings.push(`${path} cannot be read: what it has is missing.`);
+    }
+  return { records, warnings };
+}

@@ -1,0 +1,266 @@
+/** Sessions in other agents' databases: many in one file, read without SQLite while the agent writes, and never written. */
+
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { FaultDisk } from "../support/disk.ts";
+import { entriesOf, foreignSession, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
+import {
+  addGoose,
+  addOpencode,
+  damagedDatabase,
+  gooseDatabase,
+  opencodeDatabase,
+  rustDatabase,
+} from "../support/foreign/databases.ts";
+import { GOOSE_SESSION, GooseWriter, said, wholeGooseExport } from "../support/foreign/goose.ts";
+import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
+import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
+import { assistantText, headerText, id, SESSION, userText } from "../support/lines.ts";
+import { forSeeds } from "../support/random.ts";
+import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
+
+const MAKINGS = [{}, { journal: "DELETE" }, { withoutIndexes: true }, { pageSize: 512, encoding: "UTF-16le" }] as const;
+
+/** Returns a session with another id, which a person has said one thing in. */
+function small(own: string, text: string): OpencodeWriter {
+  const writer = new OpencodeWriter();
+  writer.user([words(text)]);
+  writer.step([words(`You said: ${text}`)]);
+  writer.info = { ...writer.info, id: own, title: `About ${text}` };
+  for (const { info, parts } of writer.messages) {
+    const tag = own.slice(4);
+    info.sessionID = own;
+    info.id = `${info.id}${tag}`;
+    for (const part of parts) Object.assign(part, { sessionID: own, messageID: info.id, id: `${part.id}${tag}` });
+  }
+  return writer;
+}
+
+/** Has the conversation go on. */
+function addMore(talk: OpencodeWriter, text: string): void {
+  const { messages } = small(String(talk.info.id), text);
+  for (const { info, parts } of messages) {
+    info.id = `msg_${talk.messages.length}${info.id}`;
+    for (const part of parts) Object.assign(part, { id: `prt_${talk.messages.length}${part.id}`, messageID: info.id });
+  }
+  talk.messages.push(...messages);
+}
+
+function opencodeFile(place: Place): string {
+  mkdirSync(join(place.home, ".local/share/opencode"), { recursive: true });
+  return join(place.home, ".local/share/opencode/opencode.db");
+}
+
+test.each(MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
+  const file = join(temporaryFolder(), "any name");
+  const database = opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making);
+  const before = contentsOf(join(file, ".."));
+  const session = foreignSessionOn(realDisk, join(file, OPENCODE_SESSION));
+  requireSound(session);
+  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(wholeOpencodeExport().text)));
+  expect(session.log.header.id).toBe(foreignSession(wholeOpencodeExport().text).log.header.id);
+  expect(contentsOf(join(file, ".."))).toEqual(before);
+  database.close();
+});
+
+test.each(MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
+  const file = join(temporaryFolder(), "any name");
+  const database = gooseDatabase(file, [wholeGooseExport()], making);
+  const session = foreignSessionOn(realDisk, join(file, GOOSE_SESSION));
+  requireSound(session);
+  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(wholeGooseExport().text)));
+  // One session is meant by the path of the database, too.
+  expect(entriesOf(foreignSessionOn(realDisk, file))).toEqual(entriesOf(session));
+  database.close();
+});
+
+test("they are listed by their own paths, searched, opened, verified and imported; the folder stays as it is", async () => {
+  const place = temporaryPlace();
+  const file = opencodeFile(place);
+  const one = small("ses_one", "elephants");
+  const database = opencodeDatabase(file, [one, small("ses_two", "giraffes"), wholeOpencodeExport()]);
+  const before = contentsOf(join(file, ".."));
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
+  const paths = ["ses_one", "ses_two", OPENCODE_SESSION].map((own) => join(file, own));
+  expect(sessions.map(({ sessionPath }: Json) => sessionPath).sort()).toEqual(paths.sort());
+  expect(sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_one"))).toMatchObject({
+    agent: "opencode",
+    store: "foreign",
+    messageCount: 2,
+    firstMessage: "elephants",
+  });
+  const { hits } = await server.result("search_sessions", { query: "giraffes", agents: "all" });
+  expect(new Set(hits.map(({ sessionPath }: Json) => sessionPath))).toEqual(new Set([join(file, "ses_two")]));
+  await server.result("switch_session", { sessionPath: join(file, "ses_one") });
+  expect((await server.result("get_messages")).messages).toHaveLength(2);
+  expect(await server.result("verify_session")).toMatchObject({
+    ok: true,
+    fidelity: { agent: "opencode", records: 7 },
+  });
+  const imported = await server.result("import_session", { path: join(file, "ses_one") });
+  expect(imported).toMatchObject({ outcome: "new" });
+  expect(await server.result("import_session", { path: join(file, "ses_one") })).toMatchObject({ outcome: "known" });
+  expect(contentsOf(join(file, ".."))).toEqual(before);
+  addMore(one, "lions");
+  addOpencode(database, one, 2);
+  const listed = await server.result("list_sessions", { agents: ["opencode"] });
+  expect(listed.sessions.map(({ messageCount }: Json) => messageCount)).toContain(4);
+  database.close();
+});
+
+test("one is followed while the agent writes, whatever becomes of its log", () => {
+  const file = join(temporaryFolder(), "x.db");
+  const talk = small("ses_one", "first");
+  const database = opencodeDatabase(file, [talk, small("ses_two", "other")]);
+  const session = foreignSessionOn(realDisk, join(file, "ses_one"));
+  for (const [n, text] of ["second", "third", "fourth"].entries()) {
+    addMore(talk, text);
+    addOpencode(database, talk, 2 * (n + 1));
+    if (n === 1) database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    expect(session.refresh()?.positions.length).toBeGreaterThan(1);
+    expect(entriesOf(session)).toEqual(entriesOf(foreignSession(talk.text)));
+    expect(session.refresh()).toBeNull();
+  }
+  database.exec("DELETE FROM part WHERE session_id = 'ses_one'");
+  session.refresh();
+  expect(entriesOf(session)).toEqual(entriesOf(foreignSessionOn(realDisk, join(file, "ses_one"))));
+  database.close();
+});
+
+test("a longer conversation of Goose's continues what was imported, and one that was changed is a conflict", async () => {
+  const place = temporaryPlace();
+  mkdirSync(join(place.home, ".local/share/goose/sessions"), { recursive: true });
+  const file = join(place.home, ".local/share/goose/sessions/sessions.db");
+  const talk = new GooseWriter();
+  talk.user([said("Hello")]);
+  talk.answer([said("Hi")]);
+  const database = gooseDatabase(file, [talk]);
+  const server = serveLibrary(place);
+  const path = join(file, GOOSE_SESSION);
+  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "new" });
+  talk.user([said("More")]);
+  talk.answer([said("Much more")]);
+  addGoose(database, talk, 2);
+  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "continued" });
+  database.exec(`UPDATE messages SET content_json = '[{"type":"text","text":"Bye"}]' WHERE id = 2`);
+  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "conflict" });
+  expect((await server.result("list_sessions", { agents: ["goose"] })).sessions).toMatchObject([{ sessionPath: path }]);
+  database.close();
+});
+
+test("a path that means many sessions says how one is named, and one that is not there is not found", async () => {
+  const place = temporaryPlace();
+  const file = opencodeFile(place);
+  opencodeDatabase(file, [small("ses_one", "a"), small("ses_two", "b")]).close();
+  const server = serveLibrary(place);
+  const { message, data } = await server.failure("switch_session", { sessionPath: file });
+  expect(data.name).toBe("not_a_session");
+  expect(message).toContain(join(file, "ses_one"));
+  expect(message).toContain("list --agents opencode");
+  const missing = await server.failure("switch_session", { sessionPath: join(file, "ses_three") });
+  expect(missing.data.name).toBe("session_not_found");
+});
+
+test("a subagent's session names that of the session that began it", async () => {
+  const place = temporaryPlace();
+  const file = opencodeFile(place);
+  const child = small("ses_child", "a task");
+  child.info.parentID = "ses_one";
+  opencodeDatabase(file, [small("ses_one", "a"), child]).close();
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
+  const found = sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_child"));
+  expect(found.parentSession).toBe(join(file, "ses_one"));
+});
+
+test("opencode's older folder: the same entries, and what was moved to the database is listed once", async () => {
+  const place = temporaryPlace();
+  const storage = join(place.home, ".local/share/opencode/storage");
+  const whole = wholeOpencodeExport();
+  const facts = put(join(storage, "session/global", `${OPENCODE_SESSION}.json`), JSON.stringify(whole.info, null, 2));
+  for (const { info, parts } of whole.messages) {
+    put(join(storage, "message", OPENCODE_SESSION, `${info.id}.json`), JSON.stringify(info, null, 2));
+    for (const part of parts)
+      put(join(storage, "part", `${info.id}`, `${part.id}.json`), JSON.stringify(part, null, 2));
+  }
+  const session = foreignSessionOn(realDisk, facts);
+  requireSound(session);
+  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(whole.text)));
+  const server = serveLibrary(place);
+  const pathsOf = async (): Promise<string[]> =>
+    (await server.result("list_sessions", { agents: ["opencode"] })).sessions.map(
+      ({ sessionPath }: Json) => sessionPath,
+    );
+  expect(await pathsOf()).toEqual([facts]);
+  opencodeDatabase(opencodeFile(place), [whole]).close();
+  expect(await pathsOf()).toEqual([join(opencodeFile(place), OPENCODE_SESSION)]);
+});
+
+test("pi_agent_rust's: the entries are its own, also while it has the session open", async () => {
+  const place = temporaryPlace();
+  const folder = join(place.home, ".pi/agent/sessions/--home-me--");
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, "talk.sqlite");
+  const entries = [userText(id(0), null, "Hello"), assistantText(id(1), id(0)), userText(id(2), id(0), "Or so")];
+  const database = rustDatabase(file, headerText(), entries);
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["pirust"] });
+  expect(sessions).toMatchObject([{ sessionPath: file, sessionId: SESSION, messageCount: 3, firstMessage: "Hello" }]);
+  await server.result("switch_session", { sessionPath: file });
+  expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, readOnly: true, store: "foreign" });
+  const session = foreignSessionOn(realDisk, file);
+  expect(entriesOf(session)).toEqual(entries.map((entry) => JSON.parse(entry)));
+  expect(await server.result("import_session", { path: file })).toMatchObject({ outcome: "new", sessionId: SESSION });
+  database.close();
+});
+
+test("damaged databases: nothing fails, and what could not be read is told", () => {
+  const folder = temporaryFolder();
+  const making = { journal: "DELETE" } as const;
+  opencodeDatabase(join(folder, "o.db"), [small("ses_other", "else"), wholeOpencodeExport()], making).close();
+  gooseDatabase(join(folder, "g.db"), [wholeGooseExport()], making).close();
+  const wholes = [
+    [readFileSync(join(folder, "o.db")), OPENCODE_SESSION],
+    [readFileSync(join(folder, "g.db")), GOOSE_SESSION],
+  ] as const;
+  forSeeds(80, (random) => {
+    const [whole, own] = random.pick(wholes);
+    const disk = new FaultDisk();
+    disk.put("/x.db", damagedDatabase(random, whole));
+    try {
+      requireSound(foreignSessionOn(disk, `/x.db/${own}`));
+    } catch (error) {
+      if (!(error instanceof Error) || error.message !== "the file is not recognised") throw error;
+    }
+  });
+});
+
+test("values of other types than a column should have, and missing tables, are damage as any other", () => {
+  const file = join(temporaryFolder(), "x.db");
+  const database = opencodeDatabase(file, [wholeOpencodeExport()]);
+  const ids = (table: string): string[] =>
+    (database.prepare(`SELECT id FROM ${table}`).all() as { id: string }[]).map((row) => row.id);
+  const values = [null, 7, 0.5, "", "{", "[]", "null", '{"role":7}', Buffer.from([0xff, 0x00]), '{"type":"text"}'];
+  const set = (table: string, column: string, key: string, value: unknown): void => {
+    database.exec("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON");
+    database.prepare(`UPDATE OR IGNORE ${table} SET ${column} = ? WHERE id = ?`).run(value, key);
+  };
+  forSeeds(30, (random) => {
+    const table = random.pick(["message", "part"]);
+    try {
+      set(table, random.pick(["data", "time_created"]), random.pick(ids(table)), random.pick(values));
+    } catch {
+      // NOT NULL
+    }
+    requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+  });
+  database.exec("DROP TABLE todo; DROP TABLE session_message");
+  requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+  // Without its own row, a session still has its messages.
+  database.exec("DELETE FROM session");
+  requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+  database.close();
+});

@@ -1,0 +1,35 @@
+/** Lists of long files, of which not every line is read: what they show of these, and what may be off. */
+
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { randomClaudeSession } from "../support/foreign/claude.ts";
+import { CODEX_SESSION, randomCodexSession } from "../support/foreign/codex.ts";
+import { put, serveLibrary } from "../support/lifecycle.ts";
+import { Random } from "../support/random.ts";
+import { temporaryPlace } from "../support/server.ts";
+
+const LONG = [
+  ["claude", ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl", randomClaudeSession],
+  ["codex", `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`, randomCodexSession],
+] as const;
+
+test.each(LONG)(
+  "%s: title, first message and times are right, and the count of messages nearly",
+  async (agent, path, make) => {
+    const place = temporaryPlace();
+    const { lines } = make(new Random(5), 300);
+    const file = put(join(place.home, path), `${lines.join("\n")}\n`);
+    const server = serveLibrary(place);
+    const { sessions } = await server.result("list_sessions", { agents: [agent] });
+    await server.result("switch_session", { sessionPath: file });
+    const { sessionName } = await server.result("get_state");
+    const imported = await server.result("import_session", { path: file });
+    const { sessions: ours } = await server.result("list_sessions", {});
+    const exact = ours.find(({ sessionPath }: { sessionPath: string }) => sessionPath === imported.sessionPath);
+    const [listed] = sessions;
+    for (const name of ["firstMessage", "modified", "created", "cwd", "sessionId"])
+      expect(listed[name]).toEqual(exact[name]);
+    expect(listed.name ?? null).toBe(sessionName ?? null);
+    expect(Math.abs(listed.messageCount - exact.messageCount) / exact.messageCount).toBeLessThan(0.15);
+  },
+);
