@@ -135,7 +135,8 @@ export function makeStores(options: StoresOptions): Stores {
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
     const file = allowed(path);
-    const refusal = foreign.refusal(file);
+    // A database of pi_agent_rust can be migrated.
+    const refusal = foreign.refusal(file, pirust.agent);
     if (refusal) throw refusal;
     return file;
   };

@@ -24,8 +24,8 @@ export interface ForeignStore {
    * whose sessions other backends may know better.
    */
   open(file: string, but?: string): Log | undefined;
-  /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. */
-  refusal(file: string): Failure | undefined;
+  /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. `but`: as for open. */
+  refusal(file: string, but?: string): Failure | undefined;
   /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
   survey(file: string): Surveyed | undefined;
 }
@@ -63,9 +63,9 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
       if (found?.translator.agent === but) return undefined;
       return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf, cwdOf });
     },
-    refusal(file) {
+    refusal(file, but) {
       const found = known(file);
-      return found && readOnlyOf(found.translator);
+      return found && found.translator.agent !== but ? readOnlyOf(found.translator) : undefined;
     },
     survey(file) {
       const found = known(file);
