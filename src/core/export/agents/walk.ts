@@ -23,7 +23,7 @@ interface OpenCalls {
   readonly answered: readonly boolean[];
 }
 
-/** What holds after an entry, for those that continue it. */
+/** The state after an entry, for those that continue it. */
 interface Reached {
   readonly open: OpenCalls | undefined;
   readonly cursor: string | null;
