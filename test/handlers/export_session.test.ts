@@ -1,4 +1,4 @@
-/** The four formats of export_session: lossless, inert, and as the seed maps them. */
+/** The formats of export_session: lossless, inert, and as the seed maps them. */
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

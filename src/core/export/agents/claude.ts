@@ -42,7 +42,7 @@ export class ClaudeFormat implements AgentFormat {
   readonly agent = "claude";
   cursor: string | null = null;
   private readonly options: AgentFormatOptions;
-  /** How the entries were carried, by position. */
+  /** The bits above of each entry, by position. */
   private readonly written: Uint8Array;
   private readonly names: OutgoingEntry[] = [];
   /** Whether the session is one of Claude Code's, so that the members of its own that entries have are its own. */
