@@ -240,3 +240,17 @@ test.each(["contract", "cline", "roo", "screen"] as const)("%s: files that were 
   });
   expect(recognised).toBeGreaterThan(25);
 });
+
+test("what is shown of a task is Roo Code's where it says what only that says", () => {
+  const shown = (...more: object[]): string => {
+    const said = { ts: 1, type: "say", say: "text", text: "Make a page" };
+    return JSON.stringify([said, { ts: 2, type: "say", say: "text", text: "Made." }, ...more]);
+  };
+  const agentOf = (text: string): string => fidelityOf(foreignSession(text).log).agent;
+  expect(agentOf(shown())).toBe("cline");
+  for (const say of ["codebase_search_result", "user_edit_todos", "subtask_result"])
+    expect(agentOf(shown({ ts: 3, type: "say", say, text: "{}" }))).toBe("roo");
+  const request = { ts: 3, type: "say", say: "api_req_started", text: JSON.stringify({ apiProtocol: "anthropic" }) };
+  expect(agentOf(shown(request))).toBe("roo");
+  expect(agentOf(shown({ ...request, modelInfo: { modelId: "x" } }))).toBe("cline");
+});

@@ -2,7 +2,7 @@
 
 import { parse } from "../json/json.ts";
 import { claude } from "./claude/claude.ts";
-import { clineHistory, clineMessages, clineScreen, rooHistory } from "./cline/cline.ts";
+import { clineHistory, clineMessages, clineScreen, rooHistory, rooScreen } from "./cline/cline.ts";
 import { codex } from "./codex/codex.ts";
 import { copilot } from "./copilot/copilot.ts";
 import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
@@ -25,6 +25,7 @@ export const TRANSLATORS: readonly Translator[] = [
   clineMessages,
   rooHistory,
   clineHistory,
+  rooScreen,
   clineScreen,
   pirust,
 ];

@@ -38,6 +38,14 @@ export const clineScreen: Translator = {
   begin: (tools) => new ScreenTranslation(tools),
 };
 
+/** The same of Roo Code and Kilo Code, as far as it says anything that only these say. */
+export const rooScreen: Translator = {
+  ...clineScreen,
+  agent: rooHistory.agent,
+  title: rooHistory.title,
+  recognises: isScreenOfRoo,
+};
+
 function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
   return listRecords(document, wholeOf(document));
 }
@@ -79,4 +87,15 @@ function isScreen({ bytes }: Beginnings): boolean {
   const text = new TextDecoder().decode(bytes);
   if (!/^\s*\[\s*\{/.test(text) || listOfMessages(bytes) !== null) return false;
   return /"ts"\s*:\s*\d/.test(text) && /"type"\s*:\s*"(?:say|ask)"/.test(text) && /"(?:say|ask)"\s*:\s*"\w/.test(text);
+}
+
+/** Marks of Roo Code and Kilo Code in what is shown of a task, and of Cline. */
+const ROO_SHOWN =
+  /"say"\s*:\s*"(?:rooignore_error|codebase_search_result|subtask_result|user_edit_todos|condense_context_error)"|\\"apiProtocol\\"|"isProtected"\s*:/;
+const CLINE_SHOWN = /"(?:modelInfo|conversationHistoryIndex|lastCheckpointHash)"\s*:/;
+
+function isScreenOfRoo(beginning: Beginnings): boolean {
+  if (!isScreen(beginning)) return false;
+  const text = new TextDecoder().decode(beginning.bytes);
+  return ROO_SHOWN.test(text) && !CLINE_SHOWN.test(text);
 }
