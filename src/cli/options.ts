@@ -3,11 +3,12 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { eventNames } from "../handlers/shared/event-names.ts";
-import type { ServerSettings } from "../server/settings.ts";
+import type { AgentSettings, ServerSettings } from "../server/settings.ts";
 import { nearestOf } from "./nearest.ts";
+import { UsageError } from "./usage-error.ts";
+import { wordsOf } from "./words.ts";
 
-/** A wrong command line; the message says what to change. */
-export class UsageError extends Error {}
+export { UsageError };
 
 export interface Flag {
   /** The name of its value in the help; a flag without one takes no value. */
@@ -86,6 +87,16 @@ export const OPTIONS: readonly Option[] = [
     value: "dir",
     meaning: "allow this folder too; can be given several times, implies --confine",
   },
+  {
+    names: ["--agent"],
+    value: "command",
+    meaning: "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc",
+  },
+  {
+    names: ["--agent-timeout"],
+    value: "ms",
+    meaning: "how long the agent has to answer what the server asks it (default 30,000)",
+  },
   { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
@@ -107,6 +118,8 @@ const IGNORED =
 const IGNORED_WITH_VALUE =
   "--system-prompt --append-system-prompt --api-key --tools --models --extension -e --skill --theme --prompt-template";
 
+/** Milliseconds; Pi's own client waits as long. */
+const DEFAULT_AGENT_TIMEOUT = 30_000;
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 
@@ -181,7 +194,9 @@ export function parseCommandLine(
   }
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
-  return { settings: settingsOf(flags, allowed, asPi), operands, flags, took };
+  const settings = settingsOf(flags, allowed, asPi);
+  requireFitForAgent(settings, flags);
+  return { settings, operands, flags, took };
 }
 
 function knownOptions(own: VerbOptions | undefined, shared: readonly Option[]): Map<string, KnownOption> {
@@ -281,12 +296,41 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     maxMessageBytes: numberAbove0(given, "--max-message-bytes") ?? DEFAULT_MAX_MESSAGE_BYTES,
     hookTimeout: numberAbove0(given, "--hook-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
+    agent: agentOf(given),
     provider: given.get("--provider"),
     model: given.get("--model"),
     thinking: given.get("--thinking"),
     asPi,
     action: given.has("--help") ? "help" : given.has("--version") ? "version" : "serve",
   };
+}
+
+/** Returns the agent that an option names. Throws UsageError. */
+function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined {
+  const command = given.get("--agent");
+  if (command === undefined) return undefined;
+  const words = wordsOf(command);
+  if (words.length === 0) throw new UsageError("--agent takes the command of an agent, such as 'pi --mode rpc'.");
+  return { words, within: numberAbove0(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT };
+}
+
+/** Throws UsageError unless an agent can work with the other options. */
+function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
+  if (!settings.agent) {
+    if (given.has("--agent-timeout")) throw new UsageError("--agent-timeout says nothing without --agent. Give both.");
+    return;
+  }
+  if (settings.dialect !== "pi")
+    throw new UsageError("--agent is for hosts that speak Pi's dialect. Give --mode rpc, or --dialect pi, with it.");
+  const unfit = settings.inMemory
+    ? "--no-session keeps none"
+    : settings.readOnly
+      ? "--read-only writes none"
+      : settings.store === "v2"
+        ? "--store v2 makes containers"
+        : undefined;
+  if (unfit !== undefined)
+    throw new UsageError(`The agent of --agent writes session files, and ${unfit}. Leave one out.`);
 }
 
 function requireOneOf(name: string, value: string, possible: readonly string[]): void {

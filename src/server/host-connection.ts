@@ -8,6 +8,7 @@ import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
+import { AgentBehind, type AgentMeans } from "./agent/behind.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
 import {
@@ -23,7 +24,7 @@ import { Hooks } from "./connection/hooks.ts";
 import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
-import { type OutgoingMessage, Output, release } from "./connection/output.ts";
+import { arrayOf, chained, type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { noticeOf, pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
@@ -40,6 +41,8 @@ export interface ConnectionOptions {
   readonly spool: Spool;
   /** The means to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;
+  /** The agent behind this server; undefined when there is none. */
+  readonly agent?: AgentMeans;
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
@@ -64,6 +67,7 @@ export class Connection implements Sink {
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
+  private readonly behind: AgentBehind | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   maxReplyBytes: number | undefined;
@@ -93,6 +97,13 @@ export class Connection implements Sink {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);
     }
+    if (options.agent) {
+      const { output, dispatcher } = this;
+      const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
+      const ends = { output, dispatcher, workspace: options.workspace, reply, goOn: () => this.onRoom() };
+      this.behind = new AgentBehind(ends, options.agent);
+      this.dispatcher.watch(this.behind.agent);
+    }
   }
 
   /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
@@ -119,6 +130,8 @@ export class Connection implements Sink {
       this.dialect = jsonrpc;
       this.dispatcher.resume();
     }
+    await this.dispatcher.idle();
+    await this.behind?.agent.end();
     await this.dispatcher.idle();
     await this.output.drained();
   }
@@ -188,6 +201,7 @@ export class Connection implements Sink {
   }
 
   private get mayRead(): boolean {
+    if (this.behind?.agent.isFull) return false;
     // What waits for a host that has said nothing waits for its first word.
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
   }
@@ -201,11 +215,12 @@ export class Connection implements Sink {
 
   /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
-    if (this.output.hasRoom) void this.dispatcher.idle().then(() => this.onRoom());
+    if (this.output.hasRoom && !this.behind?.agent.isFull) void this.dispatcher.idle().then(() => this.onRoom());
   }
 
   private onRoom(): void {
     this.dispatcher.resume();
+    this.behind?.agent.resume();
     if (!this.paused) return;
     if (!this.mayRead) return this.awaitRoom();
     this.paused = false;
@@ -236,6 +251,7 @@ export class Connection implements Sink {
       return this.refuseInput({ kind: "parse", sentence: notJson(text, framing) });
     }
     this.dialect ??= detect(value);
+    if (this.current === pi && this.behind?.takes(value, bytes)) return;
     let decoded: Decoded;
     try {
       decoded = this.current.decode(value, bytes);
@@ -309,6 +325,7 @@ export class Connection implements Sink {
   }
 
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void {
+    if (call.answer) return call.answer(outcome);
     if (this.expectsReply(call)) this.output.send(this.replyTo(call, outcome, renewed));
   }
 
@@ -398,7 +415,8 @@ export class Connection implements Sink {
 
   /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
-    if (!this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
+    call.answer?.(outcome);
+    if (call.answer || !this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
     const { heldReplyBytes = HELD_REPLY_BYTES } = this.options;
     const message = this.replyTo(call, outcome, renewed, usedBytes, Math.max(SMALL_REPLY, heldReplyBytes - this.ahead));
     let memoryBytes = 0;
@@ -468,22 +486,6 @@ function tooLarge(call: Call | undefined, limit: number): string {
   const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
   const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
   return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
-}
-
-function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
-  const pieces: OutgoingMessage[number][] = [];
-  for (const part of parts) {
-    pieces.push(pieces.length === 0 ? "[" : ",", ...part);
-  }
-  pieces.push("]");
-  return pieces;
-}
-
-/** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */
-function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
-  for (const one of taken) yield one;
-  taken.length = 0;
-  for (let next = rest.next(); !next.done; next = rest.next()) yield next.value;
 }
 
 /** Returns the dialect of a first message; undefined when it is of neither. */

@@ -1,7 +1,7 @@
 /** Assembles a server from its settings: disk, locks, stores, workspace and connection. */
 
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
@@ -14,6 +14,7 @@ import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
+import { infoOrNull } from "../storage/fs/files.ts";
 import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
@@ -21,10 +22,12 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
+import type { AgentMeans } from "./agent/behind.ts";
+import { ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
-import type { ServerSettings } from "./settings.ts";
+import type { AgentSettings, ServerSettings } from "./settings.ts";
 
 export interface World {
   readonly input: Readable;
@@ -116,6 +119,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     heldReplyBytes: world.heldReplyBytes,
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
+    agent: settings.agent && agentMeans(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
@@ -133,6 +137,23 @@ function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingO
     durability,
     client,
     attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
+  };
+}
+
+/** Returns how the agent behind this server is started. It works where the session does, if that is still there. */
+function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentMeans {
+  const complaints = new ShownComplaints(world.printError);
+  return {
+    words,
+    within,
+    variables: world.variables,
+    maxLineBytes: settings.maxMessageBytes,
+    complain: (sentence) => complaints.take(sentence),
+    cwdFor: (session) => {
+      const { cwd = "" } = session ?? {};
+      const isThere = isAbsolute(cwd) && infoOrNull(world.disk, cwd)?.kind === "folder";
+      return isThere ? cwd : world.cwd;
+    },
   };
 }
 

@@ -44,6 +44,8 @@ export interface Call {
   readonly target?: Session | null;
   /** The process that asks for it, where that is not our own host: it has joined the session `target`. */
   readonly peer?: Peer;
+  /** Takes the outcome of a call that this server itself makes for its host, in place of a reply. Throws nothing. */
+  readonly answer?: (outcome: Outcome) => void;
   /** The head at which that process stood when it asked; null for the shared leaf. */
   readonly head?: string | null;
 }
