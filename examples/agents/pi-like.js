@@ -152,7 +152,8 @@ async function turn(text, images) {
   for (let i = numberAfter(text, "tools", 0); i > 0 && !aborted; i--) await useTool("read", { path: `file-${i}` }, `file ${i}`);
   const count = numberAfter(text, "chunks", 0);
   const pieces = count > 0 ? Array.from({ length: count }, (_, i) => `${i} `) : [`You said: `, text];
-  if (/\bgiant\b/.test(text)) pieces.push("x".repeat(numberAfter(text, "giant", 1 << 20)));
+  const giant = numberAfter(text, "giant", 0);
+  if (giant > 0) pieces.push("x".repeat(giant));
   fate = fateIn(text);
   const message = await speak(pieces, { wait: numberAfter(text, "every", 0), after: numberAfter(text, "after", 0) });
   await say({ type: "turn_end", message, toolResults: [] });
@@ -208,7 +209,7 @@ const COMMANDS = {
       ...{ autoCompactionEnabled: true, messageCount: file.messages.length, pendingMessageCount: 0 },
     }),
   get_available_models: (command) => answer(command, { models: [MODEL] }),
-  get_commands: (command) => answer(command, { commands: [{ name: "greet", source: "prompt" }] }),
+  get_commands: (command) => answer(command, { commands: [{ name: "greet", description: `process ${process.pid}`, source: "prompt" }] }),
   async set_model(command) {
     if (command.modelId !== MODEL.id) return refuse(command, `Model not found: ${command.provider}/${command.modelId}`);
     model = MODEL;
@@ -245,6 +246,8 @@ async function handle(line) {
   return run ? run(command) : refuse(command, `Unknown command: ${command.type}`);
 }
 
+// What an agent may do that is out of order: heed neither the end of its input nor SIGTERM, or read and say nothing.
+if (process.argv.includes("--loud")) console.error("a line on stderr");
 if (process.argv.includes("--stubborn")) process.on("SIGTERM", () => {});
 if (process.argv.includes("--mute")) setInterval(() => {}, 1 << 30);
 else {
@@ -255,6 +258,7 @@ else {
     for (const line of lines) if (line.trim() !== "") void handle(line);
   });
 }
-process.stdin.resume().on("end", () => {
-  if (!process.argv.includes("--stubborn")) process.exit(0);
-});
+if (!process.argv.includes("--mute"))
+  process.stdin.resume().on("end", () => {
+    if (!process.argv.includes("--stubborn")) process.exit(0);
+  });

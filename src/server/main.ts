@@ -149,6 +149,7 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
     variables: world.variables,
     maxLineBytes: settings.maxMessageBytes,
     complain: (sentence) => complaints.take(sentence),
+    printError: world.printError,
     cwdFor: (session) => {
       const { cwd = "" } = session ?? {};
       const isThere = isAbsolute(cwd) && infoOrNull(world.disk, cwd)?.kind === "folder";

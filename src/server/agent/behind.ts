@@ -21,6 +21,8 @@ import { PROMPTS, type Route, routeOf } from "./routes.ts";
 export interface AgentMeans extends AgentLaunch {
   /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
   readonly within: number;
+  /** Tells a person what went wrong here. */
+  printError(sentence: string): void;
   /** Returns the directory in which an agent works for a session. */
   cwdFor(session: Session | null): string;
 }
@@ -203,7 +205,7 @@ export class AgentBehind implements AgentHost {
   }
 
   printError(sentence: string): void {
-    this.means.complain(sentence);
+    this.means.printError(sentence);
   }
 
   now(): number {

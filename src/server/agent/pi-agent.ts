@@ -96,9 +96,10 @@ export class PiAgent implements AgentSink {
   /** Whether it may be at work, or be about to begin. */
   private mayWork = false;
   private hasAborted = false;
-  /** How the last attempt ended, if none has said anything since. */
-  private failedStart: string | undefined;
+  private wasStarted = false;
   private stall: NodeJS.Timeout | undefined;
+  /** Why it is ended, if it is not for the host's end. */
+  private reason: string | undefined;
 
   /** `within`: milliseconds that it has to answer a question, and to read what waits for it. */
   constructor(launch: AgentLaunch, host: AgentHost, within: number) {
@@ -147,6 +148,7 @@ export class PiAgent implements AgentSink {
   private started(): AgentProcess {
     if (this.process) return this.process;
     if (this.isEnding) throw new Failure("shutting_down");
+    this.wasStarted = true;
     this.hasSpoken = false;
     this.isSilent = false;
     this.mayWork = false;
@@ -198,7 +200,7 @@ export class PiAgent implements AgentSink {
   async state(): Promise<Readonly<Record<string, unknown>> | undefined> {
     try {
       await this.bury();
-      if (!this.process && (this.failedStart !== undefined || this.isEnding)) return undefined;
+      if (!this.process && (this.wasStarted || this.isEnding)) return undefined;
       this.started();
       if (this.isSilent) return undefined;
       const reply = this.hasSpoken
@@ -286,7 +288,6 @@ export class PiAgent implements AgentSink {
     }
     this.hasSpoken = true;
     this.isSilent = false;
-    this.failedStart = undefined;
     const type = typeOf(bytes);
     if (type === "response") {
       const reply = membersOfLine(bytes) as unknown as PiReply;
@@ -327,14 +328,15 @@ export class PiAgent implements AgentSink {
 
   // --- its end -------------------------------------------------------------------------------------------------
 
-  ended(how: string): void {
+  ended(by: string): void {
+    const how = this.reason ?? by;
+    this.reason = undefined;
     clearTimeout(this.stall);
     this.stall = undefined;
     this.process = undefined;
     const session = this.place.leave();
     const remains: Remains = { session, rest: this.seen.take(), how, isAborted: this.hasAborted || this.isEnding };
     this.unburied.push(remains);
-    if (!this.hasSpoken) this.failedStart = how;
     this.mayWork = false;
     const failure = this.gone(how);
     this.questions.abandon(failure);
@@ -400,7 +402,7 @@ export class PiAgent implements AgentSink {
   private giveUp(what: string): void {
     const { process } = this;
     if (!process) return;
-    this.host.printError(`The agent ${what} for ${this.within} ms and is ended.`);
+    this.reason = `${what} for ${this.within} ms and was ended`;
     void process.end();
   }
 
