@@ -93,6 +93,11 @@ export const OPTIONS: readonly Option[] = [
     meaning: "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc",
   },
   {
+    names: ["--agent-protocol"],
+    value: "pi|acp",
+    meaning: "what the agent speaks: Pi's dialect (default), or that of editors, which is passed on and recorded",
+  },
+  {
     names: ["--agent-timeout"],
     value: "ms",
     meaning: "how long the agent has to answer what the server asks it (default 30,000)",
@@ -311,22 +316,34 @@ function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined 
   if (command === undefined) return undefined;
   const words = wordsOf(command);
   if (words.length === 0) throw new UsageError("--agent takes the command of an agent, such as 'pi --mode rpc'.");
-  return { words, within: numberAbove0(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT };
+  const protocol = given.get("--agent-protocol") ?? "pi";
+  requireOneOf("--agent-protocol", protocol, ["pi", "acp"]);
+  return {
+    words,
+    protocol: protocol as AgentSettings["protocol"],
+    within: numberAbove0(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
+  };
 }
 
 /** Throws UsageError unless an agent can work with the other options. */
 function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
   if (!settings.agent) {
-    if (given.has("--agent-timeout")) throw new UsageError("--agent-timeout says nothing without --agent. Give both.");
+    const lone = ["--agent-protocol", "--agent-timeout"].find((name) => given.has(name));
+    if (lone !== undefined) throw new UsageError(`${lone} says nothing without --agent. Give both.`);
     return;
   }
-  if (settings.dialect !== "pi")
+  const isPi = settings.agent.protocol === "pi";
+  if (!isPi && (settings.dialect !== "auto" || settings.framing !== "auto"))
+    throw new UsageError(
+      "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode, --dialect and --framing.",
+    );
+  if (isPi && settings.dialect !== "pi")
     throw new UsageError("--agent is for hosts that speak Pi's dialect. Give --mode rpc, or --dialect pi, with it.");
   const unfit = settings.inMemory
     ? "--no-session keeps none"
     : settings.readOnly
       ? "--read-only writes none"
-      : settings.store === "v2"
+      : settings.store === "v2" && isPi
         ? "--store v2 makes containers"
         : undefined;
   if (unfit !== undefined)

@@ -8,7 +8,7 @@ import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
-import { AgentBehind, type AgentMeans } from "./agent/behind.ts";
+import { type AgentMeans, PiBehind } from "./agent/pi-behind.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
 import {
@@ -67,7 +67,7 @@ export class Connection implements Sink {
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
-  private readonly behind: AgentBehind | undefined;
+  private readonly behind: PiBehind | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   maxReplyBytes: number | undefined;
@@ -101,7 +101,7 @@ export class Connection implements Sink {
       const { output, dispatcher } = this;
       const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
       const ends = { output, dispatcher, workspace: options.workspace, reply, goOn: () => this.onRoom() };
-      this.behind = new AgentBehind(ends, options.agent);
+      this.behind = new PiBehind(ends, options.agent);
       this.dispatcher.watch(this.behind.agent);
     }
   }

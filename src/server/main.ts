@@ -22,7 +22,8 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
-import type { AgentMeans } from "./agent/behind.ts";
+import { AcpProxy } from "./agent/acp-proxy.ts";
+import type { AgentMeans } from "./agent/pi-behind.ts";
 import { ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
@@ -110,6 +111,14 @@ export function serve(settings: ServerSettings, world: World): Service {
       return document;
     },
   };
+  if (settings.agent?.protocol === "acp") {
+    const proxy = new AcpProxy(
+      { ...world, workspace },
+      { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
+    );
+    const done = proxy.serve().finally(() => confined?.release());
+    return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered };
+  }
   const connection = new Connection({
     input: world.input,
     output: world.output,
@@ -119,7 +128,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     heldReplyBytes: world.heldReplyBytes,
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
-    agent: settings.agent && agentMeans(settings.agent, settings, world),
+    agent: settings.agent?.protocol === "pi" ? agentMeans(settings.agent, settings, world) : undefined,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());

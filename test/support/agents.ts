@@ -12,6 +12,11 @@ export function piLike(...flags: string[]): string {
   return [process.execPath, pathOf("pi-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
 }
 
+/** The command of the agent that speaks the Agent Client Protocol. */
+export function acpLike(): string {
+  return `'${process.execPath}' '${pathOf("acp-like.js")}'`;
+}
+
 /** Starts a server in Pi's place, with an agent behind it. */
 export function spawnWithAgent(agent: string, args: string[] = [], place: Place = temporaryPlace()): SpawnedServer {
   return spawnServer(["--mode", "rpc", "--agent", agent, ...args], "lines", place);

@@ -272,20 +272,23 @@ describe("limits", () => {
 
   test("a host that does not read stops the agent, and misses nothing", async () => {
     const server = spawnWithAgent(piLike());
-    await data(server, "get_state");
+    const pid = await pidOf(server);
+    const { sessionFile } = await data(server, "get_state");
     server.stall();
-    server.send({ id: "p", type: "prompt", message: "chunks 60000" });
-    const pid = server.process.pid as number;
-    // The agent has written its answer when it is at its end; until the host reads it is nowhere near that.
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const rss = Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
-    expect(rss).toBeLessThan(400_000);
+    server.send({ id: "p", type: "prompt", message: "chunks 120000" });
+    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of twelve.
+    const said = (): number => Number(/wchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8"))?.[1]);
+    for (let before = -1, now = said(); now < 1 << 20 || now !== before; now = said()) {
+      before = now;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    expect(entriesOf(sessionFile).map(({ message }) => message?.role)).toEqual([undefined, "user"]);
     server.resume();
     await event(server, "agent_settled");
     const deltas = server.events
       .filter(({ type }) => type === "message_update")
       .map(({ assistantMessageEvent: e }) => e.delta);
-    expect(deltas).toEqual(Array.from({ length: 60_000 }, (_, i) => `${i} `));
+    expect(deltas).toEqual(Array.from({ length: 120_000 }, (_, i) => `${i} `));
   });
 
   test("giant lines pass, and those over the limit are dropped with a notice", async () => {

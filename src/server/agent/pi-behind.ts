@@ -49,7 +49,7 @@ const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pending
 
 type Params = Readonly<Record<string, unknown>>;
 
-export class AgentBehind implements AgentHost {
+export class PiBehind implements AgentHost {
   private readonly ends: AgentEnds;
   private readonly means: AgentMeans;
   readonly agent: PiAgent;
