@@ -38,7 +38,7 @@ export interface ServerSettings {
 export interface AgentSettings {
   /** The program and its arguments. */
   readonly words: readonly string[];
-  /** What it speaks: Pi's dialect, or the Agent Client Protocol, of which each line is passed on and recorded. */
+  /** The language that it speaks: Pi's dialect, or the Agent Client Protocol, of which each line is passed on and recorded. */
   readonly protocol: "pi" | "acp";
   /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
   readonly within: number;

@@ -123,6 +123,7 @@ export class AcpProxy {
       for (const end of ["end", "error", "close"]) input.on(end, () => this.stop());
     });
     const diedItself = this.ended !== undefined;
+    this.cutter.end();
     // A prompt that has come is recorded and passed on, whatever happens then.
     await this.fromClient.idle();
     await this.agent?.end();
@@ -207,9 +208,7 @@ export class AcpProxy {
       this.say(line);
       return undefined;
     }
-    return waits
-      .catch((error) => this.means.printError(`A turn could not be recorded. ${(error as Error).message}`))
-      .then(() => this.say(line));
+    return waits.catch((error) => this.recorder.fail(error)).then(() => this.say(line));
   }
 
   private refuseLong(beginning: Buffer, size: number): void {

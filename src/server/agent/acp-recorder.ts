@@ -23,6 +23,8 @@ interface OpenRequest {
   readonly params: Loose;
 }
 
+/** Requests of either side that are kept until their replies come. */
+const MAX_OPEN = 10_000;
 /** A member of entries that tells which agent a session is of. */
 const CUSTOM = "acp";
 
@@ -35,6 +37,7 @@ export class AcpRecorder {
   private readonly ofAgent = new Map<string, OpenRequest>();
   private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
   private agentInfo: Loose = {};
+  private hasFailed = false;
 
   constructor(workspace: Workspace, complain: (sentence: string) => void) {
     this.workspace = workspace;
@@ -59,7 +62,7 @@ export class AcpRecorder {
       this.answered(this.ofAgent, message);
       return undefined;
     }
-    if (id !== undefined) this.ofClient.set(JSON.stringify(id), { method, params });
+    if (id !== undefined) remember(this.ofClient, id, { method, params });
     if (method === "session/prompt") return this.prompted(params);
     if (method === "session/load") this.begin(params, true);
     if (method === "session/resume") this.begin(params, false);
@@ -142,7 +145,7 @@ export class AcpRecorder {
       return undefined;
     }
     if (typeof method === "string") {
-      if (id !== undefined) this.ofAgent.set(JSON.stringify(id), { method, params });
+      if (id !== undefined) remember(this.ofAgent, id, { method, params });
       return undefined;
     }
     return this.answered(this.ofClient, message);
@@ -188,6 +191,15 @@ export class AcpRecorder {
     if (written.length === 0) return;
     session.refreshToWrite();
     session.append(written.map(({ type, rest }) => draftOf(type, rest)));
+    // Nobody waits for it; whoever does shares it.
+    session.commit().catch((error) => this.fail(error));
+  }
+
+  /** Tells once that turns cannot be recorded. */
+  fail(error: unknown): void {
+    if (this.hasFailed) return;
+    this.hasFailed = true;
+    this.complain(`A turn could not be recorded. ${(error as Error).message}`);
   }
 
   /** Writes what was seen of the turns that are under way, and why there is no more. Never rejects. */
@@ -212,4 +224,19 @@ export class AcpRecorder {
       }
     this.sessions.clear();
   }
+}
+
+/** Keeps a request until its reply, or until there are too many. */
+function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params }: OpenRequest): void {
+  asked.set(JSON.stringify(id), { method, params: isRecorded(method) ? params : { sessionId: params.sessionId } });
+  if (asked.size <= MAX_OPEN) return;
+  for (const oldest of asked.keys()) {
+    asked.delete(oldest);
+    return;
+  }
+}
+
+/** Whether the params of a request are looked at when its reply comes. */
+function isRecorded(method: string): boolean {
+  return method === "session/request_permission" || method === "session/new";
 }

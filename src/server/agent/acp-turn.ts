@@ -21,7 +21,7 @@ export interface AcpSpeaker {
   readonly model: string;
 }
 
-interface Call {
+interface SeenCall {
   readonly name: string;
   /** The call with all that its updates said. */
   state: Loose;
@@ -29,6 +29,8 @@ interface Call {
   isMade: boolean;
 }
 
+/** Characters of an answer, beyond which the rest becomes another one. */
+const LONGEST = 8 << 20;
 /** Updates of a turn that are kept raw at most. */
 const MAX_KEPT = 200;
 /** Why an answer ends, as messages have it, by the words of the protocol and by our own. */
@@ -49,9 +51,11 @@ export class AcpTurn {
   private blocks: Record<string, unknown>[] = [];
   /** Pieces of the text that is coming, joined when it ends: a long text is not copied with each piece. */
   private pieces: string[] = [];
+  /** Characters of the answer that is not written yet. */
+  private length = 0;
   private kind: "text" | "thinking" | undefined;
   private user: Record<string, unknown>[] = [];
-  private readonly calls = new Map<string, Call>();
+  private readonly calls = new Map<string, SeenCall>();
   private readonly kept = new Map<string, Loose>();
   private lost = 0;
 
@@ -93,7 +97,8 @@ export class AcpTurn {
     if (this.kind !== kind) this.endBlock();
     this.kind = kind;
     this.pieces.push(text);
-    return written;
+    this.length += text.length;
+    return this.length < LONGEST ? written : [...written, ...this.flush("stop")];
   }
 
   private endBlock(): void {
@@ -135,6 +140,7 @@ export class AcpTurn {
     this.endBlock();
     const { blocks } = this;
     this.blocks = [];
+    this.length = 0;
     const user = this.user.length > 0 ? this.endUser() : [];
     if (blocks.length === 0 && more.errorMessage === undefined) return user;
     const timestamp = this.now();
@@ -181,7 +187,7 @@ function argumentsOf({ rawInput, title, locations }: Loose): Loose {
   };
 }
 
-function resultOf(toolCallId: string, { name, state }: Call, timestamp: number): AcpDraft {
+function resultOf(toolCallId: string, { name, state }: SeenCall, timestamp: number): AcpDraft {
   const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) => resultBlocks(loose(part)));
   if (content.length === 0 && state.rawOutput !== undefined)
     content.push({

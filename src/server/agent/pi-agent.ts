@@ -11,7 +11,7 @@ import type { Command } from "../../handlers/shared/command.ts";
 import { brokenOff, type MessageValue } from "./messages.ts";
 import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
-import { AgentPlace } from "./place.ts";
+import { AgentStand } from "./place.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 import { LONG, type Route } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
@@ -63,7 +63,7 @@ export interface Forwarded extends ForwardedRequest {
   readonly line: Uint8Array;
 }
 
-/** What is left of an agent that has ended. */
+/** The rest of an agent that has ended. */
 interface Remains {
   readonly session: Session | undefined;
   readonly rest: TurnRest;
@@ -77,12 +77,12 @@ export class PiAgent implements AgentSink {
   private readonly launch: AgentLaunch;
   private readonly host: AgentHost;
   private readonly within: number;
-  private readonly place = new AgentPlace();
+  private readonly place = new AgentStand();
   private readonly questions: PiQuestions;
   private readonly requests = new ForwardedRequests();
   private readonly seen = new SeenTurn();
   private process: AgentProcess | undefined;
-  /** What is left of agents that ended and is not written yet. */
+  /** Rests of agents that have ended, which are not written yet. */
   private readonly unburied: Remains[] = [];
   private burial: Promise<void> = Promise.resolve();
   private farewell: Promise<void> = Promise.resolve();

@@ -47,7 +47,7 @@ const LINE_END = Buffer.from("\n");
 const EVERYWHERE = ["steeringMode", "followUpMode", "autoCompactionEnabled"];
 const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pendingMessageCount"];
 
-type Params = Readonly<Record<string, unknown>>;
+type HostParams = Readonly<Record<string, unknown>>;
 
 export class PiBehind implements AgentHost {
   private readonly ends: AgentEnds;
@@ -67,7 +67,7 @@ export class PiBehind implements AgentHost {
   /** Takes a message of the host that is for the agent, or needs it. Returns whether it is one. */
   takes(value: unknown, bytes: Buffer): boolean {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
-    const { id, type } = value as Params;
+    const { id, type } = value as HostParams;
     if (typeof type !== "string" || type === "hook_response") return false;
     if (type === "extension_ui_response") {
       if (!isNotice(id)) this.agent.send(lineOf(bytes));
@@ -75,21 +75,21 @@ export class PiBehind implements AgentHost {
     }
     const ours = findCommand(type);
     if (type === "get_state" && ours) {
-      const { command: stated, ...rest } = this.callOf(value as Params, bytes, this.stateWith(ours));
+      const { command: stated, ...rest } = this.callOf(value as HostParams, bytes, this.stateWith(ours));
       this.ends.dispatcher.submit({
         ...rest,
         command: stated,
-        ...checkedParams(ours, paramsOf(value as Params), true),
+        ...checkedParams(ours, paramsOf(value as HostParams), true),
       });
       return true;
     }
     const isKnownThere = type === "set_session_name" && this.agent.isAt(this.current);
     const route = isKnownThere ? { onSession: true } : routeOf(type, ours !== undefined);
-    if (route) this.forward(value as Params, bytes, route, ours);
+    if (route) this.forward(value as HostParams, bytes, route, ours);
     return route !== undefined;
   }
 
-  private callOf(value: Params, bytes: Buffer, asked: Command): Call {
+  private callOf(value: HostParams, bytes: Buffer, asked: Command): Call {
     const { id, type } = value;
     const range = { start: 0, end: bytes.length };
     const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
@@ -98,8 +98,8 @@ export class PiBehind implements AgentHost {
   }
 
   /** Has the agent do a command, in its turn. It is the agent that replies, unless it cannot be asked. */
-  private forward(value: Params, bytes: Buffer, route: Route, ours: Command | undefined): void {
-    const run = async (context: CommandContext, params: Params): Promise<unknown> => {
+  private forward(value: HostParams, bytes: Buffer, route: Route, ours: Command | undefined): void {
+    const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       if (route.ofRunning && ours && !this.agent.isRunning) {
         const result = await ours.run(context, params as never);
         return ours.pi ? ours.pi(context, result as never) : result;
@@ -119,12 +119,12 @@ export class PiBehind implements AgentHost {
 
   /** Returns the command that tells our state with what the agent alone knows. */
   private stateWith(ours: Command): Command {
-    const run = async (context: CommandContext, params: Params): Promise<unknown> => {
+    const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       const known = await this.agent.state();
       const result = await ours.run(context, params as never);
       return { result, known };
     };
-    const shape = (context: CommandContext, { result, known = {} }: { result: Params; known?: Params }): unknown => {
+    const shape = (context: CommandContext, { result, known = {} }: { result: HostParams; known?: HostParams }): unknown => {
       const { current } = this;
       const isThere = this.agent.isAt(current) || current?.log.persisted === false;
       const names = [...EVERYWHERE, ...(isThere ? THERE : result.model === null ? ["model"] : [])];
@@ -228,7 +228,7 @@ const NO_COMMAND: Command = command({
 });
 
 /** Returns the params of a message. */
-function paramsOf({ id: _id, type: _type, ...params }: Params): Params {
+function paramsOf({ id: _id, type: _type, ...params }: HostParams): HostParams {
   return params;
 }
 

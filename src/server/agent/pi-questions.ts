@@ -4,7 +4,7 @@ import { Failure } from "../../core/failure.ts";
 import type { PiReply } from "./pi-lines.ts";
 
 /** A question that waits for its answer. */
-interface Asked {
+interface OwnQuestion {
   readonly command: string;
   readonly resolve: (reply: PiReply) => void;
   readonly reject: (failure: Failure) => void;
@@ -17,7 +17,7 @@ const OURS = "pi-session-server";
 export class PiQuestions {
   private readonly send: (line: string) => void;
   private readonly prefix: string;
-  private readonly waiting = new Map<string, Asked>();
+  private readonly waiting = new Map<string, OwnQuestion>();
   private count = 0;
 
   /** `nonce` makes the ids those of no other program. */

@@ -1,6 +1,6 @@
 /**
- * What an agent that speaks Pi's dialect has said of a turn and may not have written: it writes a message after it has
- * told of it, and the beginning of a session only with the first answer. Lines are kept as they came, and read only
+ * Remembers of a turn what an agent that speaks Pi's dialect has said and may not have written: it writes a message after
+ * it has told of it, and the beginning of a session only with the first answer. Lines are kept as they came, and read only
  * when the agent is gone.
  */
 
@@ -11,10 +11,11 @@ import { membersOfLine } from "./pi-lines.ts";
 const KEPT = 16 << 20;
 
 const ASSISTANT = Buffer.from('"role":"assistant"');
+const WILL_RETRY = Buffer.from('"willRetry":true');
 
-type Block = Record<string, unknown>;
+type PiBlock = Record<string, unknown>;
 
-/** What a turn has left. */
+/** The rest of a turn. */
 export interface TurnRest {
   /** Whole messages that may not be stored, in their order. */
   readonly messages: readonly MessageValue[];
@@ -26,6 +27,8 @@ export interface TurnRest {
 
 export class SeenTurn {
   private running = false;
+  /** Whether the agent says when it has settled, which clients then wait for. */
+  private settles = false;
   private ended: Buffer[] = [];
   private endedBytes = 0;
   /** Whether the messages that have ended are stored as soon as the agent says anything more. */
@@ -51,7 +54,11 @@ export class SeenTurn {
     if (type === "agent_start") this.running = true;
     else if (type === "message_start") this.begin(line);
     else if (type === "message_end") this.finish(line);
-    else if (type === "agent_end" || type === "agent_settled") this.running = false;
+    else if (type === "agent_end") this.running = this.settles || line.includes(WILL_RETRY);
+    else if (type === "agent_settled") {
+      this.settles = true;
+      this.running = false;
+    }
   }
 
   private begin(line: Buffer): void {
@@ -126,17 +133,17 @@ function continued(
   if (whole && (line.type === "message_update" || before === undefined)) return whole;
   const event = line.assistantMessageEvent;
   if (typeof event !== "object" || event === null) return before ?? whole;
-  const content: Block[] = Array.isArray(before?.content) ? (before.content as Block[]) : [];
-  apply(content, event as Block);
+  const content: PiBlock[] = Array.isArray(before?.content) ? (before.content as PiBlock[]) : [];
+  apply(content, event as PiBlock);
   return { ...before, role: "assistant", content };
 }
 
 /** Applies what has come of a block. A call of which only a part has come is none. */
-function apply(content: Block[], { type, contentIndex, delta, content: whole, toolCall }: Block): void {
+function apply(content: PiBlock[], { type, contentIndex, delta, content: whole, toolCall }: PiBlock): void {
   if (typeof contentIndex !== "number" || typeof type !== "string") return;
   const [kind] = type.split("_");
   if (kind === "toolcall") {
-    if (toolCall) content[contentIndex] = toolCall as Block;
+    if (toolCall) content[contentIndex] = toolCall as PiBlock;
     return;
   }
   const member = kind === "thinking" ? "thinking" : "text";

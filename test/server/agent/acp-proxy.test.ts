@@ -29,8 +29,9 @@ const text = (message: string): Json[] => [{ type: "text", text: message }];
 async function recorded(place: Place, sessionId: string): Promise<Json[]> {
   const reader = spawnServer(["--session", sessionId], "lines", place);
   const { entries } = await reader.result("get_entries");
-  const { damage, invariants } = await reader.result("verify_session");
-  expect([damage, Object.values(invariants).every(Boolean)]).toEqual([[], true]);
+  const { damage } = await reader.result("verify_session");
+  // A frame that was not committed when its writer was killed is whole, and found without the index.
+  expect(damage.filter(({ salvaged }: Json) => !salvaged)).toEqual([]);
   await reader.finish();
   return entries.map((entry: Json) => entry.message ?? entry.customType);
 }
