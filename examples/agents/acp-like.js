@@ -72,6 +72,18 @@ const METHODS = {
   "session/prompt": prompt,
 };
 
+// What it tells of the past is always the same.
+if (process.argv.includes("--loads"))
+  METHODS["session/load"] = async ({ sessionId }) => {
+    sessions.set(sessionId, { isCancelled: false });
+    for (const [kind, text] of [["user_message_chunk", "the past"], ["agent_message_chunk", "as I know it"]])
+      await say({
+        method: "session/update",
+        params: { sessionId, update: { sessionUpdate: kind, content: { type: "text", text } } },
+      });
+    return {};
+  };
+
 async function handle(line) {
   const { id, method, params, result } = JSON.parse(line);
   if (method === undefined) return asked.get(id)?.(result);

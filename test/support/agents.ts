@@ -13,8 +13,8 @@ export function piLike(...flags: string[]): string {
 }
 
 /** The command of the agent that speaks the Agent Client Protocol. */
-export function acpLike(): string {
-  return `'${process.execPath}' '${pathOf("acp-like.js")}'`;
+export function acpLike(...flags: string[]): string {
+  return [process.execPath, pathOf("acp-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
 }
 
 /** Starts a server in Pi's place, with an agent behind it. */

@@ -53,7 +53,8 @@ export async function recordAcpAtRandom(random: Random, turns: number, store: st
           killed[victim]++;
           if (victim === "servers") server.process.kill("SIGKILL");
           if (victim === "agents" && lives(agent)) process.kill(agent, "SIGKILL");
-          if (victim === "clients") for (const stream of [server.process.stdin, server.process.stdout]) stream.destroy();
+          if (victim === "clients")
+            for (const stream of [server.process.stdin, server.process.stdout]) stream.destroy();
         });
         if (result) shown.turns.push({ prompt, answer });
       }

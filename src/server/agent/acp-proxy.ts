@@ -190,7 +190,7 @@ export class AcpProxy {
         this.say(
           errorTo(
             JSON.stringify(message.id ?? null),
-            `The prompt could not be recorded and was not sent. ${(error as Error).message}`,
+            `The request could not be recorded and was not sent. ${(error as Error).message}`,
           ),
         );
       },

@@ -83,10 +83,15 @@ export class PiBehind implements AgentHost {
       });
       return true;
     }
-    const isKnownThere = type === "set_session_name" && this.agent.isAt(this.current);
-    const route = isKnownThere ? { onSession: true } : routeOf(type, ours !== undefined);
+    const route = this.isNamedThere(value as HostParams) ? { onSession: true } : routeOf(type, ours !== undefined);
     if (route) this.forward(value as HostParams, bytes, route, ours);
     return route !== undefined;
+  }
+
+  /** Whether a message gives a name to the session at which the agent stands, in the way that Pi knows. */
+  private isNamedThere({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
+    if (type !== "set_session_name" || (idempotencyKey ?? expectedLeafId) !== undefined) return false;
+    return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);
   }
 
   private callOf(value: HostParams, bytes: Buffer, asked: Command): Call {
@@ -124,7 +129,10 @@ export class PiBehind implements AgentHost {
       const result = await ours.run(context, params as never);
       return { result, known };
     };
-    const shape = (context: CommandContext, { result, known = {} }: { result: HostParams; known?: HostParams }): unknown => {
+    const shape = (
+      context: CommandContext,
+      { result, known = {} }: { result: HostParams; known?: HostParams },
+    ): unknown => {
       const { current } = this;
       const isThere = this.agent.isAt(current) || current?.log.persisted === false;
       const names = [...EVERYWHERE, ...(isThere ? THERE : result.model === null ? ["model"] : [])];

@@ -16,8 +16,9 @@ async function ask(server: SpawnedServer, id: number, method: string, params: ob
   return until(server, (message) => message.id === id && !("method" in message));
 }
 
-async function editorOn(place: Place, store: string): Promise<Editor> {
-  const server = spawnServer(["--agent", acpLike(), "--agent-protocol", "acp", "--store", store], "lines", place);
+async function editorOn(place: Place, store: string, ...flags: string[]): Promise<Editor> {
+  const args = ["--agent", acpLike(...flags), "--agent-protocol", "acp", "--store", store];
+  const server = spawnServer(args, "lines", place);
   const { result } = await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
   const made = await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
   return { server, sessionId: made.result.sessionId, pid: result.agentCapabilities._meta.pid };
@@ -117,6 +118,24 @@ describe.each(["jsonl", "v2"])("a session recorded in %s", (store) => {
     expect(lives(pid)).toBe(false);
     expect((await recorded(place, sessionId)).at(-1)).toMatchObject({ role: "assistant", stopReason: "aborted" });
   });
+});
+
+test("a session that is loaded goes on where it was recorded, and is recorded with its past where it was not", async () => {
+  const place = temporaryPlace();
+  const { server: first, sessionId } = await editorOn(place, "jsonl");
+  await ask(first, 3, "session/prompt", { sessionId, prompt: text("one") });
+  await first.finish();
+  const { server } = await editorOn(place, "jsonl", "--loads");
+  const unknown = "5b8f1f0e-0000-4000-8000-000000000000";
+  for (const id of [sessionId, unknown]) {
+    expect((await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).result).toEqual({});
+    await ask(server, 4, "session/prompt", { sessionId: id, prompt: text("two") });
+  }
+  await server.finish();
+  const texts = async (id: string): Promise<string[]> =>
+    (await recorded(place, id)).flatMap(({ content }: Json) => content?.[0].text ?? []);
+  expect(await texts(sessionId)).toEqual(["one", "You said: one", "two", "You said: two"]);
+  expect(await texts(unknown)).toEqual(["the past", "as I know it", "two", "You said: two"]);
 });
 
 test("every byte of both sides goes on as it came, in its order", async () => {
