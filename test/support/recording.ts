@@ -53,7 +53,9 @@ export async function recordAtRandom(random: Random, turns: number): Promise<Rec
       oneTurn(server, text, shown, strikesAfter, () => strike(victim, server as SpawnedServer, agent)),
     );
     if (victim !== undefined && survived.struck) killed[victim]++;
-    if (survived.lives) {
+    // The end of the turn may have been on its way when the server was killed.
+    const isDoomed = survived.struck && victim !== "agents";
+    if (survived.lives && !isDoomed) {
       if (!lives(agent)) agent = await inTime("the next agent", pidOf(server));
       continue;
     }

@@ -128,7 +128,9 @@ test("a session that is loaded goes on where it was recorded, and is recorded wi
   const { server } = await editorOn(place, "jsonl", "--loads");
   const unknown = "5b8f1f0e-0000-4000-8000-000000000000";
   for (const id of [sessionId, unknown]) {
-    expect((await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).result).toEqual({});
+    expect((await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).result).toEqual(
+      {},
+    );
     await ask(server, 4, "session/prompt", { sessionId: id, prompt: text("two") });
   }
   await server.finish();
