@@ -1,6 +1,6 @@
 /** The process of an agent: its lines come, lines for it wait until it reads them, and it is ended in order. */
 
-import { type ChildProcessByStdio, spawn } from "node:child_process";
+import type { ChildProcessByStdio } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
 
@@ -72,6 +72,8 @@ export class AgentProcess {
     this.sink = sink;
     this.cutter = new LineCutter(sink, maxLineBytes);
     const [program, ...args] = words;
+    // Loading it takes time, and most servers start no agent.
+    const { spawn } = process.getBuiltinModule("node:child_process");
     this.child = spawn(program, args, {
       cwd,
       env: variables as NodeJS.ProcessEnv,
