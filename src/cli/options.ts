@@ -325,6 +325,9 @@ function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined 
   };
 }
 
+/** Options about the session at the start. */
+const OF_ONE_SESSION = ["--session", "--continue", "--fork", "--session-id", "--name"];
+
 /** Throws UsageError unless an agent can work with the other options. */
 function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
   if (!settings.agent) {
@@ -337,6 +340,9 @@ function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string,
     throw new UsageError(
       "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode, --dialect and --framing.",
     );
+  const chosen = isPi ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
+  if (chosen !== undefined)
+    throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
   if (isPi && settings.dialect !== "pi")
     throw new UsageError("--agent is for hosts that speak Pi's dialect. Give --mode rpc, or --dialect pi, with it.");
   const unfit = settings.inMemory

@@ -115,6 +115,7 @@ test.each([
   [["--mode", "rpc", "--agent-timeout", "5"], "without --agent"],
   [["--agent", "a", "--agent-protocol", "mcp"], "mcp"],
   [["--agent", "a", "--agent-protocol", "acp", "--mode", "rpc"], "--mode"],
+  [["--agent", "a", "--agent-protocol", "acp", "--name", "x"], "--name"],
 ])("a wrong command line is told with what is wrong: %j", (args, named) => {
   expect(() => parseArguments(args)).toThrow(UsageError);
   expect(() => parseArguments(args)).toThrow(named);
