@@ -228,6 +228,24 @@ describe("an agent that ends", () => {
     expect(await said(server)).toEqual(["user: seen", "assistant: whole"]);
   });
 
+  test("before it has begun an answer leaves one that says so, with all that Pi reads in it", async () => {
+    const place = temporaryPlace();
+    const agent = ownAgent(
+      place,
+      `const message = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
+       say({ id, type: "response", command: type, success: true });
+       for (const event of ["agent_start", "message_start", "message_end"]) say({ type: event, message });
+       process.exit(3);`,
+    );
+    const server = spawnWithAgent(agent, [], place);
+    await data(server, "prompt", { message: "seen" });
+    await event(server, "agent_settled");
+    const { messages } = await data(server, "get_messages");
+    expect(messages).toMatchObject([{ role: "user" }, { role: "assistant", content: [], stopReason: "error" }]);
+    expect(server.events.find(({ type }) => type === "turn_end").message).toEqual(messages[1]);
+    expect((await data(server, "verify_session")).damage).toEqual([]);
+  });
+
   test("owes no reply: each request gets one error, and what comes after it is answered", async () => {
     const place = temporaryPlace();
     const server = spawnWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
