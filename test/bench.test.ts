@@ -136,6 +136,13 @@ test("saved results are written into both documents, and into none when a row is
   expect(readFileSync(document, "utf8")).toBe(written);
 });
 
+test("an agent behind the server is measured beside that agent alone", () => {
+  const [, , ...rows] = run("face.js", "--runs", "1", "--chunks", "20").trimEnd().split("\n").slice(1);
+  expect(rows.map((row) => row.split(/ {2,}/)[0])).toEqual([
+    ...["the agent alone", "behind a bare pass-through", "behind the server"],
+  ]);
+});
+
 test("sessions for it are the same bytes everywhere", () => {
   const hashes = ["realistic", "giant", "custom", "wide", "broken"].map((shape) => {
     const file = join(home, shape);

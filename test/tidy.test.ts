@@ -111,6 +111,7 @@ test("programs are started in a few places", () => {
     "cli/terminal/programs.ts",
     "client/spawn.ts",
     "conformance/launch.ts",
+    "server/agent/process.ts",
     "storage/fs/processes.ts",
     "storage/lifecycle/desktop-trash.ts",
     "storage/locks/flock.ts",

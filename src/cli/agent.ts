@@ -9,6 +9,7 @@ import { isProgram, programOnPath } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
 import { inert } from "./terminal/text.ts";
 import { type Asking, open, type Result } from "./verb.ts";
+import { wordsOf } from "./words.ts";
 
 /** The agent that is started where nobody names another one. */
 const USUAL = "pi --session {path}";
@@ -96,29 +97,9 @@ function requireFolder({ disk }: Asking, { cwd, sessionId }: Result): void {
 
 // --- the command -----------------------------------------------------------------------------------------------------
 
-/**
- * Returns the words of a command as a shell would cut them: at spaces, but for those in quotes or after a backslash.
- * Nothing else means anything, and what is put in later is never cut. Throws UsageError.
- */
+/** Returns the words of a command that names the session. Throws UsageError. */
 export function commandWords(command: string): string[] {
-  const words: string[] = [];
-  let word: string | undefined;
-  let quote = "";
-  for (let i = 0; i < command.length; i++) {
-    const c = command[i];
-    const isEscape = c === "\\" && quote !== "'" && /[\s"'\\]/.test(command[i + 1] ?? "");
-    if (isEscape) word = (word ?? "") + command[++i];
-    else if (quote !== "" && c === quote) quote = "";
-    else if (quote === "" && (c === '"' || c === "'")) {
-      quote = c;
-      word ??= "";
-    } else if (quote === "" && /\s/.test(c)) {
-      if (word !== undefined) words.push(word);
-      word = undefined;
-    } else word = (word ?? "") + c;
-  }
-  if (quote !== "") throw new UsageError(`The command ${inert(command)} has a ${quote} without another one.`);
-  if (word !== undefined) words.push(word);
+  const words = wordsOf(command);
   requirePlaces(words, command);
   return words;
 }

@@ -3,11 +3,12 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { eventNames } from "../handlers/shared/event-names.ts";
-import type { ServerSettings } from "../server/settings.ts";
+import type { AgentSettings, ServerSettings } from "../server/settings.ts";
 import { nearestOf } from "./nearest.ts";
+import { UsageError } from "./usage-error.ts";
+import { wordsOf } from "./words.ts";
 
-/** A wrong command line; the message says what to change. */
-export class UsageError extends Error {}
+export { UsageError };
 
 export interface Flag {
   /** The name of its value in the help; a flag without one takes no value. */
@@ -95,6 +96,21 @@ export const OPTIONS: readonly Option[] = [
     value: "dir",
     meaning: "allow this folder too; can be given several times, implies --confine",
   },
+  {
+    names: ["--agent"],
+    value: "command",
+    meaning: "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc",
+  },
+  {
+    names: ["--agent-protocol"],
+    value: "pi|acp",
+    meaning: "what the agent speaks: Pi's dialect (default), or that of editors, which is passed on and recorded",
+  },
+  {
+    names: ["--agent-timeout"],
+    value: "ms",
+    meaning: "how long the agent has to answer what the server asks it (default 30,000)",
+  },
   { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
   { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
   { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
@@ -116,6 +132,8 @@ const IGNORED =
 const IGNORED_WITH_VALUE =
   "--system-prompt --append-system-prompt --api-key --tools --models --extension -e --skill --theme --prompt-template";
 
+/** Milliseconds; Pi's own client waits as long. */
+const DEFAULT_AGENT_TIMEOUT = 30_000;
 /** 64 MiB. */
 const DEFAULT_MAX_MESSAGE_BYTES = 64 << 20;
 
@@ -190,7 +208,9 @@ export function parseCommandLine(
   }
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
-  return { settings: settingsOf(flags, allowed, asPi), operands, flags, took };
+  const settings = settingsOf(flags, allowed, asPi);
+  requireFitForAgent(settings, flags);
+  return { settings, operands, flags, took };
 }
 
 function knownOptions(own: VerbOptions | undefined, shared: readonly Option[]): Map<string, KnownOption> {
@@ -291,12 +311,59 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     hookTimeout: numberAbove0(given, "--hook-timeout"),
     holderTimeout: numberAbove0(given, "--holder-timeout"),
     allowedPaths: given.has("--confine") || allowed.length > 0 ? allowed : undefined,
+    agent: agentOf(given),
     provider: given.get("--provider"),
     model: given.get("--model"),
     thinking: given.get("--thinking"),
     asPi,
     action: given.has("--help") ? "help" : given.has("--version") ? "version" : "serve",
   };
+}
+
+/** Returns the agent that an option names. Throws UsageError. */
+function agentOf(given: ReadonlyMap<string, string>): AgentSettings | undefined {
+  const command = given.get("--agent");
+  if (command === undefined) return undefined;
+  const words = wordsOf(command);
+  if (words.length === 0) throw new UsageError("--agent takes the command of an agent, such as 'pi --mode rpc'.");
+  const protocol = given.get("--agent-protocol") ?? "pi";
+  requireOneOf("--agent-protocol", protocol, ["pi", "acp"]);
+  return {
+    words,
+    protocol: protocol as AgentSettings["protocol"],
+    within: numberAbove0(given, "--agent-timeout") ?? DEFAULT_AGENT_TIMEOUT,
+  };
+}
+
+/** Options about the session at the start. */
+const OF_ONE_SESSION = ["--session", "--continue", "--fork", "--session-id", "--name"];
+
+/** Throws UsageError unless an agent can work with the other options. */
+function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string, string>): void {
+  if (!settings.agent) {
+    const lone = ["--agent-protocol", "--agent-timeout"].find((name) => given.has(name));
+    if (lone !== undefined) throw new UsageError(`${lone} says nothing without --agent. Give both.`);
+    return;
+  }
+  const isPi = settings.agent.protocol === "pi";
+  if (!isPi && (settings.dialect !== "auto" || settings.framing !== "auto"))
+    throw new UsageError(
+      "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode, --dialect and --framing.",
+    );
+  const chosen = isPi ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
+  if (chosen !== undefined)
+    throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
+  if (isPi && settings.dialect !== "pi")
+    throw new UsageError("--agent is for hosts that speak Pi's dialect. Give --mode rpc, or --dialect pi, with it.");
+  const unfit = settings.inMemory
+    ? "--no-session keeps none"
+    : settings.readOnly
+      ? "--read-only writes none"
+      : settings.store === "v2" && isPi
+        ? "--store v2 makes containers"
+        : undefined;
+  if (unfit !== undefined)
+    throw new UsageError(`The agent of --agent writes session files, and ${unfit}. Leave one out.`);
 }
 
 function requireOneOf(name: string, value: string, possible: readonly string[]): void {

@@ -46,6 +46,11 @@ export const FAILURES = {
     ...REFUSED,
     meaning: "This server keeps the history and runs no model or tool. The host does that.",
   },
+  agent_failed: {
+    ...REFUSED_FOR_NOW,
+    meaning:
+      "The agent behind this server could not be started, has ended, or does not answer. The next prompt starts it again.",
+  },
   not_a_session: { ...REFUSED, meaning: "The file is not a session: its first line must have the type session." },
   not_a_user_message: {
     ...REFUSED,

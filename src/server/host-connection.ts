@@ -9,6 +9,7 @@ import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
 import { type AcpConversation, type AcpFacts, converse } from "./acp/conversation.ts";
+import { type AgentMeans, PiBehind } from "./agent/pi-behind.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
 import { detect } from "./connection/detect.ts";
@@ -44,6 +45,8 @@ export interface ConnectionOptions {
   readonly acp: AcpFacts;
   /** The means to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;
+  /** The agent behind this server; undefined when there is none. */
+  readonly agent?: AgentMeans;
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
@@ -68,6 +71,7 @@ export class Connection implements Sink {
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
+  private readonly behind: PiBehind | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
@@ -99,6 +103,13 @@ export class Connection implements Sink {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);
     }
+    if (options.agent) {
+      const { output, dispatcher } = this;
+      const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
+      const ends = { output, dispatcher, workspace: options.workspace, reply, goOn: () => this.onRoom() };
+      this.behind = new PiBehind(ends, options.agent);
+      this.dispatcher.watch(this.behind.agent);
+    }
   }
 
   /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
@@ -127,6 +138,8 @@ export class Connection implements Sink {
       this.dispatcher.resume();
     }
     await this.acp?.idle();
+    await this.dispatcher.idle();
+    await this.behind?.agent.end();
     await this.dispatcher.idle();
     await this.output.drained();
   }
@@ -198,6 +211,7 @@ export class Connection implements Sink {
   }
 
   private get mayRead(): boolean {
+    if (this.behind?.agent.isFull) return false;
     // What waits for a host that has said nothing waits for its first word.
     if (this.acp?.isFull) return false;
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
@@ -212,12 +226,14 @@ export class Connection implements Sink {
 
   /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
-    if (this.output.hasRoom && !this.acp?.isFull) void this.dispatcher.idle().then(() => this.onRoom());
+    const isFull = this.acp?.isFull || this.behind?.agent.isFull;
+    if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onRoom());
   }
 
   private onRoom(): void {
     this.dispatcher.resume();
     this.acp?.wake();
+    this.behind?.agent.resume();
     if (!this.paused) return;
     if (!this.mayRead) return this.awaitRoom();
     this.paused = false;
@@ -250,6 +266,7 @@ export class Connection implements Sink {
     const spoken = this.dialect ? undefined : detect(value);
     if (spoken) this.speak(spoken);
     if (this.acp) return this.acp.receive(value, bytes);
+    if (this.current === pi && this.behind?.takes(value, bytes)) return;
     let decoded: Decoded;
     try {
       decoded = this.current.decode(value, bytes);

@@ -1,7 +1,7 @@
 /** Assembles a server from its settings: disk, locks, stores, workspace and connection. */
 
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
@@ -15,6 +15,7 @@ import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import type { Disk } from "../storage/fs/disk.ts";
+import { infoOrNull } from "../storage/fs/files.ts";
 import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
@@ -23,10 +24,13 @@ import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
 import type { AgentBehind } from "./acp/agent.ts";
+import { AcpProxy } from "./agent/acp-proxy.ts";
+import type { AgentMeans } from "./agent/pi-behind.ts";
+import { ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
-import type { ServerSettings } from "./settings.ts";
+import type { AgentSettings, ServerSettings } from "./settings.ts";
 
 /** Milliseconds after which is done what nobody waits for; the reply has left long before. */
 const PUT_OFF = 50;
@@ -116,6 +120,14 @@ export function serve(settings: ServerSettings, world: World): Service {
       return document;
     },
   };
+  if (settings.agent?.protocol === "acp") {
+    const proxy = new AcpProxy(
+      { ...world, workspace },
+      { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
+    );
+    const done = proxy.serve().finally(() => confined?.release());
+    return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered };
+  }
   const connection = new Connection({
     input: world.input,
     output: world.output,
@@ -126,6 +138,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
+    agent: settings.agent?.protocol === "pi" ? agentMeans(settings.agent, settings, world) : undefined,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
@@ -144,6 +157,24 @@ function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingO
     holderTimeout,
     client,
     attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
+  };
+}
+
+/** Returns how the agent behind this server is started. It works where the session does, if that is still there. */
+function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentMeans {
+  const complaints = new ShownComplaints(world.printError);
+  return {
+    words,
+    within,
+    variables: world.variables,
+    maxLineBytes: settings.maxMessageBytes,
+    complain: (sentence) => complaints.take(sentence),
+    printError: world.printError,
+    cwdFor: (session) => {
+      const { cwd = "" } = session ?? {};
+      const isThere = isAbsolute(cwd) && infoOrNull(world.disk, cwd)?.kind === "folder";
+      return isThere ? cwd : world.cwd;
+    },
   };
 }
 

@@ -29,7 +29,19 @@ export interface ServerSettings {
   readonly provider?: string;
   readonly model?: string;
   readonly thinking?: string;
+  /** The agent behind this server: how it is started, and how long it may take to answer; undefined when there is none. */
+  readonly agent: AgentSettings | undefined;
   /** Whether the server stands in for Pi (`--mode rpc`). */
   readonly asPi: boolean;
   readonly action: "serve" | "help" | "version";
+}
+
+/** An agent that this server starts. */
+export interface AgentSettings {
+  /** The program and its arguments. */
+  readonly words: readonly string[];
+  /** The language that it speaks: Pi's dialect, or the Agent Client Protocol, of which each line is passed on and recorded. */
+  readonly protocol: "pi" | "acp";
+  /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
+  readonly within: number;
 }

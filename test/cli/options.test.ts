@@ -66,6 +66,12 @@ test("--mode rpc takes what Pi takes: options that say two things, or half of on
   expect(parseArguments(["--mode", "rpc", ...args])).toMatchObject({ session: "a", provider: "p" });
 });
 
+test("the command of an agent is cut into words as a shell would cut it", () => {
+  const { agent } = parseArguments(["--mode", "rpc", "--agent", "pi '--mode' rpc \"a b\" c\\ d"]);
+  expect(agent).toEqual({ words: ["pi", "--mode", "rpc", "a b", "c d"], protocol: "pi", within: 30_000 });
+  expect(parseArguments(["--agent", "a", "--agent-protocol", "acp", "--store", "v2"]).agent?.protocol).toBe("acp");
+});
+
 test("Pi's options that mean nothing are accepted, with their values", () => {
   const args = ["--offline", "--no-themes", "-ne", "-ns", "-np", "-nc", "--approve", "--no-approve"];
   expect(parseArguments([...args, "--system-prompt", "--session", "--api-key", "k", "--name", "n"])).toMatchObject({
@@ -100,6 +106,16 @@ test.each([
   [["--max-message-bytes", "0"], "--max-message-bytes"],
   [["--max-message-bytes", "1e3"], "--max-message-bytes"],
   [["--max-message-bytes", "-5"], "--max-message-bytes"],
+  [["--agent", "pi"], "--mode rpc"],
+  [["--mode", "rpc", "--agent", "  "], "pi --mode rpc"],
+  [["--mode", "rpc", "--agent", "pi 'x"], "without another"],
+  [["--mode", "rpc", "--agent", "pi", "--no-session"], "--no-session"],
+  [["--mode", "rpc", "--agent", "pi", "--store", "v2"], "--store v2"],
+  [["--mode", "rpc", "--agent", "pi", "--read-only"], "--read-only"],
+  [["--mode", "rpc", "--agent-timeout", "5"], "without --agent"],
+  [["--agent", "a", "--agent-protocol", "mcp"], "mcp"],
+  [["--agent", "a", "--agent-protocol", "acp", "--mode", "rpc"], "--mode"],
+  [["--agent", "a", "--agent-protocol", "acp", "--name", "x"], "--name"],
 ])("a wrong command line is told with what is wrong: %j", (args, named) => {
   expect(() => parseArguments(args)).toThrow(UsageError);
   expect(() => parseArguments(args)).toThrow(named);

@@ -24,6 +24,8 @@ export class ForeignChanges {
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private reportedDamage: number;
   private untoldDamage: Damage[] = [];
+  /** Whether the leaf goes where the file says, if it was there before. */
+  followsFile = false;
   /** Whether the session released its lock; it takes it again with the next change. */
   resting = false;
 
@@ -65,7 +67,7 @@ export class ForeignChanges {
   checkForChanges(): boolean {
     const { log } = this.entries;
     // Where another agent goes on, in its own session, is where a reader wants to be who was not elsewhere.
-    const follows = log.foreign !== undefined && this.leaf.isInFile;
+    const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.isInFile;
     const change = log.refresh();
     if (change.kind === "gone") {
       const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";

@@ -388,6 +388,11 @@ export class Session implements Bodies {
     return this.leaf.isDurable;
   }
 
+  /** Puts a session that is not stored yet into its store, with the entries that set it up. Throws the log's failures. */
+  putIntoStore(): void {
+    if (!this.log.persisted) this.write([]);
+  }
+
   /** Leaves the session: writes a marker into it if the file alone would not give the position. */
   async leave(): Promise<void> {
     if (this.log.readOnly || !this.log.persisted || this.leaf.isInFile) return;

@@ -60,7 +60,7 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
     effect: "control",
     params,
     result: z.never(),
-    failures: ["unsupported_command"],
+    failures: ["unsupported_command", "agent_failed"],
     example: { params: example, result: undefined },
     run(context) {
       const sentence = `This server owns the history and runs no agent: ${instead}`;

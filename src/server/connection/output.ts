@@ -28,7 +28,7 @@ export class Output {
   /** The rest of the large message that is being written, in its frame; `queue` has those that follow. */
   private flowing: Generator<string | Uint8Array> | undefined;
   private large: OutgoingMessage = [];
-  private readonly queue: OutgoingMessage[] = [];
+  private readonly queue: { message: OutgoingMessage; isLine: boolean }[] = [];
   private whenThrough: (() => void)[] = [];
 
   /** Creates an output. `onRoom` is called when the reader has caught up after {@link hasRoom} was false. */
@@ -63,7 +63,7 @@ export class Output {
     const { frame } = this;
     if (!frame) throw new TypeError("nothing can be sent before the framing is known");
     if (this.gone) release(message);
-    else if (this.flowing) this.queue.push(message);
+    else if (this.flowing) this.queue.push({ message, isLine: false });
     else if (isInMemory(message)) {
       if (frame.counts) this.put(frame.before(byteLength(message)));
       for (const piece of message) this.put(frame.piece(piece));
@@ -73,6 +73,19 @@ export class Output {
       this.flowing = framed(frame, message);
       this.flow();
     }
+  }
+
+  /** Sends a line of another program, which ends with a line feed, without changing any of its bytes. */
+  sendLine(line: Buffer): void {
+    const { frame } = this;
+    if (!frame) throw new TypeError("nothing can be sent before the framing is known");
+    if (this.gone) return;
+    if (this.flowing) this.queue.push({ message: [line], isLine: true });
+    else if (frame.counts) {
+      const payload = line.subarray(0, -1);
+      this.put(frame.before(payload.length));
+      this.put(payload);
+    } else this.put(line);
   }
 
   /** Writes as much of a large message as there is room for. */
@@ -94,7 +107,11 @@ export class Output {
   private through(): void {
     this.flowing = undefined;
     const { queue } = this;
-    while (queue.length > 0 && !this.flowing) this.send(queue.shift() as OutgoingMessage);
+    for (let next = queue[0]; next && !this.flowing; next = queue[0]) {
+      queue.shift();
+      if (next.isLine) this.sendLine(next.message[0] as Buffer);
+      else this.send(next.message);
+    }
     if (!this.flowing) this.wake();
   }
 
@@ -110,7 +127,7 @@ export class Output {
     this.flowing = undefined;
     this.text = "";
     this.begun = this.filled;
-    for (const message of [this.large, ...this.queue.splice(0)]) release(message);
+    for (const message of [this.large, ...this.queue.splice(0).map((queued) => queued.message)]) release(message);
     this.wake();
   }
 

@@ -78,6 +78,11 @@ export function noticeOf(message: string): Pieces {
   return [JSON.stringify({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
 }
 
+/** Whether an id is that of a notice of ours. */
+export function isNotice(id: unknown): boolean {
+  return typeof id === "string" && /^notice-\d+$/.test(id) && Number(id.slice(7)) <= notices;
+}
+
 /** Converts a host's answer to a hook: the result is all but type and id, unless `error` says that it failed. */
 function hookResponse({ type: _type, id, error, ...result }: Record<string, unknown>): HookMessage {
   const answered = { jsonrpc: "2.0" as const, id: id as number | string };

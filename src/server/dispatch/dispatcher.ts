@@ -23,6 +23,7 @@ import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
+import type { AgentGate } from "./agent-gate.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { guardWrite } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
@@ -63,6 +64,7 @@ export class Dispatcher implements ReplyHost {
   private started = false;
   private startEvent: PendingEvent | null | undefined;
   private sharing: Sharing | undefined;
+  private agent: AgentGate | undefined;
 
   constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink) {
     this.workspace = workspace;
@@ -85,6 +87,11 @@ export class Dispatcher implements ReplyHost {
   /** Shares sessions with other processes from now on. */
   share(sharing: Sharing): void {
     this.sharing = sharing;
+  }
+
+  /** Lets calls run beside an agent from now on. */
+  watch(agent: AgentGate): void {
+    this.agent = agent;
   }
 
   /** Number of calls and replies that are not out yet; input is paused when there are too many. */
@@ -347,7 +354,16 @@ export class Dispatcher implements ReplyHost {
     if (call.peer && !this.workspace.sessions.includes(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
-    return inPlace(call, () => this.perform(lane, call, events));
+    const perform = (): unknown => inPlace(call, () => this.perform(lane, call, events));
+    return this.besideAgent(lane, call)?.then(perform) ?? perform();
+  }
+
+  /** Takes in what an agent has written. Returns what a call waits for on its account, if it waits. */
+  private besideAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
+    const session = this.agent && (target === undefined ? this.lanes.sessionOf(lane) : target);
+    if (!session) return undefined;
+    if (this.agent?.mayHaveWritten(session)) this.upkeep.takeIn(lane, session);
+    return this.agent?.before(command, session);
   }
 
   /** Runs a call that may be run. */

@@ -14,6 +14,11 @@ const MAX_OPEN = 64;
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
 
+/** Whether a session may release its lock: it has it, and no agent of ours writes there. */
+function mayRest({ foreign }: Session): boolean {
+  return !foreign.resting && !foreign.followsFile;
+}
+
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
 const OWN_WORK = { name: "" } as unknown as Call;
 
@@ -45,14 +50,19 @@ export class Upkeep {
     for (const session of workspace.sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || sharing?.attaching.of(session)) continue;
-      try {
-        this.host.queueForeign(lane, session, session.refresh());
-      } catch {
-        // A missing file is reported when a command wants to write to it.
-      }
+      this.takeIn(lane, session);
       replies.flush(lane);
     }
     sink.flush();
+  }
+
+  /** Takes in what other programs wrote to a session. */
+  takeIn(lane: Lane, session: Session): void {
+    try {
+      this.host.queueForeign(lane, session, session.refresh());
+    } catch {
+      // A missing file is reported when a command wants to write to it.
+    }
   }
 
   /** Releases the locks of sessions that rest, and closes the least recently used ones beyond `MAX_OPEN`. */
@@ -68,7 +78,7 @@ export class Upkeep {
       if (session !== current && index <= sessions.length - MAX_OPEN) {
         const drop = (): void => lanes.drop(session.id);
         this.occupy(lane, () => workspace.suspend(session), drop);
-      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && !session.foreign.resting)
+      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
     }
   }

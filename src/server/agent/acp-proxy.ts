@@ -1,0 +1,244 @@
+/**
+ * Stands between an editor and an agent that speak the Agent Client Protocol: each line goes on as it came, in its order,
+ * and what it says is recorded before. The agent lives as long as the editor, and ends it when it ends.
+ */
+
+import type { Readable, Writable } from "node:stream";
+import type { Workspace } from "../../core/session/workspace.ts";
+import { AcpRecorder } from "./acp-recorder.ts";
+import { LineCutter, type LineSink } from "./line-cutter.ts";
+import { isObject, membersOfLine } from "./pi-lines.ts";
+import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
+
+/** Bytes of lines that wait for one that is being written, beyond which no more is read. */
+const FULL_AT = 4 << 20;
+/** JSON-RPC's code of an internal error. */
+const INTERNAL = -32603;
+
+export interface ProxyMeans extends AgentLaunch {
+  readonly cwd: string;
+  printError(sentence: string): void;
+}
+
+interface ProxyEnds {
+  readonly input: Readable;
+  readonly output: Writable;
+  readonly workspace: Workspace;
+}
+
+/** Lines that are passed on one after the other, each when it may. */
+class Passage {
+  private readonly pass: (line: Buffer) => Promise<void> | undefined;
+  private readonly lines: Buffer[] = [];
+  private bytes = 0;
+  private isBusy = false;
+  private whenIdle: (() => void)[] = [];
+  private readonly changed: () => void;
+
+  /** `changed` is called when lines that waited have been passed on. */
+  constructor(pass: (line: Buffer) => Promise<void> | undefined, changed: () => void) {
+    this.pass = pass;
+    this.changed = changed;
+  }
+
+  get isFull(): boolean {
+    return this.bytes >= FULL_AT;
+  }
+
+  push(line: Buffer): void {
+    this.lines.push(line);
+    this.bytes += line.length;
+    if (!this.isBusy) this.run();
+  }
+
+  private run(): void {
+    for (let line = this.lines.shift(); line; line = this.lines.shift()) {
+      this.bytes -= line.length;
+      const waits = this.pass(line);
+      if (!waits) continue;
+      this.isBusy = true;
+      void waits.finally(() => {
+        this.isBusy = false;
+        this.run();
+        this.changed();
+      });
+      return;
+    }
+    for (const wake of this.whenIdle.splice(0)) wake();
+  }
+
+  /** Resolves when everything that was pushed has been passed on. */
+  idle(): Promise<void> {
+    return this.isBusy ? new Promise((resolve) => this.whenIdle.push(resolve)) : Promise.resolve();
+  }
+}
+
+export class AcpProxy {
+  private readonly ends: ProxyEnds;
+  private readonly means: ProxyMeans;
+  private readonly recorder: AcpRecorder;
+  private readonly fromClient: Passage;
+  private readonly fromAgent: Passage;
+  private readonly cutter: LineCutter;
+  private agent: AgentProcess | undefined;
+  /** How the agent ended, if it has. */
+  private ended: string | undefined;
+  private isHostGone = false;
+  private over: (() => void) | undefined;
+
+  constructor(ends: ProxyEnds, means: ProxyMeans) {
+    this.ends = ends;
+    this.means = means;
+    this.recorder = new AcpRecorder(ends.workspace, (sentence) => means.printError(sentence));
+    this.fromClient = new Passage(
+      (line) => this.toAgent(line),
+      () => this.balance(),
+    );
+    this.fromAgent = new Passage(
+      (line) => this.toClient(line),
+      () => this.balance(),
+    );
+    const sink: LineSink = {
+      line: (line) => this.fromClient.push(line),
+      tooLong: (beginning, size) => this.refuseLong(beginning, size),
+    };
+    this.cutter = new LineCutter(sink, means.maxLineBytes);
+  }
+
+  /** Serves until either side ends. Resolves to the exit status. */
+  async serve(): Promise<number> {
+    const { input, output } = this.ends;
+    output.on("error", () => {
+      this.isHostGone = true;
+      this.stop();
+    });
+    output.on("drain", () => this.balance());
+    await new Promise<void>((resolve) => {
+      this.over = resolve;
+      this.agent = new AgentProcess(this.means, this.means.cwd, this.sink());
+      input.on("data", (chunk: Buffer) => {
+        this.cutter.push(chunk);
+        this.balance();
+      });
+      for (const end of ["end", "error", "close"]) input.on(end, () => this.stop());
+    });
+    const diedItself = this.ended !== undefined;
+    this.cutter.end();
+    // A prompt that has come is recorded and passed on, whatever happens then.
+    await this.fromClient.idle();
+    await this.agent?.end();
+    await this.fromAgent.idle();
+    const how = diedItself ? `The agent ${this.ended}.` : "The turn was ended.";
+    const unanswered = this.recorder.unanswered;
+    await this.recorder.end(how, diedItself ? "error" : "aborted");
+    for (const id of unanswered) this.say(errorTo(id, how));
+    if (diedItself) this.means.printError(`The agent ${this.ended}.`);
+    await new Promise<void>((resolve) => {
+      if (this.isHostGone || output.destroyed) return resolve();
+      output.once("close", () => resolve());
+      output.write("", () => resolve());
+    });
+    return diedItself || this.isHostGone ? 1 : 0;
+  }
+
+  stop(): void {
+    this.over?.();
+  }
+
+  private sink(): AgentSink {
+    return {
+      line: (line) => {
+        if (isObject(line)) return this.fromAgent.push(line);
+        const text = line.toString("utf8").trim();
+        if (text !== "") this.means.complain(text);
+      },
+      tooLong: (beginning, size) => this.tellOfLong(beginning, size),
+      through: () => this.balance(),
+      drained: () => this.balance(),
+      ended: (how) => {
+        this.ended = how;
+        this.stop();
+      },
+    };
+  }
+
+  /** Takes from each side only as much as the other one reads. */
+  private balance(): void {
+    const { input, output } = this.ends;
+    if (this.agent?.isFull || this.fromClient.isFull) input.pause();
+    else input.resume();
+    if ((output.writableNeedDrain && !output.destroyed) || this.fromAgent.isFull) this.agent?.pause();
+    else this.agent?.resume();
+  }
+
+  private toAgent(line: Buffer): Promise<void> | undefined {
+    const message = membersOfLine(line);
+    let waits: Promise<void> | undefined;
+    try {
+      waits = this.recorder.fromClient(message);
+    } catch (error) {
+      waits = Promise.reject(error);
+    }
+    if (!waits) {
+      this.agent?.send(line);
+      return undefined;
+    }
+    return waits.then(
+      () => this.agent?.send(line),
+      (error) => {
+        this.recorder.forget(message);
+        this.say(
+          errorTo(
+            JSON.stringify(message.id ?? null),
+            `The request could not be recorded and was not sent. ${(error as Error).message}`,
+          ),
+        );
+      },
+    );
+  }
+
+  private toClient(line: Buffer): Promise<void> | undefined {
+    let waits: Promise<void> | undefined;
+    try {
+      waits = this.recorder.fromAgent(membersOfLine(line));
+    } catch (error) {
+      waits = Promise.reject(error);
+    }
+    if (!waits) {
+      this.say(line);
+      return undefined;
+    }
+    return waits.catch((error) => this.recorder.fail(error)).then(() => this.say(line));
+  }
+
+  private refuseLong(beginning: Buffer, size: number): void {
+    const id = idIn(beginning);
+    const sentence = `The message of ${size} bytes is over the limit of ${this.means.maxLineBytes}; --max-message-bytes raises it.`;
+    if (id !== undefined) this.say(errorTo(id, sentence));
+  }
+
+  private tellOfLong(beginning: Buffer, size: number): void {
+    const id = idIn(beginning);
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.means.maxLineBytes}. It was dropped.`;
+    this.means.printError(sentence);
+    if (id !== undefined && this.recorder.unanswered.includes(id)) {
+      const line = errorTo(id, sentence);
+      this.fromAgent.push(Buffer.from(line));
+    }
+  }
+
+  private say(line: string | Buffer): void {
+    if (!this.isHostGone) this.ends.output.write(line);
+  }
+}
+
+function errorTo(id: string, message: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":{"code":${INTERNAL},"message":${JSON.stringify(message)}}}\n`;
+}
+
+/** Returns the id at the beginning of a message, as JSON text. */
+function idIn(beginning: Buffer): string | undefined {
+  return /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,/.exec(
+    beginning.toString("utf8"),
+  )?.[1];
+}

@@ -1,0 +1,242 @@
+/**
+ * Records what an editor and an agent say to each other in the Agent Client Protocol: each session of the agent becomes
+ * one of ours, with the same id where that can be. Lines are only read here; whoever passes them on waits where told to.
+ */
+
+import { draftOf, SESSION_ID } from "../../core/format/entry.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, loose, userBlocks } from "./acp-turn.ts";
+
+/** A session of the agent, and what is recorded of it. */
+interface RecordedSession {
+  readonly agentSessionId: string;
+  readonly session: Session;
+  turn: AcpTurn;
+  /** Whether what comes is known already: the agent tells the past of a session that was recorded. */
+  isReplay: boolean;
+}
+
+/** A request that has no reply yet. */
+interface OpenRequest {
+  readonly method: string;
+  readonly params: Loose;
+}
+
+/** Requests of either side that are kept until their replies come. */
+const MAX_OPEN = 10_000;
+/** A member of entries that tells which agent a session is of. */
+const CUSTOM = "acp";
+
+export class AcpRecorder {
+  private readonly workspace: Workspace;
+  private readonly complain: (sentence: string) => void;
+  private readonly sessions = new Map<string, RecordedSession>();
+  /** Requests of the client, and of the agent, by the JSON text of their ids. */
+  private readonly ofClient = new Map<string, OpenRequest>();
+  private readonly ofAgent = new Map<string, OpenRequest>();
+  private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
+  private agentInfo: Loose = {};
+  private hasFailed = false;
+
+  constructor(workspace: Workspace, complain: (sentence: string) => void) {
+    this.workspace = workspace;
+    this.complain = complain;
+  }
+
+  /** Ids, as JSON text, of the requests of the client that have no reply. */
+  get unanswered(): readonly string[] {
+    return [...this.ofClient.keys()];
+  }
+
+  // --- what the client says ------------------------------------------------------------------------------------
+
+  /**
+   * Takes a message of the client. Returns what must be done before it is passed on: a prompt is durable before the agent
+   * hears it. Rejects when it cannot be written.
+   */
+  fromClient(message: Loose): Promise<void> | undefined {
+    const { id, method } = message;
+    const params = loose(message.params);
+    if (typeof method !== "string") {
+      this.answered(this.ofAgent, message);
+      return undefined;
+    }
+    if (id !== undefined) remember(this.ofClient, id, { method, params });
+    if (method === "session/prompt") return this.prompted(params);
+    if (method === "session/load") this.begin(params, true);
+    if (method === "session/resume") this.begin(params, false);
+    return undefined;
+  }
+
+  private async prompted({ sessionId, prompt }: Loose): Promise<void> {
+    const recorded = this.sessions.get(String(sessionId)) ?? this.begin({ sessionId }, false);
+    const { blocks, isWhole } = userBlocks(Array.isArray(prompt) ? prompt : []);
+    const content = blocks;
+    const written: AcpDraft[] = recorded.turn.flush("stop");
+    written.push({
+      type: "message",
+      rest: { message: { role: "user", content, timestamp: this.workspace.env.now() } },
+    });
+    if (!isWhole) written.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
+    this.write(recorded, written);
+    await recorded.session.commit();
+  }
+
+  /** Begins to record a session of the agent, or goes on with it. */
+  private begin({ sessionId, cwd }: Loose, isLoaded: boolean): RecordedSession {
+    const agentSessionId = String(sessionId);
+    const known = this.sessions.get(agentSessionId);
+    if (known) {
+      known.isReplay = isLoaded;
+      return known;
+    }
+    const found = this.find(agentSessionId);
+    const session = found ?? this.make(agentSessionId, typeof cwd === "string" ? cwd : undefined);
+    const turn = new AcpTurn(this.speaker, () => this.workspace.env.now());
+    const recorded = { agentSessionId, session, turn, isReplay: isLoaded && found !== undefined };
+    this.sessions.set(agentSessionId, recorded);
+    return recorded;
+  }
+
+  /** Returns the session in which one of the agent was recorded; undefined when there is none. */
+  private find(agentSessionId: string): Session | undefined {
+    if (!SESSION_ID.test(agentSessionId)) return undefined;
+    try {
+      const session = this.workspace.open({ sessionId: agentSessionId });
+      if (session.id === agentSessionId) return session;
+      this.workspace.release(session);
+    } catch {
+      // There is none, or none that can be read: it becomes another one.
+    }
+    return undefined;
+  }
+
+  private make(agentSessionId: string, cwd: string | undefined): Session {
+    const id = SESSION_ID.test(agentSessionId) ? agentSessionId : undefined;
+    let session: Session;
+    try {
+      session = this.workspace.create({ cwd, id });
+    } catch {
+      session = this.workspace.create({ cwd });
+    }
+    const data = { agent: this.agentInfo, agentSessionId };
+    session.append([draftOf("custom", { customType: CUSTOM, data })], undefined, true);
+    return session;
+  }
+
+  /** Forgets a request of the client that was not passed on. */
+  forget({ id }: Loose): void {
+    this.ofClient.delete(JSON.stringify(id ?? null));
+  }
+
+  // --- what the agent says -------------------------------------------------------------------------------------
+
+  /**
+   * Takes a message of the agent. What is finished by it is written before it is passed on; for the end of a turn,
+   * returns what makes that durable.
+   */
+  fromAgent(message: Loose): Promise<void> | undefined {
+    const { id, method } = message;
+    const params = loose(message.params);
+    if (method === "session/update") {
+      const recorded = this.sessions.get(String(params.sessionId));
+      if (recorded && !recorded.isReplay) this.write(recorded, recorded.turn.take(loose(params.update)));
+      return undefined;
+    }
+    if (typeof method === "string") {
+      if (id !== undefined) remember(this.ofAgent, id, { method, params });
+      return undefined;
+    }
+    return this.answered(this.ofClient, message);
+  }
+
+  /** Takes a reply. */
+  private answered(asked: Map<string, OpenRequest>, { id, result, error }: Loose): Promise<void> | undefined {
+    const key = JSON.stringify(id ?? null);
+    const request = asked.get(key);
+    if (!request) return undefined;
+    asked.delete(key);
+    const { method, params } = request;
+    const outcome = loose(result);
+    const recorded = this.sessions.get(String(params.sessionId));
+    if (method === "initialize") this.met(outcome);
+    else if (method === "session/new" && typeof outcome.sessionId === "string")
+      this.begin({ ...params, sessionId: outcome.sessionId }, false);
+    else if (method === "session/load" && recorded) {
+      // What the past says of itself is written when it was not known.
+      if (!recorded.isReplay) this.write(recorded, recorded.turn.end({}));
+      recorded.isReplay = false;
+    } else if (method === "session/request_permission" && recorded)
+      this.write(recorded, [
+        { type: "custom", rest: { customType: "acp_permission", data: { request: params, result, error } } },
+      ]);
+    else if (method === "session/prompt" && recorded) {
+      const failed = error === undefined ? undefined : String(loose(error).message ?? "The agent refused.");
+      this.write(recorded, recorded.turn.end(outcome, failed));
+      return recorded.session.commit();
+    }
+    return undefined;
+  }
+
+  private met({ agentInfo }: Loose): void {
+    this.agentInfo = loose(agentInfo);
+    const name = typeof this.agentInfo.name === "string" && this.agentInfo.name !== "" ? this.agentInfo.name : "acp";
+    this.speaker = { api: "acp", provider: name, model: name };
+  }
+
+  // --- writing -------------------------------------------------------------------------------------------------
+
+  private write({ session }: RecordedSession, written: readonly AcpDraft[]): void {
+    if (written.length === 0) return;
+    session.refreshToWrite();
+    session.append(written.map(({ type, rest }) => draftOf(type, rest)));
+    // Nobody waits for it; whoever does shares it.
+    session.commit().catch((error) => this.fail(error));
+  }
+
+  /** Tells once that turns cannot be recorded. */
+  fail(error: unknown): void {
+    if (this.hasFailed) return;
+    this.hasFailed = true;
+    this.complain(`A turn could not be recorded. ${(error as Error).message}`);
+  }
+
+  /** Writes what was seen of the turns that are under way, and why there is no more. Never rejects. */
+  async end(errorMessage: string, stopReason: "error" | "aborted"): Promise<void> {
+    const running = new Set<string>();
+    for (const { method, params } of this.ofClient.values())
+      if (method === "session/prompt") running.add(String(params.sessionId));
+    for (const recorded of this.sessions.values())
+      try {
+        this.write(
+          recorded,
+          running.has(recorded.agentSessionId)
+            ? recorded.turn.end({ stopReason }, errorMessage)
+            : recorded.turn.end({}),
+        );
+        await recorded.session.commit();
+        await recorded.session.leave();
+      } catch (error) {
+        this.complain(`What was seen of a turn could not be written. ${(error as Error).message}`);
+      } finally {
+        recorded.session.close();
+      }
+    this.sessions.clear();
+  }
+}
+
+/** Keeps a request until its reply, or until there are too many. */
+function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params }: OpenRequest): void {
+  asked.set(JSON.stringify(id), { method, params: isRecorded(method) ? params : { sessionId: params.sessionId } });
+  if (asked.size <= MAX_OPEN) return;
+  for (const oldest of asked.keys()) {
+    asked.delete(oldest);
+    return;
+  }
+}
+
+/** Whether the params of a request are looked at when its reply comes. */
+function isRecorded(method: string): boolean {
+  return method === "session/request_permission" || method === "session/new";
+}

@@ -1,0 +1,245 @@
+/**
+ * A turn of an agent that speaks the Agent Client Protocol, as messages of a session: chunks become blocks of one answer,
+ * calls of tools are followed by their results, and whatever has no place there is kept as it came.
+ */
+
+import type { MessageValue } from "./messages.ts";
+
+/** An object whose members may be missing or of any kind. */
+export type Loose = Readonly<Record<string, unknown>>;
+
+/** Something to write: a message, or an entry of another type. */
+export interface AcpDraft {
+  readonly type: "message" | "custom";
+  readonly rest: Loose;
+}
+
+/** Who answers, as messages name it. */
+export interface AcpSpeaker {
+  readonly api: string;
+  readonly provider: string;
+  readonly model: string;
+}
+
+interface SeenCall {
+  readonly name: string;
+  /** The call with all that its updates said. */
+  state: Loose;
+  /** Whether the answer that makes it is written, and whether its result is. */
+  isMade: boolean;
+}
+
+/** Characters of an answer, beyond which the rest becomes another one. */
+const LONGEST = 8 << 20;
+/** Updates of a turn that are kept raw at most. */
+const MAX_KEPT = 200;
+/** Why an answer ends, as messages have it, by the words of the protocol and by our own. */
+const STOPS: Readonly<Record<string, string>> = {
+  ...{ end_turn: "stop", max_tokens: "length", max_turn_requests: "stop", refusal: "stop", cancelled: "aborted" },
+  ...{ error: "error", aborted: "aborted" },
+};
+const ENDED = new Set(["completed", "failed"]);
+
+export function loose(value: unknown): Loose {
+  return typeof value === "object" && value !== null ? (value as Loose) : {};
+}
+
+export class AcpTurn {
+  private readonly speaker: AcpSpeaker;
+  private readonly now: () => number;
+  /** Blocks of the answer that is not written yet. */
+  private blocks: Record<string, unknown>[] = [];
+  /** Pieces of the text that is coming, joined when it ends: a long text is not copied with each piece. */
+  private pieces: string[] = [];
+  /** Characters of the answer that is not written yet. */
+  private length = 0;
+  private kind: "text" | "thinking" | undefined;
+  private user: Record<string, unknown>[] = [];
+  private readonly calls = new Map<string, SeenCall>();
+  private readonly kept = new Map<string, Loose>();
+  private lost = 0;
+
+  constructor(speaker: AcpSpeaker, now: () => number) {
+    this.speaker = speaker;
+    this.now = now;
+  }
+
+  /** Takes an update of the agent. Returns what is finished by it. */
+  take(update: Loose): AcpDraft[] {
+    const { sessionUpdate, content } = update;
+    if (sessionUpdate === "user_message_chunk") return this.heard(update);
+    const before = this.user.length > 0 ? this.endUser() : [];
+    if (sessionUpdate === "agent_message_chunk" && loose(content).type === "text")
+      return [...before, ...this.say("text", String(loose(content).text ?? ""))];
+    if (sessionUpdate === "agent_thought_chunk" && loose(content).type === "text")
+      return [...before, ...this.say("thinking", String(loose(content).text ?? ""))];
+    if (sessionUpdate === "tool_call" || sessionUpdate === "tool_call_update") return [...before, ...this.call(update)];
+    this.keep(String(sessionUpdate), update);
+    return before;
+  }
+
+  /** Takes what a replay says of the user. */
+  private heard({ content }: Loose): AcpDraft[] {
+    const written = this.flush("stop");
+    this.user.push(...userBlocks([content]).blocks);
+    return written;
+  }
+
+  private endUser(): AcpDraft[] {
+    const { user } = this;
+    this.user = [];
+    return [messageOf({ role: "user", content: user, timestamp: this.now() })];
+  }
+
+  private say(kind: "text" | "thinking", text: string): AcpDraft[] {
+    // What comes after calls is another answer.
+    const written = this.blocks.some(({ type }) => type === "toolCall") ? this.flush("toolUse") : [];
+    if (this.kind !== kind) this.endBlock();
+    this.kind = kind;
+    this.pieces.push(text);
+    this.length += text.length;
+    return this.length < LONGEST ? written : [...written, ...this.flush("stop")];
+  }
+
+  private endBlock(): void {
+    const { kind, pieces } = this;
+    if (kind && pieces.length > 0) this.blocks.push({ type: kind, [kind]: pieces.join("") });
+    this.kind = undefined;
+    this.pieces = [];
+  }
+
+  private call(update: Loose): AcpDraft[] {
+    const id = String(update.toolCallId);
+    const { sessionUpdate: _, ...said } = update;
+    let call = this.calls.get(id);
+    if (!call) {
+      this.endBlock();
+      call = { name: String(said.name ?? said.title ?? "tool"), state: {}, isMade: false };
+      this.calls.set(id, call);
+      this.blocks.push({ type: "toolCall", id, name: call.name, arguments: {} });
+    }
+    call.state = { ...call.state, ...said };
+    const made = this.blocks.find((block) => block.type === "toolCall" && block.id === id);
+    if (made) made.arguments = argumentsOf(call.state);
+    const { status } = call.state;
+    // It is at work: what led to it is said.
+    const written = status === "in_progress" || ENDED.has(String(status)) ? this.flush("toolUse") : [];
+    if (!ENDED.has(String(status))) return written;
+    this.calls.delete(id);
+    return [...written, resultOf(id, call, this.now())];
+  }
+
+  private keep(kind: string, update: Loose): void {
+    // Of each kind, the last one counts.
+    if (this.kept.size >= MAX_KEPT && !this.kept.has(kind)) this.lost++;
+    else this.kept.set(kind, update);
+  }
+
+  /** Writes what was said since the last answer was, with what it ends with. */
+  flush(stopReason: string, more: Loose = {}): AcpDraft[] {
+    this.endBlock();
+    const { blocks } = this;
+    this.blocks = [];
+    this.length = 0;
+    const user = this.user.length > 0 ? this.endUser() : [];
+    if (blocks.length === 0 && more.errorMessage === undefined) return user;
+    const timestamp = this.now();
+    const message = {
+      role: "assistant",
+      content: blocks,
+      ...this.speaker,
+      usage: usageOf(more.usage),
+      stopReason,
+      timestamp,
+    };
+    const { usage: _, ...rest } = more;
+    return [...user, messageOf({ ...message, ...rest })];
+  }
+
+  /** Ends the turn as the reply to the prompt says, or an error or a death does. */
+  end({ stopReason, usage }: Loose, errorMessage?: string): AcpDraft[] {
+    const named = STOPS[String(stopReason)];
+    const reason = named ?? (errorMessage === undefined ? "stop" : "error");
+    const written = this.flush(reason, { usage, ...(errorMessage === undefined ? {} : { errorMessage }) });
+    // Nobody works on what is open still.
+    for (const [id, call] of this.calls)
+      written.push(resultOf(id, { ...call, state: { ...call.state, status: "failed" } }, this.now()));
+    this.calls.clear();
+    const updates = [...this.kept.values()];
+    if (updates.length > 0 || this.lost > 0)
+      written.push({ type: "custom", rest: { customType: "acp_updates", data: { updates, lost: this.lost } } });
+    this.kept.clear();
+    this.lost = 0;
+    return written;
+  }
+}
+
+function messageOf(message: MessageValue): AcpDraft {
+  return { type: "message", rest: { message } };
+}
+
+function argumentsOf({ rawInput, title, locations }: Loose): Loose {
+  if (typeof rawInput === "object" && rawInput !== null && !Array.isArray(rawInput)) return rawInput as Loose;
+  return {
+    title,
+    ...(rawInput === undefined ? {} : { input: rawInput }),
+    ...(locations === undefined ? {} : { locations }),
+  };
+}
+
+function resultOf(toolCallId: string, { name, state }: SeenCall, timestamp: number): AcpDraft {
+  const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) => resultBlocks(loose(part)));
+  if (content.length === 0 && state.rawOutput !== undefined)
+    content.push({
+      type: "text",
+      text: typeof state.rawOutput === "string" ? state.rawOutput : JSON.stringify(state.rawOutput),
+    });
+  const isError = state.status === "failed";
+  return messageOf({
+    role: "toolResult",
+    toolCallId,
+    toolName: name,
+    content,
+    isError,
+    details: { acp: state },
+    timestamp,
+  });
+}
+
+function resultBlocks({ type, content, path }: Loose): Record<string, unknown>[] {
+  if (type === "content") return userBlocks([content]).blocks;
+  // The change itself is among the details.
+  if (type === "diff") return [{ type: "text", text: `Changed ${String(path)}` }];
+  return [];
+}
+
+function usageOf(usage: unknown): Loose {
+  const number = (value: unknown): number => (typeof value === "number" ? value : 0);
+  const { inputTokens, outputTokens, cachedReadTokens, cachedWriteTokens, totalTokens } = loose(usage);
+  const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
+  const counts = { input: number(inputTokens), output: number(outputTokens) };
+  return {
+    ...counts,
+    cacheRead: number(cachedReadTokens),
+    cacheWrite: number(cachedWriteTokens),
+    totalTokens: number(totalTokens) || counts.input + counts.output,
+    cost,
+  };
+}
+
+/** Returns content of the protocol as blocks of a user's message, and whether these say all of it. */
+export function userBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
+  let isWhole = true;
+  const blocks = content.map((one): Record<string, unknown> => {
+    const { type, text, data, mimeType, uri, name, resource } = loose(one);
+    if (type === "text") return { type: "text", text: String(text ?? "") };
+    if (type === "image" && typeof data === "string") return { type: "image", data, mimeType };
+    isWhole = false;
+    if (type === "resource_link") return { type: "text", text: `[${String(name ?? uri)}](${String(uri)})` };
+    const { uri: from, text: embedded } = loose(resource);
+    if (type === "resource" && typeof embedded === "string")
+      return { type: "text", text: `${String(from)}:\n${embedded}` };
+    return { type: "text", text: `[${String(type)}]` };
+  });
+  return { blocks, isWhole };
+}

@@ -1,0 +1,433 @@
+/**
+ * An agent behind this server that speaks Pi's dialect: it is started when it is needed, asked what the host asks, kept
+ * at the session that is current, and buried when it ends. It writes the session file; this server follows it, and
+ * writes there only while it rests.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import { draftOf } from "../../core/format/entry.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Command } from "../../handlers/shared/command.ts";
+import { brokenOff, completed, type MessageValue } from "./messages.ts";
+import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
+import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
+import { AgentStand } from "./place.ts";
+import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
+import { LONG, type Route } from "./routes.ts";
+import { SeenTurn, type TurnRest } from "./seen-turn.ts";
+
+/** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
+const STATE_WITHIN = 5000;
+/** Entries at the end of the path among which a message of the turn is looked for. */
+const LOOKED_AT = 500;
+
+/** Commands after which the file of a session is elsewhere. */
+const MOVES: ReadonlySet<string> = new Set([
+  "archive_session",
+  "delete_session",
+  "relocate_session",
+  "unarchive_session",
+]);
+
+/** The connection, as the agent needs it. */
+export interface AgentHost {
+  /** The directory in which an agent is started for a session. */
+  cwdFor(session: Session | null): string;
+  readonly current: Session | null;
+  /** Whether the host reads what is sent. */
+  readonly hasRoom: boolean;
+  /** Sends a line of the agent as it is. */
+  passOn(line: Buffer): void;
+  flush(): void;
+  /** Goes on reading, after the agent took nothing more. */
+  goOn(): void;
+  /** Runs work in the order of the calls, after those that have come. */
+  inTurn(work: () => Promise<void>): Promise<void>;
+  /** Answers a request that the agent will not answer any more. */
+  fail(request: ForwardedRequest, failure: Failure): void;
+  /** Tells of a turn that ended with its agent: its last message, if there is one. */
+  tellOfEnd(last: MessageValue | undefined, isAborted: boolean): void;
+  /** Shows a sentence to the person at the client. */
+  show(notice: string): void;
+  /** Notes entries that were written for the agent. */
+  wrote(session: Session, entryIds: readonly string[]): void;
+  printError(sentence: string): void;
+  now(): number;
+  nonce(): string;
+}
+
+/** A command of the host on its way to the agent. */
+export interface Forwarded extends ForwardedRequest {
+  readonly route: Route;
+  /** The line as the host sent it, with a line feed. */
+  readonly line: Uint8Array;
+}
+
+/** The rest of an agent that has ended. */
+interface Remains {
+  readonly session: Session | undefined;
+  readonly rest: TurnRest;
+  readonly how: string;
+  readonly isAborted: boolean;
+  /** The message with which its turn was ended, once that is written. */
+  last?: MessageValue;
+}
+
+export class PiAgent implements AgentSink {
+  private readonly launch: AgentLaunch;
+  private readonly host: AgentHost;
+  private readonly within: number;
+  private readonly place = new AgentStand();
+  private readonly questions: PiQuestions;
+  private readonly requests = new ForwardedRequests();
+  private readonly seen = new SeenTurn();
+  private process: AgentProcess | undefined;
+  /** Rests of agents that have ended, which are not written yet. */
+  private readonly unburied: Remains[] = [];
+  private burial: Promise<void> = Promise.resolve();
+  private farewell: Promise<void> = Promise.resolve();
+  private isEnding = false;
+  /** Whether the agent that runs has said anything. */
+  private hasSpoken = false;
+  /** Whether it left a question about its state open that came after everything it has said. */
+  private isSilent = false;
+  /** Whether it said anything since the session was looked at. */
+  private hasNews = false;
+  /** Whether it may be at work, or be about to begin. */
+  private mayWork = false;
+  private hasAborted = false;
+  private wasStarted = false;
+  private stall: NodeJS.Timeout | undefined;
+  /** Why it is ended, if it is not for the host's end. */
+  private reason: string | undefined;
+
+  /** `within`: milliseconds that it has to answer a question, and to read what waits for it. */
+  constructor(launch: AgentLaunch, host: AgentHost, within: number) {
+    this.launch = launch;
+    this.host = host;
+    this.within = within;
+    this.questions = new PiQuestions(host.nonce(), (line) => this.process?.send(line));
+  }
+
+  /** Whether nothing more should be read of the host: the agent does not read what it was sent. */
+  get isFull(): boolean {
+    return this.process?.isFull === true;
+  }
+
+  get isRunning(): boolean {
+    return this.process !== undefined;
+  }
+
+  // --- to the agent --------------------------------------------------------------------------------------------
+
+  /** Sends a command of the host, once the agent runs and stands where it should. Rejects with the reason why not. */
+  async forward(request: Forwarded): Promise<void> {
+    const { route, line, idText, command } = request;
+    await this.bury();
+    const process = this.started();
+    if (route.onSession) await this.getInStep();
+    // It may have ended meanwhile.
+    if (this.process !== process) throw this.gone();
+    if (route.works) {
+      this.mayWork = true;
+      this.hasAborted = false;
+    }
+    if (command === "abort" || command === "abort_bash") this.hasAborted = true;
+    this.requests.add({ command, idText });
+    this.send(line);
+  }
+
+  /** Sends a line of the host. An agent that does not read for too long is ended. */
+  send(line: Uint8Array): void {
+    this.process?.send(line);
+    if (!this.isFull || this.stall) return;
+    this.stall = setTimeout(() => this.giveUp("read nothing"), this.within);
+    this.stall.unref();
+  }
+
+  private started(): AgentProcess {
+    if (this.process) return this.process;
+    if (this.isEnding) throw new Failure("shutting_down");
+    this.wasStarted = true;
+    this.hasSpoken = false;
+    this.isSilent = false;
+    this.mayWork = false;
+    this.process = new AgentProcess(this.launch, this.host.cwdFor(this.host.current), this);
+    if (!this.host.hasRoom) this.process.pause();
+    return this.process;
+  }
+
+  private async getInStep(): Promise<void> {
+    const { current } = this.host;
+    if (current === null) throw new Failure("no_session");
+    if (this.place.isInStepWith(current)) return;
+    await this.place.moveTo(current, async (sessionPath) => {
+      const reply = await this.ask("switch_session", { sessionPath });
+      if (reply.success !== true)
+        throw new Failure(
+          "agent_failed",
+          `The agent could not open ${sessionPath}: ${reply.error ?? "it does not say why"}`,
+        );
+      if (reply.data?.cancelled === true)
+        throw new Failure("agent_failed", "An extension of the agent refused to open the session.");
+    });
+    this.hasNews = true;
+  }
+
+  /** Asks a question of ours. An agent that does not answer is ended. */
+  private async ask(
+    command: string,
+    params: Readonly<Record<string, unknown>> = {},
+    within = this.within,
+  ): Promise<PiReply> {
+    try {
+      return await this.questions.ask(command, params, within);
+    } catch (error) {
+      if (this.process) this.giveUp(`did not answer ${command}`);
+      throw error;
+    }
+  }
+
+  /** Whether the agent stands at a session and knows all of it. */
+  isAt(session: Session | null): boolean {
+    return this.process !== undefined && this.place.isInStepWith(session);
+  }
+
+  /**
+   * Returns what the agent says of its state, or undefined when it cannot be started or does not say. It is started if it
+   * never was, and goes nowhere: looking at a session writes nothing.
+   */
+  async state(): Promise<Readonly<Record<string, unknown>> | undefined> {
+    try {
+      await this.bury();
+      if (!this.process && (this.wasStarted || this.isEnding)) return undefined;
+      this.started();
+      if (this.isSilent) return undefined;
+      const reply = this.hasSpoken
+        ? await this.questions.ask("get_state", {}, Math.min(STATE_WITHIN, this.within))
+        : await this.ask("get_state");
+      return reply.data ?? undefined;
+    } catch {
+      this.isSilent = true;
+      return undefined;
+    }
+  }
+
+  // --- calls of ours beside it ---------------------------------------------------------------------------------
+
+  mayHaveWritten(session: Session): boolean {
+    if (!this.hasNews || session !== this.place.session) return false;
+    this.hasNews = false;
+    return true;
+  }
+
+  /** Waits until the agent does nothing, before a session is left; or finds out that it does nothing, before a write. */
+  before({ effect, name }: Command, session: Session): Promise<void> | undefined {
+    if (session !== this.place.session && !this.unburied.some((remains) => remains.session === session))
+      return undefined;
+    const isMoved = MOVES.has(name);
+    if (isMoved) this.place.outdate(session);
+    if (effect === "replace" || effect === "close" || isMoved) return this.isAtRest ? undefined : this.settle();
+    if (effect !== "write") return undefined;
+    if (this.isAtRest) {
+      this.place.outdate(session);
+      return undefined;
+    }
+    return this.requireRest(session);
+  }
+
+  private get isAtRest(): boolean {
+    return (this.process === undefined || !this.mayWork) && this.unburied.length === 0;
+  }
+
+  private async requireRest(session: Session): Promise<void> {
+    await this.bury();
+    if (await this.isAtWork())
+      throw new Failure(
+        "session_locked",
+        "The agent is at work in this session. Abort it, or wait until it has settled.",
+      );
+    this.place.outdate(session);
+  }
+
+  /** Finds out whether the agent is at work. One that does not say counts as at work. */
+  private async isAtWork(): Promise<boolean> {
+    if (!this.process || !this.mayWork) return false;
+    if (this.requests.has(LONG)) return true;
+    const state = await this.state();
+    if (!this.process) return false;
+    if (!state || state.isStreaming === true || state.isCompacting === true) return true;
+    this.mayWork = this.requests.has(LONG);
+    return this.mayWork;
+  }
+
+  /** Ends what the agent does, as Pi does when its session is replaced. Ends the agent where that does not help. */
+  private async settle(): Promise<void> {
+    try {
+      if (await this.isAtWork()) {
+        this.hasAborted = true;
+        if (this.requests.has(new Set(["bash"])))
+          void this.questions.ask("abort_bash", {}, this.within).catch(() => {});
+        await this.ask("abort");
+        await this.requests.answeredAll(LONG, this.within);
+        if (await this.isAtWork()) await this.process?.end();
+      }
+    } catch {
+      await this.process?.end();
+    }
+    await this.bury();
+  }
+
+  // --- from the agent ------------------------------------------------------------------------------------------
+
+  line(bytes: Buffer): void {
+    if (!isObject(bytes)) {
+      const text = bytes.toString("utf8").trim();
+      if (text !== "") this.launch.complain(text);
+      return;
+    }
+    this.hasSpoken = true;
+    this.isSilent = false;
+    const type = typeOf(bytes);
+    if (type === "response") {
+      const reply = membersOfLine(bytes) as unknown as PiReply;
+      this.hasNews = true;
+      if (this.questions.take(reply)) return;
+      this.requests.answered(reply);
+    } else if (type !== undefined) {
+      this.hasNews = true;
+      if (type === "agent_start") this.mayWork = true;
+      this.seen.note(type, bytes);
+    }
+    this.host.passOn(bytes);
+  }
+
+  tooLong(beginning: Buffer, size: number): void {
+    const id = /^\{\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,/.exec(beginning.toString("utf8"))?.[1];
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
+    const request = this.requests.takeById(id);
+    if (request) this.host.fail(request, new Failure("message_too_large", sentence));
+    else this.host.show(sentence);
+  }
+
+  through(): void {
+    this.host.flush();
+    if (!this.host.hasRoom) this.process?.pause();
+  }
+
+  drained(): void {
+    clearTimeout(this.stall);
+    this.stall = undefined;
+    this.host.goOn();
+  }
+
+  /** Goes on taking what the agent says, when the host reads again. */
+  resume(): void {
+    this.process?.resume();
+  }
+
+  // --- its end -------------------------------------------------------------------------------------------------
+
+  ended(by: string): void {
+    const how = this.reason ?? by;
+    this.reason = undefined;
+    clearTimeout(this.stall);
+    this.stall = undefined;
+    this.process = undefined;
+    const session = this.place.leave();
+    const remains: Remains = { session, rest: this.seen.take(), how, isAborted: this.hasAborted || this.isEnding };
+    this.unburied.push(remains);
+    this.mayWork = false;
+    const failure = this.gone(how);
+    this.questions.abandon(failure);
+    const requests = this.requests.takeAll();
+    // What was shown is written before anybody hears of the end.
+    this.farewell = this.host.inTurn(async () => {
+      await this.bury();
+      for (const request of requests) this.host.fail(request, failure);
+      if (remains.rest.isRunning) this.host.tellOfEnd(remains.last, remains.isAborted);
+      if (!this.isEnding) this.host.show(failure.message);
+      this.host.flush();
+    });
+    this.host.goOn();
+  }
+
+  private gone(how = "has ended"): Failure {
+    return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
+  }
+
+  /** Writes what was seen of the turns of agents that have ended. Never rejects. */
+  private bury(): Promise<void> {
+    if (this.unburied.length > 0)
+      this.burial = this.burial.then(async () => {
+        for (let remains = this.unburied.shift(); remains; remains = this.unburied.shift())
+          try {
+            remains.last = await this.write(remains);
+          } catch (error) {
+            const { message } = error as Error;
+            this.host.printError(`What was seen of the agent's last turn could not be written. ${message}`);
+          }
+      });
+    return this.burial;
+  }
+
+  private async write({ session, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
+    if (!session) return undefined;
+    session.refreshToWrite();
+    session.foreign.followsFile = false;
+    const whole = (message: MessageValue): MessageValue => completed(message, session, () => this.host.now());
+    const messages = SeenTurn.missing(rest, storedMessages(session)).map(whole);
+    const end = this.brokenTurn(rest, how, isAborted, messages.at(-1) ?? lastMessage(session));
+    const broken = end && whole(end);
+    if (broken) messages.push(broken);
+    if (messages.length === 0) return undefined;
+    const { ids } = session.append(messages.map((message) => draftOf("message", { message })));
+    await session.commit();
+    this.host.wrote(session, ids);
+    return broken;
+  }
+
+  /** Returns the message that ends a turn: what was seen of the answer, or that there is none. */
+  private brokenTurn(
+    { unfinished, isRunning }: TurnRest,
+    how: string,
+    isAborted: boolean,
+    last: MessageValue | undefined,
+  ): MessageValue | undefined {
+    if (!unfinished && (!isRunning || last?.role !== "user")) return undefined;
+    const reason = isAborted
+      ? ({ stopReason: "aborted", errorMessage: "The turn was ended." } as const)
+      : ({ stopReason: "error", errorMessage: `The agent ${how}.` } as const);
+    return brokenOff(unfinished, reason, this.host.now());
+  }
+
+  private giveUp(what: string): void {
+    const { process } = this;
+    if (!process) return;
+    this.reason = `${what} for ${this.within} ms and was ended`;
+    void process.end();
+  }
+
+  /** Ends the agent, and writes what is left of its turn. Nothing starts it again. */
+  async end(): Promise<void> {
+    this.isEnding = true;
+    await this.process?.end();
+    await this.farewell;
+  }
+}
+
+/** Returns the messages at the end of the path. */
+function storedMessages(session: Session): unknown[] {
+  const { tree, log } = session;
+  const found: unknown[] = [];
+  let at = tree.leaf;
+  for (let looked = 0; at >= 0 && looked < LOOKED_AT; looked++) {
+    if (log.nodes.type(at) === "message") found.push(session.entry(at).message);
+    at = log.nodes.parent(at);
+  }
+  return found;
+}
+
+function lastMessage(session: Session): MessageValue | undefined {
+  return storedMessages(session)[0] as MessageValue | undefined;
+}

@@ -1,0 +1,248 @@
+/** Joins an agent that speaks Pi's dialect to the connection with its host: which line goes where, and what comes back. */
+
+import type { Failure } from "../../core/failure.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import { type Command, type CommandContext, command } from "../../handlers/shared/command.ts";
+import { findCommand } from "../../handlers/shared/find.ts";
+import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
+import { checkedParams } from "../connection/dialect.ts";
+import { eventOf } from "../connection/host.ts";
+import type { Output } from "../connection/output.ts";
+import { isNotice, noticeOf, pi } from "../connection/pi.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { MessageValue } from "./messages.ts";
+import { type AgentHost, PiAgent } from "./pi-agent.ts";
+import type { ForwardedRequest } from "./pi-questions.ts";
+import type { AgentLaunch } from "./process.ts";
+import { PROMPTS, type Route, routeOf } from "./routes.ts";
+
+/** How an agent is started, and how long it may take. */
+export interface AgentMeans extends AgentLaunch {
+  /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
+  readonly within: number;
+  /** Tells a person what went wrong here. */
+  printError(sentence: string): void;
+  /** Returns the directory in which an agent works for a session. */
+  cwdFor(session: Session | null): string;
+}
+
+/** The dispatcher and the output, as an agent is joined to them. */
+export interface AgentEnds {
+  readonly output: Output;
+  readonly workspace: Workspace;
+  readonly dispatcher: Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
+  reply(call: Call, outcome: Outcome): void;
+  /** Goes on reading. */
+  goOn(): void;
+}
+
+/** The outcome of a command that the agent has now, so that the reply is its own. */
+const FORWARDED = Symbol("forwarded");
+const LF = 0x0a;
+const SPACE = 0x20;
+const LINE_END = Buffer.from("\n");
+
+/** The members of the agent's state that are true wherever it stands, and those of the session at which it stands. */
+const EVERYWHERE = ["steeringMode", "followUpMode", "autoCompactionEnabled"];
+const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pendingMessageCount"];
+
+type HostParams = Readonly<Record<string, unknown>>;
+
+export class PiBehind implements AgentHost {
+  private readonly ends: AgentEnds;
+  private readonly means: AgentMeans;
+  readonly agent: PiAgent;
+  /** The sentence that the person was shown last. */
+  private shown: string | undefined;
+
+  constructor(ends: AgentEnds, means: AgentMeans) {
+    this.ends = ends;
+    this.means = means;
+    this.agent = new PiAgent(means, this, means.within);
+  }
+
+  // --- from the host -------------------------------------------------------------------------------------------
+
+  /** Takes a message of the host that is for the agent, or needs it. Returns whether it is one. */
+  takes(value: unknown, bytes: Buffer): boolean {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+    const { id, type } = value as HostParams;
+    if (typeof type !== "string" || type === "hook_response") return false;
+    if (type === "extension_ui_response") {
+      if (!isNotice(id)) this.agent.send(lineOf(bytes));
+      return true;
+    }
+    const ours = findCommand(type);
+    if (type === "get_state" && ours) {
+      const { command: stated, ...rest } = this.callOf(value as HostParams, bytes, this.stateWith(ours));
+      this.ends.dispatcher.submit({
+        ...rest,
+        command: stated,
+        ...checkedParams(ours, paramsOf(value as HostParams), true),
+      });
+      return true;
+    }
+    const route = this.isNamedThere(value as HostParams) ? { onSession: true } : routeOf(type, ours !== undefined);
+    if (route) this.forward(value as HostParams, bytes, route, ours);
+    return route !== undefined;
+  }
+
+  /** Whether a message gives a name to the session at which the agent stands, in the way that Pi knows. */
+  private isNamedThere({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
+    if (type !== "set_session_name" || (idempotencyKey ?? expectedLeafId) !== undefined) return false;
+    return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);
+  }
+
+  private callOf(value: HostParams, bytes: Buffer, asked: Command): Call {
+    const { id, type } = value;
+    const range = { start: 0, end: bytes.length };
+    const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
+    const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
+    return { command: asked, name: type as string, params: paramsOf(value), idText, messageText };
+  }
+
+  /** Has the agent do a command, in its turn. It is the agent that replies, unless it cannot be asked. */
+  private forward(value: HostParams, bytes: Buffer, route: Route, ours: Command | undefined): void {
+    const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
+      if (route.ofRunning && ours && !this.agent.isRunning) {
+        const result = await ours.run(context, params as never);
+        return ours.pi ? ours.pi(context, result as never) : result;
+      }
+      await this.agent.forward({ command: call.name, idText: call.idText, route, line: lineOf(bytes) });
+      this.shown = undefined;
+      return FORWARDED;
+    };
+    const call = this.callOf(value, bytes, { ...NO_COMMAND, run: run as Command["run"] });
+    const answer = (outcome: Outcome): void => {
+      if ("result" in outcome && outcome.result === FORWARDED) return;
+      if ("error" in outcome && PROMPTS.has(call.name)) this.show((outcome.error as Error).message);
+      this.ends.reply(call, outcome);
+    };
+    this.ends.dispatcher.submit({ ...call, answer });
+  }
+
+  /** Returns the command that tells our state with what the agent alone knows. */
+  private stateWith(ours: Command): Command {
+    const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
+      const known = await this.agent.state();
+      const result = await ours.run(context, params as never);
+      return { result, known };
+    };
+    const shape = (
+      context: CommandContext,
+      { result, known = {} }: { result: HostParams; known?: HostParams },
+    ): unknown => {
+      const { current } = this;
+      const isThere = this.agent.isAt(current) || current?.log.persisted === false;
+      const names = [...EVERYWHERE, ...(isThere ? THERE : result.model === null ? ["model"] : [])];
+      const told = names.filter((name) => known[name] !== undefined && known[name] !== null);
+      const shaped = ours.pi?.(context, result as never) as object;
+      return { ...shaped, ...Object.fromEntries(told.map((name) => [name, known[name]])) };
+    };
+    return { ...ours, run: run as Command["run"], pi: shape as Command["pi"] };
+  }
+
+  // --- to the host ---------------------------------------------------------------------------------------------
+
+  cwdFor(session: Session | null): string {
+    return this.means.cwdFor(session);
+  }
+
+  get current(): Session | null {
+    return this.ends.workspace.current;
+  }
+
+  get hasRoom(): boolean {
+    return this.ends.output.hasRoom;
+  }
+
+  passOn(line: Buffer): void {
+    this.ends.output.sendLine(line);
+  }
+
+  flush(): void {
+    this.ends.output.flush();
+  }
+
+  goOn(): void {
+    this.ends.goOn();
+  }
+
+  inTurn(work: () => Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      const command = { ...NO_COMMAND, run: work as Command["run"] };
+      // A server that is ending runs nothing more of its host, but this.
+      const answer = (outcome: Outcome): void => ("error" in outcome ? void work().then(resolve) : resolve());
+      const messageText: Call["messageText"] = () => ({
+        bytes: Buffer.alloc(0),
+        range: { start: 0, end: 0 },
+        toParams: [],
+      });
+      this.ends.dispatcher.submit({ command, name: "", params: {}, idText: undefined, messageText, answer });
+      this.ends.dispatcher.commitPending();
+    });
+  }
+
+  fail({ command: name, idText }: ForwardedRequest, failure: Failure): void {
+    this.ends.output.send([...pi.reply({ name, idText } as Call, { error: failure })]);
+  }
+
+  tellOfEnd(message: MessageValue | undefined, isAborted: boolean): void {
+    const events: object[] = message
+      ? [
+          { type: "message_end", message },
+          { type: "turn_end", message, toolResults: [] },
+        ]
+      : [];
+    events.push({ type: "agent_end", messages: message ? [message] : [], willRetry: false });
+    events.push({ type: "agent_settled", aborted: isAborted });
+    for (const event of events) this.ends.output.send([JSON.stringify(event)]);
+  }
+
+  show(notice: string): void {
+    if (notice === this.shown) return;
+    this.shown = notice;
+    this.ends.output.send(noticeOf(notice));
+  }
+
+  wrote(session: Session, entryIds: readonly string[]): void {
+    this.ends.dispatcher.passOn(session, [
+      eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" }),
+    ]);
+  }
+
+  printError(sentence: string): void {
+    this.means.printError(sentence);
+  }
+
+  now(): number {
+    return this.ends.workspace.env.now();
+  }
+
+  nonce(): string {
+    return this.ends.workspace.env.entryId();
+  }
+}
+
+/** A command of no table, which runs in the order of the others. */
+const NO_COMMAND: Command = command({
+  name: "agent",
+  summary: "Done by the agent.",
+  effect: "control",
+  result: undefined as never,
+  example: { params: {}, result: undefined as never },
+  run: () => undefined as never,
+});
+
+/** Returns the params of a message. */
+function paramsOf({ id: _id, type: _type, ...params }: HostParams): HostParams {
+  return params;
+}
+
+/** Returns a message as one line. Line feeds in JSON are between its values. */
+function lineOf(bytes: Buffer): Buffer {
+  const line = Buffer.concat([bytes, LINE_END]);
+  if (bytes.includes(LF)) for (let i = 0; i < bytes.length; i++) if (line[i] === LF) line[i] = SPACE;
+  return line;
+}

@@ -1,0 +1,46 @@
+/** Knows the lines of an agent that speaks Pi's dialect, without parsing those that need not be understood. */
+
+import { parse } from "../../core/json/json.ts";
+
+/** A reply of the agent. */
+export interface PiReply {
+  readonly id?: unknown;
+  readonly type: "response";
+  readonly command?: string;
+  readonly success?: boolean;
+  readonly data?: Readonly<Record<string, unknown>> | null;
+  readonly error?: string;
+}
+
+/** Nearly every line begins with its type, and the replies to requests with an id have that before it. */
+const BEGINNING = /^\{\s*"type"\s*:\s*"([a-z_]+)"/;
+const OF_REPLY = /^\{(?:\s*"id"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+|null)\s*,)?\s*"type"\s*:\s*"response"/;
+/** Bytes of a line that are looked at. */
+const LOOKED_AT = 512;
+
+/** Returns the type of a line; undefined when it has none, or is no object. */
+export function typeOf(line: Buffer): string | undefined {
+  const beginning = line.toString("latin1", 0, 48);
+  const usual = BEGINNING.exec(beginning);
+  if (usual) return usual[1];
+  if (OF_REPLY.test(line.toString("latin1", 0, LOOKED_AT))) return "response";
+  const { type } = membersOfLine(line);
+  return typeof type === "string" ? type : undefined;
+}
+
+/** Whether a line is an object, as far as its first character tells. */
+export function isObject(line: Buffer): boolean {
+  let at = 0;
+  while (line[at] === 0x20 || line[at] === 0x09) at++;
+  return line[at] === 0x7b;
+}
+
+/** Returns the members of a line that is an object, else none. */
+export function membersOfLine(line: Buffer): Readonly<Record<string, unknown>> {
+  try {
+    const value = parse(line);
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,137 @@
+/** Our own questions to an agent that speaks Pi's dialect, beside what its host asks it. */
+
+import { Failure } from "../../core/failure.ts";
+import type { PiReply } from "./pi-lines.ts";
+
+/** A question that waits for its answer. */
+interface OwnQuestion {
+  readonly command: string;
+  readonly resolve: (reply: PiReply) => void;
+  readonly reject: (failure: Failure) => void;
+  readonly late: NodeJS.Timeout;
+}
+
+/** The words before the number in ids of ours. Hosts choose others, and so do agents. */
+const OURS = "pi-session-server";
+
+export class PiQuestions {
+  private readonly send: (line: string) => void;
+  private readonly prefix: string;
+  private readonly waiting = new Map<string, OwnQuestion>();
+  private count = 0;
+
+  /** `nonce` makes the ids those of no other program. */
+  constructor(nonce: string, send: (line: string) => void) {
+    this.prefix = `${OURS}-${nonce}-`;
+    this.send = send;
+  }
+
+  /** Asks, and waits for so many milliseconds. Rejects with agent_failed when none comes, or the agent ends. */
+  ask(command: string, params: Readonly<Record<string, unknown>>, within: number): Promise<PiReply> {
+    const id = `${this.prefix}${++this.count}`;
+    return new Promise((resolve, reject) => {
+      const late = setTimeout(() => {
+        this.waiting.delete(id);
+        reject(silent(command, within));
+      }, within);
+      late.unref();
+      this.waiting.set(id, { command, resolve, reject, late });
+      this.send(`${JSON.stringify({ id, type: command, ...params })}\n`);
+    });
+  }
+
+  /** Takes a reply, if it is to a question of ours, however late it comes. Returns whether it is. */
+  take(reply: PiReply): boolean {
+    if (typeof reply.id !== "string" || !reply.id.startsWith(this.prefix)) return false;
+    const asked = this.waiting.get(reply.id);
+    this.waiting.delete(reply.id);
+    if (!asked) return true;
+    clearTimeout(asked.late);
+    asked.resolve(reply);
+    return true;
+  }
+
+  /** Gives up all questions. */
+  abandon(failure: Failure): void {
+    for (const { late, reject } of this.waiting.values()) {
+      clearTimeout(late);
+      reject(failure);
+    }
+    this.waiting.clear();
+  }
+}
+
+function silent(command: string, within: number): Failure {
+  const sentence = `The agent did not answer ${command} within ${within} ms. Abort what it does, or end it; the next prompt starts it again.`;
+  return new Failure("agent_failed", sentence);
+}
+
+/** A request of the host that the agent has not answered. */
+export interface ForwardedRequest {
+  readonly command: string;
+  /** JSON text of the id; undefined where the host gave none. */
+  readonly idText: string | undefined;
+}
+
+/** The requests of the host that the agent has and has not answered. */
+export class ForwardedRequests {
+  private waiting: ForwardedRequest[] = [];
+  private watchers: (() => void)[] = [];
+
+  add(request: ForwardedRequest): void {
+    this.waiting.push(request);
+  }
+
+  get count(): number {
+    return this.waiting.length;
+  }
+
+  /** Whether one of these commands is not answered. */
+  has(commands: ReadonlySet<string>): boolean {
+    return this.waiting.some(({ command }) => commands.has(command));
+  }
+
+  /** Notes a reply: to the request with its id, or the oldest of its command where it has none. */
+  answered({ id, command }: PiReply): void {
+    const idText = id === undefined ? undefined : JSON.stringify(id);
+    const isMeant = (one: ForwardedRequest): boolean => one.idText === idText && one.command === command;
+    let at = this.waiting.findIndex(isMeant);
+    // Old versions leave the id out of a refusal, and a number may be written in two ways.
+    if (at < 0)
+      at = this.waiting.findIndex((one) => one.idText === idText || (id === undefined && one.command === command));
+    if (at < 0) return;
+    this.waiting.splice(at, 1);
+    for (const wake of this.watchers.splice(0)) wake();
+  }
+
+  /** Resolves when none of these commands waits any more, and to false when that takes longer than so many milliseconds. */
+  async answeredAll(commands: ReadonlySet<string>, within: number): Promise<boolean> {
+    const until = performance.now() + within;
+    while (this.has(commands)) {
+      const left = until - performance.now();
+      if (left <= 0) return false;
+      let timer: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        this.watchers.push(resolve);
+        timer = setTimeout(resolve, left);
+        timer.unref();
+      });
+      clearTimeout(timer);
+    }
+    return true;
+  }
+
+  /** Takes out the request with an id, as JSON text. */
+  takeById(idText: string | undefined): ForwardedRequest | undefined {
+    const at = idText === undefined ? -1 : this.waiting.findIndex((one) => one.idText === idText);
+    return at < 0 ? undefined : this.waiting.splice(at, 1)[0];
+  }
+
+  /** Takes all that wait. */
+  takeAll(): readonly ForwardedRequest[] {
+    const { waiting } = this;
+    this.waiting = [];
+    for (const wake of this.watchers.splice(0)) wake();
+    return waiting;
+  }
+}

@@ -1,0 +1,86 @@
+/** Where an agent stands that speaks Pi's dialect: the session that it was told to open, and whether it knows all of that. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Session } from "../../core/session/session.ts";
+
+/** A function that has the agent open a session file. Rejects with agent_failed. */
+export type Opening = (sessionPath: string) => Promise<void>;
+
+export class AgentStand {
+  /** The session at which the agent stands; undefined when it stands at none of ours. */
+  private at: Session | undefined;
+  private isCurrent = false;
+
+  get session(): Session | undefined {
+    return this.at;
+  }
+
+  /** Whether the agent stands at a session and knows everything that is in it. */
+  isInStepWith(session: Session | null): boolean {
+    return session !== null && this.isCurrent && this.at === session;
+  }
+
+  /** Notes that somebody else writes to the session, or moves its leaf: the agent must open it again. */
+  outdate(session: Session): void {
+    if (session === this.at) this.isCurrent = false;
+  }
+
+  /** Notes that the agent is gone. Returns the session at which it stood, whose leaf still follows the file. */
+  leave(): Session | undefined {
+    const { at } = this;
+    this.at = undefined;
+    this.isCurrent = false;
+    return at;
+  }
+
+  /**
+   * Has the agent open a session: its file is there, ends where our leaf is, and is ours to write. Rejects with the
+   * reason why that cannot be.
+   */
+  async moveTo(session: Session, open: Opening): Promise<void> {
+    requireUsable(session);
+    const before = this.at === session ? undefined : this.leave();
+    if (before) before.foreign.followsFile = false;
+    // Before it is told the path, so that it finds the header there and nobody else's session.
+    if (!session.log.persisted) session.putIntoStore();
+    session.refreshToWrite();
+    if (session.log.lockedBy !== null) throw lockedBy(session);
+    await session.commit();
+    // Pi goes on where the file ends.
+    await session.leave();
+    this.at = session;
+    session.foreign.followsFile = true;
+    try {
+      await open(session.file as string);
+      this.isCurrent = true;
+    } catch (error) {
+      // Where it stands now is not known.
+      this.isCurrent = false;
+      throw error;
+    }
+  }
+}
+
+function requireUsable({ log, holder, file }: Session): void {
+  if (holder) {
+    const sentence = `The server of ${holder.client} (process ${holder.pid}) holds this session, and its agent is the one that may write here. Prompt there, or clone the session and prompt in the copy.`;
+    throw new Failure("session_locked", sentence);
+  }
+  if (log.foreign) throw refused(`This session is ${log.foreign.title}'s own file, which is only read.`);
+  if (log.readOnly) throw refused("This session can only be read.");
+  if (log.store !== "jsonl" || file === null)
+    throw new Failure(
+      "unsupported_command",
+      "The agent reads session files, and this session is in a container. rollback_migration makes it a file again.",
+    );
+}
+
+function refused(why: string): Failure {
+  return new Failure("read_only", `${why} clone makes one that the agent can continue.`);
+}
+
+function lockedBy({ log }: Session): Failure {
+  const { client, pid } = log.lockedBy ?? { client: "another program", pid: 0 };
+  const sentence = `${client} (process ${pid}) is writing to this session, so that the agent must not. Prompt there, or clone the session and prompt in the copy.`;
+  return new Failure("session_locked", sentence);
+}

@@ -1,0 +1,51 @@
+/** Which commands of a host go to the agent behind, and what they need there. */
+
+/** The way of a command to the agent. */
+export interface Route {
+  /** Whether the agent has to be at the session that is current: it acts on it, or writes to it. */
+  readonly onSession: boolean;
+  /** Whether it means nothing to an agent that does not run: then the command is ours, which answers at once. */
+  readonly ofRunning?: boolean;
+  /** Whether the agent may be at work after it, so that nobody else should write. */
+  readonly works?: boolean;
+}
+
+const ACTS: Route = { onSession: true };
+const WORKS: Route = { onSession: true, works: true };
+const STOPS: Route = { onSession: false, ofRunning: true };
+const ASKS: Route = { onSession: false };
+
+/** Commands of Pi that its agent answers. All others are ours. */
+const ROUTES: Readonly<Record<string, Route>> = {
+  prompt: WORKS,
+  steer: WORKS,
+  follow_up: WORKS,
+  bash: WORKS,
+  compact: WORKS,
+  abort: STOPS,
+  abort_bash: STOPS,
+  abort_retry: STOPS,
+  clear_queue: STOPS,
+  set_model: ACTS,
+  cycle_model: ACTS,
+  set_thinking_level: ACTS,
+  cycle_thinking_level: ACTS,
+  get_available_thinking_levels: ASKS,
+  get_available_models: ASKS,
+  get_commands: ASKS,
+  set_steering_mode: ASKS,
+  set_follow_up_mode: ASKS,
+  set_auto_compaction: ASKS,
+  set_auto_retry: ASKS,
+};
+
+/** Commands whose replies come when the work is done. */
+export const LONG: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up", "bash", "compact"]);
+/** Commands that send a message to the model: a person waits for what they bring. */
+export const PROMPTS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
+
+/** Returns the way of a command; undefined for one of ours. One that nobody knows is the agent's to judge. */
+export function routeOf(type: string, isOurs: boolean): Route | undefined {
+  if (Object.hasOwn(ROUTES, type)) return ROUTES[type];
+  return isOurs ? undefined : ACTS;
+}

@@ -1,0 +1,155 @@
+/**
+ * Remembers of a turn what an agent that speaks Pi's dialect has said and may not have written: it writes a message after
+ * it has told of it, and the beginning of a session only with the first answer. Lines are kept as they came, and read only
+ * when the agent is gone.
+ */
+
+import { isStored, type MessageValue } from "./messages.ts";
+import { membersOfLine } from "./pi-lines.ts";
+
+/** Bytes of lines that are kept, beyond which they are read and put together, or the oldest given up. */
+const KEPT = 16 << 20;
+
+const ASSISTANT = Buffer.from('"role":"assistant"');
+const WILL_RETRY = Buffer.from('"willRetry":true');
+
+type PiBlock = Record<string, unknown>;
+
+/** The rest of a turn. */
+export interface TurnRest {
+  /** Whole messages that may not be stored, in their order. */
+  readonly messages: readonly MessageValue[];
+  /** The message that was not finished; undefined when there is none. */
+  readonly unfinished: MessageValue | undefined;
+  /** Whether the turn was under way. */
+  readonly isRunning: boolean;
+}
+
+export class SeenTurn {
+  private running = false;
+  /** Whether the agent says when it has settled, which clients then wait for. */
+  private settles = false;
+  private ended: Buffer[] = [];
+  private endedBytes = 0;
+  /** Whether the messages that have ended are stored as soon as the agent says anything more. */
+  private hasAnswer = false;
+  /** Lines about the answer that is being given, and what was put together of earlier ones. */
+  private open: Buffer[] = [];
+  private openBytes = 0;
+  private partial: MessageValue | undefined;
+  private isOpen = false;
+
+  /** Whether a turn is under way, as far as its events tell. */
+  get isRunning(): boolean {
+    return this.running;
+  }
+
+  /** Takes a line of the agent in its turn. */
+  note(type: string, line: Buffer): void {
+    if (type === "message_update") {
+      if (this.isOpen) this.keep(line);
+      return;
+    }
+    if (this.hasAnswer) this.forgetEnded();
+    if (type === "agent_start") this.running = true;
+    else if (type === "message_start") this.begin(line);
+    else if (type === "message_end") this.finish(line);
+    else if (type === "agent_end") this.running = this.settles || line.includes(WILL_RETRY);
+    else if (type === "agent_settled") {
+      this.settles = true;
+      this.running = false;
+    }
+  }
+
+  private begin(line: Buffer): void {
+    this.close();
+    this.isOpen = line.includes(ASSISTANT);
+    if (this.isOpen) this.keep(line);
+  }
+
+  private keep(line: Buffer): void {
+    this.open.push(line);
+    this.openBytes += line.length;
+    if (this.openBytes > KEPT) this.fold();
+  }
+
+  private finish(line: Buffer): void {
+    this.hasAnswer = this.isOpen || line.includes(ASSISTANT);
+    this.close();
+    this.ended.push(line);
+    this.endedBytes += line.length;
+    while (this.endedBytes > KEPT && this.ended.length > 1) this.endedBytes -= (this.ended.shift() as Buffer).length;
+  }
+
+  private close(): void {
+    this.isOpen = false;
+    this.partial = undefined;
+    this.open = [];
+    this.openBytes = 0;
+  }
+
+  private forgetEnded(): void {
+    this.hasAnswer = false;
+    this.ended = [];
+    this.endedBytes = 0;
+  }
+
+  /** Puts the lines together that are kept of the answer. */
+  private fold(): void {
+    for (const line of this.open) this.partial = continued(this.partial, membersOfLine(line));
+    this.open = [];
+    this.openBytes = 0;
+  }
+
+  /** Returns what is left of the turn, and forgets it. */
+  take(): TurnRest {
+    this.fold();
+    const messages = this.ended
+      .map((line) => messageIn(membersOfLine(line)))
+      .filter((message) => message !== undefined);
+    const rest = { messages, unfinished: this.isOpen ? this.partial : undefined, isRunning: this.running };
+    this.close();
+    this.forgetEnded();
+    this.running = false;
+    return rest;
+  }
+
+  /** Forgets messages that are stored; `stored` are those of the end of the path. */
+  static missing(rest: TurnRest, stored: readonly unknown[]): readonly MessageValue[] {
+    return rest.messages.filter((message) => !isStored(message, stored));
+  }
+}
+
+function messageIn({ message }: Readonly<Record<string, unknown>>): MessageValue | undefined {
+  return typeof message === "object" && message !== null ? (message as MessageValue) : undefined;
+}
+
+/** Returns an answer with what a line tells of it: all of it (Pi before 0.84), or what has come. */
+function continued(
+  before: MessageValue | undefined,
+  line: Readonly<Record<string, unknown>>,
+): MessageValue | undefined {
+  const whole = messageIn(line);
+  if (whole && (line.type === "message_update" || before === undefined)) return whole;
+  const event = line.assistantMessageEvent;
+  if (typeof event !== "object" || event === null) return before ?? whole;
+  const content: PiBlock[] = Array.isArray(before?.content) ? (before.content as PiBlock[]) : [];
+  apply(content, event as PiBlock);
+  return { ...before, role: "assistant", content };
+}
+
+/** Applies what has come of a block. A call of which only a part has come is none. */
+function apply(content: PiBlock[], { type, contentIndex, delta, content: whole, toolCall }: PiBlock): void {
+  if (typeof contentIndex !== "number" || typeof type !== "string") return;
+  const [kind] = type.split("_");
+  if (kind === "toolcall") {
+    if (toolCall) content[contentIndex] = toolCall as PiBlock;
+    return;
+  }
+  const member = kind === "thinking" ? "thinking" : "text";
+  if (kind !== member) return;
+  const block = content[contentIndex] ?? { type: member, [member]: "" };
+  content[contentIndex] = block;
+  if (typeof whole === "string") block[member] = whole;
+  else if (typeof delta === "string") block[member] = `${block[member]}${delta}`;
+}

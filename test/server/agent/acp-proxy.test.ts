@@ -1,0 +1,181 @@
+/** An agent of the Agent Client Protocol behind the server: each line goes on as it came, and what it says is recorded. */
+
+import { spawn } from "node:child_process";
+import { describe, expect, test } from "vitest";
+import { acpLike, lives, until } from "../../support/agents.ts";
+import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "../../support/server.ts";
+
+interface Editor {
+  readonly server: SpawnedServer;
+  readonly sessionId: string;
+  readonly pid: number;
+}
+
+async function ask(server: SpawnedServer, id: number, method: string, params: object): Promise<Json> {
+  server.send({ jsonrpc: "2.0", id, method, params });
+  return until(server, (message) => message.id === id && !("method" in message));
+}
+
+async function editorOn(place: Place, store: string, ...flags: string[]): Promise<Editor> {
+  const args = ["--agent", acpLike(...flags), "--agent-protocol", "acp", "--store", store];
+  const server = spawnServer(args, "lines", place);
+  const { result } = await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
+  const made = await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
+  return { server, sessionId: made.result.sessionId, pid: result.agentCapabilities._meta.pid };
+}
+
+const text = (message: string): Json[] => [{ type: "text", text: message }];
+
+/** The messages that were recorded, and the types of everything else. */
+async function recorded(place: Place, sessionId: string): Promise<Json[]> {
+  const reader = spawnServer(["--session", sessionId], "lines", place);
+  const { entries } = await reader.result("get_entries");
+  const { damage } = await reader.result("verify_session");
+  // A frame that was not committed when its writer was killed is whole, and found without the index.
+  expect(damage.filter(({ salvaged }: Json) => !salvaged)).toEqual([]);
+  await reader.finish();
+  return entries.map((entry: Json) => entry.message ?? entry.customType);
+}
+
+describe.each(["jsonl", "v2"])("a session recorded in %s", (store) => {
+  test("has its turns: the prompt, thoughts, answers, calls with their results, permissions and plans", async () => {
+    const place = temporaryPlace();
+    const { server, sessionId } = await editorOn(place, store);
+    server.send({
+      ...{ jsonrpc: "2.0", id: 3, method: "session/prompt" },
+      params: {
+        sessionId,
+        prompt: [...text("ask think tools 1"), { type: "resource_link", name: "a", uri: "file:///a" }],
+      },
+    });
+    const question = await until(server, ({ method }) => method === "session/request_permission");
+    server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "selected", optionId: "yes" } } });
+    const { result } = await until(server, ({ id }) => id === 3);
+    expect(result.stopReason).toBe("end_turn");
+    // What is no request of ours is the agent's to judge.
+    expect((await ask(server, 4, "session/unheard_of", {})).error.code).toBe(-32601);
+    expect((await server.finish()).status).toBe(0);
+
+    const messages = await recorded(place, sessionId);
+    expect(messages.map((message) => message.role ?? message)).toEqual([
+      ...["acp", "user", "acp_prompt", "acp_permission", "assistant", "toolResult", "assistant", "acp_updates"],
+    ]);
+    const [, user, , , call, toolResult, answer] = messages;
+    expect(user.content.map(({ text }: Json) => text)).toEqual(["ask think tools 1", "[a](file:///a)"]);
+    expect(call).toMatchObject({ stopReason: "toolUse", provider: "scripted" });
+    expect(call.content).toEqual([
+      { type: "thinking", thinking: "Let me think." },
+      { type: "text", text: "Reading 1. " },
+      { type: "toolCall", id: toolResult.toolCallId, name: "read", arguments: { path: "file-1" } },
+    ]);
+    expect(toolResult).toMatchObject({ toolName: "read", isError: false, content: text("file 1") });
+    expect(answer).toMatchObject({
+      content: text("You said: ask think tools 1"),
+      stopReason: "stop",
+      usage: { input: 10, output: 2 },
+    });
+  });
+
+  test("has what was seen of a turn whose agent died, and the editor gets an error for each request", async () => {
+    const place = temporaryPlace();
+    const { server, sessionId } = await editorOn(place, store);
+    await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
+    const { error } = await ask(server, 4, "session/prompt", { sessionId, prompt: text("chunks 9 die after 3") });
+    expect(error.message).toContain("The agent was ended by SIGKILL");
+    expect(await server.exit).toBe(1);
+    const messages = await recorded(place, sessionId);
+    expect(messages.at(-1)).toMatchObject({ role: "assistant", content: text("0 1 2 "), stopReason: "error" });
+    expect(messages.filter(({ role }) => role === "user")).toHaveLength(2);
+  });
+
+  test("has the prompt before the agent hears it, and what was finished, after SIGKILL of the server", async () => {
+    const place = temporaryPlace();
+    const { server, sessionId, pid } = await editorOn(place, store);
+    await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
+    server.send({
+      ...{ jsonrpc: "2.0", id: 4, method: "session/prompt" },
+      params: { sessionId, prompt: text("tools 1 chunks 100000 every 20") },
+    });
+    await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+    server.process.kill("SIGKILL");
+    await server.exit;
+    while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
+    const messages = await recorded(place, sessionId);
+    expect(messages.map((message) => message.role ?? message)).toEqual([
+      ...["acp", "user", "assistant", "acp_updates", "user", "assistant", "toolResult"],
+    ]);
+  });
+
+  test("ends with its editor: the turn is marked as aborted", async () => {
+    const place = temporaryPlace();
+    const { server, sessionId, pid } = await editorOn(place, store);
+    server.send({
+      ...{ jsonrpc: "2.0", id: 3, method: "session/prompt" },
+      params: { sessionId, prompt: text("chunks 100000 every 20") },
+    });
+    await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+    expect((await server.finish()).status).toBe(0);
+    expect(lives(pid)).toBe(false);
+    expect((await recorded(place, sessionId)).at(-1)).toMatchObject({ role: "assistant", stopReason: "aborted" });
+  });
+});
+
+test("a session that is loaded goes on where it was recorded, and is recorded with its past where it was not", async () => {
+  const place = temporaryPlace();
+  const { server: first, sessionId } = await editorOn(place, "jsonl");
+  await ask(first, 3, "session/prompt", { sessionId, prompt: text("one") });
+  await first.finish();
+  const { server } = await editorOn(place, "jsonl", "--loads");
+  const unknown = "5b8f1f0e-0000-4000-8000-000000000000";
+  for (const id of [sessionId, unknown]) {
+    expect((await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).result).toEqual(
+      {},
+    );
+    await ask(server, 4, "session/prompt", { sessionId: id, prompt: text("two") });
+  }
+  await server.finish();
+  const texts = async (id: string): Promise<string[]> =>
+    (await recorded(place, id)).flatMap(({ content }: Json) => content?.[0].text ?? []);
+  expect(await texts(sessionId)).toEqual(["one", "You said: one", "two", "You said: two"]);
+  expect(await texts(unknown)).toEqual(["the past", "as I know it", "two", "You said: two"]);
+});
+
+test("every byte of both sides goes on as it came, in its order", async () => {
+  const place = temporaryPlace();
+  const echo = `'${process.execPath}' -e 'process.stdin.pipe(process.stdout)'`;
+  const server = spawnServer(["--agent", echo, "--agent-protocol", "acp"], "lines", place);
+  const lines = [
+    '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"none","n":1e400,"n":[1.50],"s":"\u2028 \\u00e9"}}',
+    '  { "z" : {} , "jsonrpc":"2.0" }\r',
+    '[{"jsonrpc":"2.0","id":1}]',
+    `{"big":"${"x".repeat(3 << 20)}"}`,
+  ];
+  let raw = "";
+  const sent = `${lines[0]}\n${lines[1]}\n${lines[3]}\n`;
+  const come = new Promise<void>((resolve) =>
+    server.output.on("data", (chunk: Buffer) => {
+      raw += chunk.toString("utf8");
+      if (raw.length >= sent.length) resolve();
+    }),
+  );
+  for (const line of lines) server.write(`${line}\n`);
+  await come;
+  expect(raw === sent).toBe(true);
+  await server.finish();
+});
+
+test("a host that does not read stops the agent, and misses nothing", async () => {
+  const place = temporaryPlace();
+  const { server, sessionId } = await editorOn(place, "jsonl");
+  server.stall();
+  server.send({ jsonrpc: "2.0", id: 3, method: "session/prompt", params: { sessionId, prompt: text("chunks 60000") } });
+  const other = spawn(process.execPath, ["-e", ""]);
+  await new Promise((resolve) => other.on("close", resolve));
+  server.resume();
+  await until(server, ({ id }) => id === 3);
+  const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
+  expect(pieces).toEqual(Array.from({ length: 60_000 }, (_, i) => `${i} `));
+  await server.finish();
+  const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
+  expect(answer.content[0].text).toBe(pieces.join(""));
+});

@@ -1,0 +1,365 @@
+/** An agent behind that speaks Pi's dialect, through the built program: what goes where, and who may end when. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import {
+  data,
+  event,
+  lives,
+  ownAgent,
+  pidOf,
+  piLike,
+  said,
+  spawnWithAgent,
+  turn,
+  until,
+} from "../../support/agents.ts";
+import { type Json, type SpawnedServer, temporaryPlace } from "../../support/server.ts";
+
+/** Waits until a process is gone. */
+async function gone(pid: number): Promise<void> {
+  while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const entriesOf = (file: string): Json[] =>
+  readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
+
+describe("a turn", () => {
+  test("goes to the agent, comes back as it was said, and is in the session", async () => {
+    const server = spawnWithAgent(piLike());
+    const before = await data(server, "get_state");
+    expect(before.model).toMatchObject({ id: "scripted-1", contextWindow: 100_000 });
+    expect(before.persisted).toBe(false);
+    await turn(server, "hello tools 1");
+    const told = server.events.map(({ type }) => type).filter((type) => type !== "message_update");
+    expect(told).toEqual([
+      ...["agent_start", "turn_start", "message_start", "message_end"],
+      ...["message_start", "message_end", "tool_execution_start", "tool_execution_end"],
+      ...["message_start", "message_end", "message_start", "message_end", "turn_end", "agent_end"],
+    ]);
+    expect(await said(server)).toEqual([
+      "user: hello tools 1",
+      "assistant: read",
+      "toolResult: file 1",
+      "assistant: You said: hello tools 1",
+    ]);
+    const { sessionFile, leafId, isStreaming } = await data(server, "get_state");
+    const [header, ...entries] = entriesOf(sessionFile);
+    expect(header).toMatchObject({ type: "session", id: before.sessionId });
+    expect(entries).toHaveLength(4);
+    expect(entries.at(-1).id).toBe(leafId);
+    expect(isStreaming).toBe(false);
+    expect((await server.finish()).status).toBe(0);
+    expect(server.stderr).toBe("");
+  });
+
+  test("has every byte of the agent, and every reply the id of its request", async () => {
+    const place = temporaryPlace();
+    const odd = [
+      '{"type":"message_update","text":"\u2028 \\u00e9 é \\/ 1","n":1e400,"n":2}',
+      '  { "type" : "queue_update" , "steering":[] }\r',
+      '{"z":1,"type":"unheard_of","deep":[[[]]]}',
+    ];
+    writeFileSync(join(place.home, "odd"), odd.map((line) => `${line}\n`).join(""));
+    const agent = ownAgent(
+      place,
+      `process.stdout.write((await import("node:fs")).readFileSync(${JSON.stringify(join(place.home, "odd"))}));
+       process.stdout.write(line.replace('"type"', '"type":"response","success":true,"command"') + "\\n");`,
+    ).replace("(line) =>", "async (line) =>");
+    const file = join(place.home, "own-agent.mjs");
+    writeFileSync(file, readFileSync(file, "utf8").replace('.on("line", (line)', '.on("line", async (line)'));
+    const server = spawnWithAgent(agent, [], place);
+    let raw = "";
+    server.output.on("data", (chunk: Buffer) => {
+      raw += chunk;
+    });
+    server.write(
+      '{"id":7,"type":"prompt","message":"a"}\n{"type":"prompt","message":"b"}\n{"id":"x","type":"new_in_pi_2","k":[1.50]}\n',
+    );
+    await until(server, ({ command }) => command === "new_in_pi_2");
+    const replies = [
+      '{"id":7,"type":"response","success":true,"command":"prompt","message":"a"}',
+      '{"type":"response","success":true,"command":"prompt","message":"b"}',
+      '{"id":"x","type":"response","success":true,"command":"new_in_pi_2","k":[1.50]}',
+    ];
+    expect(raw).toBe(replies.map((reply) => [...odd, reply, ""].join("\n")).join(""));
+  });
+
+  test("may ask the person at the client, whose answer goes to the agent", async () => {
+    const server = spawnWithAgent(piLike());
+    await data(server, "prompt", { message: "ask me" });
+    const { id, method } = await event(server, "extension_ui_request");
+    expect(method).toBe("confirm");
+    server.send({ type: "extension_ui_response", id, confirmed: true });
+    await event(server, "agent_settled");
+    expect((await said(server)).at(-1)).toBe("assistant: You said: ask me");
+  });
+});
+
+describe("sessions", () => {
+  test("are ours, and the agent goes on where the host stands", async () => {
+    const server = spawnWithAgent(piLike());
+    await turn(server, "one");
+    const { leafId: one, sessionFile: first } = await data(server, "get_state");
+    await turn(server, "two");
+    await data(server, "branch", { entryId: one });
+    await turn(server, "three");
+    expect(await said(server)).toEqual([
+      "user: one",
+      "assistant: You said: one",
+      "user: three",
+      "assistant: You said: three",
+    ]);
+    await data(server, "set_label", { entryId: one, label: "here" });
+    await data(server, "set_session_name", { name: "a name" });
+    await turn(server, "four");
+    expect((await said(server)).slice(4)).toEqual(["user: four", "assistant: You said: four"]);
+
+    const { messages } = await data(server, "get_fork_messages");
+    expect(messages.map(({ text }: Json) => text)).toEqual(["one", "two", "three", "four"]);
+    await data(server, "fork", { entryId: messages[1].entryId });
+    await turn(server, "in the fork");
+    expect((await said(server)).slice(2)).toEqual(["user: in the fork", "assistant: You said: in the fork"]);
+
+    const made = await data(server, "new_session");
+    await turn(server, "fresh");
+    expect(await said(server)).toEqual(["user: fresh", "assistant: You said: fresh"]);
+    expect(entriesOf(made.sessionFile).map(({ type }) => type)).toEqual(["session", "message", "message"]);
+
+    await data(server, "switch_session", { sessionPath: first });
+    await turn(server, "five");
+    expect((await said(server)).slice(4)).toEqual([
+      "user: four",
+      "assistant: You said: four",
+      "user: five",
+      "assistant: You said: five",
+    ]);
+    const { damage, invariants } = await data(server, "verify_session");
+    expect([damage, Object.values(invariants).every(Boolean)]).toEqual([[], true]);
+  });
+
+  test("are not written by the host while the agent is at work; leaving them ends its turn", async () => {
+    const server = spawnWithAgent(piLike());
+    await turn(server, "one");
+    const { leafId, sessionFile } = await data(server, "get_state");
+    await data(server, "prompt", { message: "chunks 100000 every 20" });
+    await event(server, "message_update");
+    expect(await data(server, "get_state")).toMatchObject({ isStreaming: true });
+    const refused = await server.command("set_label", { entryId: leafId, label: "x" });
+    expect([refused.success, refused.code]).toEqual([false, "session_locked"]);
+    expect(await data(server, "set_session_name", { name: "the agent writes it" })).toBeUndefined();
+    await data(server, "new_session");
+    const last = entriesOf(sessionFile).findLast(({ message }) => message?.role === "assistant");
+    expect(last.message.stopReason).toBe("aborted");
+    expect(await said(server)).toEqual([]);
+  });
+
+  test("of which a command reads are not made only because somebody looks at them", async () => {
+    const server = spawnWithAgent(piLike());
+    for (const type of ["get_state", "get_available_models", "get_commands", "get_messages", "abort"])
+      await data(server, type);
+    const { sessionFile } = await data(server, "get_state");
+    await server.finish();
+    expect(() => readFileSync(sessionFile)).toThrow();
+  });
+
+  test("in containers, and those that another server holds, are refused with a sentence", async () => {
+    const place = temporaryPlace();
+    const holder = spawnWithAgent(piLike(), [], place);
+    await turn(holder, "one");
+    const { sessionFile } = await data(holder, "get_state");
+    const other = spawnWithAgent(piLike(), ["--session", sessionFile], place);
+    const refused = await other.command("prompt", { message: "two" });
+    expect([refused.success, refused.code]).toEqual([false, "session_locked"]);
+    expect(refused.error).toContain("clone");
+    // After its holder's end it is the other's, whose agent goes on.
+    await holder.finish();
+    await turn(other, "three");
+    expect(await said(other)).toEqual([
+      "user: one",
+      "assistant: You said: one",
+      "user: three",
+      "assistant: You said: three",
+    ]);
+    await data(other, "migrate_session", { confirm: true, dryRun: false }).catch(() => {});
+  });
+});
+
+describe("an agent that ends", () => {
+  test("in the middle of an answer leaves what was seen of it, marked, and is started by the next prompt", async () => {
+    const server = spawnWithAgent(piLike());
+    await turn(server, "one");
+    await data(server, "prompt", { message: "chunks 5 die after 3" });
+    const notice = await event(server, "extension_ui_request");
+    expect(notice.message).toContain("SIGKILL");
+    const told = server.events.splice(0).slice(-4);
+    expect(told.map(({ type }) => type)).toEqual(["message_end", "turn_end", "agent_end", "agent_settled"]);
+    const { messages } = await data(server, "get_messages");
+    expect(messages.at(-1)).toMatchObject({
+      ...{ role: "assistant", content: [{ type: "text", text: "0 1 2 " }], stopReason: "error" },
+      errorMessage: "The agent was ended by SIGKILL.",
+    });
+    expect(await data(server, "get_state")).toMatchObject({ isStreaming: false });
+    await turn(server, "again");
+    expect((await said(server)).slice(2)).toEqual([
+      ...["user: chunks 5 die after 3", "assistant: 0 1 2 "],
+      ...["user: again", "assistant: You said: again"],
+    ]);
+  });
+
+  test("before it has written what it told is made up for, exactly once", async () => {
+    const place = temporaryPlace();
+    const agent = ownAgent(
+      place,
+      `const user = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
+       const answer = { role: "assistant", content: [{ type: "text", text: "whole" }], stopReason: "stop", timestamp: 2 };
+       say({ id, type: "response", command: type, success: true });
+       say({ type: "agent_start" });
+       for (const message of [user, answer]) { say({ type: "message_start", message }); say({ type: "message_end", message }); }
+       process.exit(3);`,
+    );
+    const server = spawnWithAgent(agent, [], place);
+    await data(server, "prompt", { message: "seen" });
+    await event(server, "agent_settled");
+    expect(await said(server)).toEqual(["user: seen", "assistant: whole"]);
+  });
+
+  test("before it has begun an answer leaves one that says so, with all that Pi reads in it", async () => {
+    const place = temporaryPlace();
+    const agent = ownAgent(
+      place,
+      `const message = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
+       say({ id, type: "response", command: type, success: true });
+       for (const event of ["agent_start", "message_start", "message_end"]) say({ type: event, message });
+       process.exit(3);`,
+    );
+    const server = spawnWithAgent(agent, [], place);
+    await data(server, "prompt", { message: "seen" });
+    await event(server, "agent_settled");
+    const { messages } = await data(server, "get_messages");
+    expect(messages).toMatchObject([{ role: "user" }, { role: "assistant", content: [], stopReason: "error" }]);
+    expect(server.events.find(({ type }) => type === "turn_end").message).toEqual(messages[1]);
+    expect((await data(server, "verify_session")).damage).toEqual([]);
+  });
+
+  test("owes no reply: each request gets one error, and what comes after it is answered", async () => {
+    const place = temporaryPlace();
+    const server = spawnWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
+    server.send(
+      { id: 1, type: "compact" },
+      { id: 2, type: "set_model", provider: "a", modelId: "b" },
+      { id: 3, type: "bash" },
+    );
+    const replies = [await server.reply(1), await server.reply(2), await server.reply(3)];
+    for (const reply of replies) expect(reply).toMatchObject({ success: false, code: "agent_failed" });
+    expect(replies[0].error).toContain("ended with status 4");
+    expect((await data(server, "get_state")).entryCount).toBe(0);
+    expect(server.events.filter(({ id }) => [1, 2, 3].includes(id))).toEqual([]);
+  });
+
+  test("or is not there at all, or says nothing, is told of in a sentence", async () => {
+    const absent = spawnWithAgent("/nowhere/agent --mode rpc");
+    const refused = await absent.command("prompt", { message: "hello" });
+    expect(refused).toMatchObject({ success: false, code: "agent_failed" });
+    expect(refused.error).toContain("could not be started (ENOENT)");
+    expect(absent.events.filter(({ type }) => type === "extension_ui_request")).toHaveLength(1);
+    expect((await data(absent, "get_state")).isStreaming).toBe(false);
+
+    const mute = spawnWithAgent(piLike("--mute", "--stubborn"), ["--agent-timeout", "300"]);
+    const late = await mute.command("prompt", { message: "hello" });
+    expect(late).toMatchObject({ success: false, code: "agent_failed" });
+    expect(await said(mute)).toEqual([]);
+    expect((await mute.finish()).status).toBe(0);
+  });
+});
+
+describe("limits", () => {
+  test("an agent that reads nothing gets no more than a few megabytes, and is ended", async () => {
+    const server = spawnWithAgent(piLike("--mute"), ["--agent-timeout", "300"]);
+    const text = "x".repeat(1 << 20);
+    for (let i = 0; i < 12; i++) server.send({ id: `big ${i}`, type: "set_auto_retry", enabled: true, text });
+    for (let i = 0; i < 12; i++) {
+      const reply = await server.reply(`big ${i}`);
+      expect([reply.code, reply.error]).toEqual(["agent_failed", expect.stringContaining("read nothing for 300 ms")]);
+    }
+  });
+
+  test("a host that does not read stops the agent, and misses nothing", async () => {
+    const server = spawnWithAgent(piLike());
+    const pid = await pidOf(server);
+    const { sessionFile } = await data(server, "get_state");
+    server.stall();
+    server.send({ id: "p", type: "prompt", message: "chunks 120000" });
+    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of twelve.
+    const said = (): number => Number(/wchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8"))?.[1]);
+    for (let before = -1, now = said(); now < 1 << 20 || now !== before; now = said()) {
+      before = now;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    expect(entriesOf(sessionFile).map(({ message }) => message?.role)).toEqual([undefined, "user"]);
+    server.resume();
+    await event(server, "agent_settled");
+    const deltas = server.events
+      .filter(({ type }) => type === "message_update")
+      .map(({ assistantMessageEvent: e }) => e.delta);
+    expect(deltas).toEqual(Array.from({ length: 120_000 }, (_, i) => `${i} `));
+  });
+
+  test("giant lines pass, and those over the limit are dropped with a notice", async () => {
+    const server = spawnWithAgent(piLike(), ["--max-message-bytes", "2000000"]);
+    await turn(server, "giant 1500000");
+    const { message } = server.events.findLast(({ type }) => type === "message_end");
+    expect(message.content[0].text).toHaveLength(1_500_023);
+    await data(server, "prompt", { message: "giant 3000000" });
+    expect((await event(server, "extension_ui_request")).message).toContain("over the limit of 2000000");
+    await event(server, "agent_settled");
+    expect(await data(server, "get_last_assistant_text")).toMatchObject({ text: expect.stringContaining("xxx") });
+  });
+
+  test("its stderr reaches a person, and no line that is no object reaches the host", async () => {
+    const server = spawnWithAgent(piLike("--loud"));
+    await data(server, "get_commands");
+    await server.finish();
+    expect(server.stderr).toContain("the agent says: a line on stderr");
+  });
+});
+
+describe("the end", () => {
+  const busy = async (...flags: string[]): Promise<{ server: SpawnedServer; pid: number; file: string }> => {
+    const server = spawnWithAgent(piLike(...flags));
+    const pid = await pidOf(server);
+    await data(server, "prompt", { message: "chunks 100000 every 20" });
+    await event(server, "message_update");
+    const { sessionFile } = await data(server, "get_state");
+    return { server, pid, file: sessionFile };
+  };
+
+  test("of the host ends the agent, and what was seen of its turn is kept", async () => {
+    const { server, pid, file } = await busy();
+    expect((await server.finish()).status).toBe(0);
+    expect(lives(pid)).toBe(false);
+    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant", stopReason: "aborted" });
+  });
+
+  test("ends an agent, too, that heeds neither the end of its input nor SIGTERM", async () => {
+    const { server, pid, file } = await busy("--stubborn");
+    server.process.kill("SIGTERM");
+    expect(await server.exit).toBe(0);
+    expect(lives(pid)).toBe(false);
+    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant" });
+  });
+
+  test("of this server by SIGKILL leaves no agent, and a file that the next one opens", async () => {
+    const { server, pid, file } = await busy();
+    server.process.kill("SIGKILL");
+    await server.exit;
+    await gone(pid);
+    const next = spawnWithAgent(piLike(), ["--session", file], server.place);
+    await turn(next, "after");
+    expect((await said(next)).at(-1)).toBe("assistant: You said: after");
+  });
+});

@@ -1,0 +1,89 @@
+/** Scripted agents behind a server under test. */
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace, type Wire } from "./server.ts";
+
+const pathOf = (name: string): string => fileURLToPath(new URL(`../../examples/agents/${name}`, import.meta.url));
+
+/** The command of the agent that speaks Pi's dialect. */
+export function piLike(...flags: string[]): string {
+  return [process.execPath, pathOf("pi-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
+}
+
+/** The command of the agent that speaks the Agent Client Protocol. */
+export function acpLike(...flags: string[]): string {
+  return [process.execPath, pathOf("acp-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
+}
+
+/** Starts a server in Pi's place, with an agent behind it. */
+export function spawnWithAgent(agent: string, args: string[] = [], place: Place = temporaryPlace()): SpawnedServer {
+  return spawnServer(["--mode", "rpc", "--agent", agent, ...args], "lines", place);
+}
+
+/** An agent of a few lines: it opens every session, and does `onOther` with the text of each other line. */
+export function ownAgent(place: Place, onOther: string): string {
+  const file = join(place.home, "own-agent.mjs");
+  writeFileSync(
+    file,
+    `import { createInterface } from "node:readline";
+    const say = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
+    createInterface({ input: process.stdin }).on("line", (line) => {
+      const { id, type } = JSON.parse(line);
+      if (type === "switch_session") say({ id, type: "response", command: type, success: true, data: { cancelled: false } });
+      else { ${onOther} }
+    }).on("close", () => process.exit());`,
+  );
+  return `'${process.execPath}' '${file}'`;
+}
+
+/** Returns the next message that is meant; those before it are kept among the events. */
+export async function until(server: Wire, isMeant: (message: Json) => boolean): Promise<Json> {
+  const early = server.events.findIndex(isMeant);
+  if (early >= 0) return server.events.splice(early, 1)[0];
+  for (;;) {
+    const message = await server.next();
+    if (isMeant(message)) return message;
+    server.events.push(message);
+  }
+}
+
+export function event(server: Wire, type: string): Promise<Json> {
+  return until(server, (message) => message.type === type);
+}
+
+/** Has the agent answer a message, and waits for the end of its turn. */
+export async function turn(server: Wire, message: string): Promise<Json> {
+  const reply = await server.command("prompt", { message });
+  if (!reply.success) throw new Error(reply.error);
+  await event(server, "agent_settled");
+  return reply;
+}
+
+export async function data(server: Wire, type: string, params: object = {}): Promise<Json> {
+  const reply = await server.command(type, params);
+  if (!reply.success) throw new Error(`${type}: ${reply.error}`);
+  return reply.data;
+}
+
+/** The messages that the session has at its leaf, each as its role and text. */
+export async function said(server: Wire): Promise<string[]> {
+  const { messages } = await data(server, "get_messages");
+  return messages.map(({ role, content }: Json) => `${role}: ${content?.[0]?.text ?? content?.[0]?.name ?? ""}`);
+}
+
+/** The process id of the agent, as the scripted one tells it. */
+export async function pidOf(server: Wire): Promise<number> {
+  const { commands } = await data(server, "get_commands");
+  return Number(commands[0].description.split(" ")[1]);
+}
+
+export function lives(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
