@@ -12,15 +12,17 @@ import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
-import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
+import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { type FileInfo, infoIfPresent, isAbsent, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { nextBackup } from "../fs/quarantine.ts";
+import { removeTree } from "../fs/staging.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { noSession } from "../log/failures.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
+import type { Elsewhere } from "../log/outside.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
@@ -329,8 +331,8 @@ export class V2Backend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  makeDurable(requireCurrent: () => void): Promise<void> {
-    return this.commits.makeDurable(requireCurrent);
+  makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
+    return this.commits.makeDurable(requireCurrent, elsewhere);
   }
 
   markAllDurable(): void {
@@ -418,6 +420,20 @@ export class V2Backend implements Backend {
     const { identity } = this.container;
     if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
     this.commits.closeFiles();
+  }
+
+  discard(): void {
+    const { container, commits } = this;
+    const { disk, file } = container;
+    try {
+      if (container.hasItsHeader(file) && this.opener.refresh().kind === "none") {
+        removeQuietly(disk, pointerFile(file));
+        removeTree(disk, file);
+      }
+    } catch {
+      // It may be the container of another program by now.
+    }
+    commits.closeFiles();
   }
 }
 

@@ -1,0 +1,34 @@
+/** The contract of a place beside the disk that must have a log's entries before they are durable. */
+
+import type { Failure } from "../../core/failure.ts";
+import type { Holder, Log } from "../../core/ports/store.ts";
+
+/** A log of which another place has the entries, too. */
+export interface CopiedLog extends Log {
+  /** Adds lines that are durable there, and makes them durable here. This process has the lock, and nothing waits. */
+  takeIn(lines: readonly Uint8Array[]): Promise<void>;
+}
+
+export interface Outside {
+  /** Another process that writes to the session there, as it was found last. */
+  readonly holder: Holder | null;
+  /** Throws the reason why this process may not write, as `ready` found it. */
+  requireOurs(): void;
+  /**
+   * Makes this process the writer there, and brings the log what others wrote. Returns undefined when nothing has to be
+   * waited for. Never rejects; `requireOurs` says why it failed.
+   */
+  ready(): Promise<void> | undefined;
+  /**
+   * Resolves when the first `count` entries are durable there. Rejects with outcome_unknown when that is not known, and
+   * with another failure when none of those that the log had not given before is there or will be.
+   */
+  push(count: number): Promise<void>;
+  /** Returns the failure for entries that are there, and could not be kept here. */
+  lost(error: unknown): Failure;
+  /** Lets others write there. */
+  release(): void;
+}
+
+/** Brings the first `count` entries to where they must be besides the disk. */
+export type Elsewhere = (count: number) => Promise<void>;
