@@ -10,6 +10,7 @@ import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
+import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
@@ -41,6 +42,8 @@ export interface World {
   readonly heldReplyBytes?: number;
   /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
+  /** The database that has the sessions, too. */
+  readonly fleet?: FleetConnection;
 }
 
 export interface Service {
@@ -83,6 +86,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
+    fleet: world.fleet,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);

@@ -13,6 +13,7 @@ import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
+import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
@@ -75,6 +76,8 @@ export interface StoresOptions {
   readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
+  /** The database that has the sessions, too. */
+  readonly fleet?: FleetConnection;
 }
 
 export function makeStores(options: StoresOptions): Stores {
@@ -82,11 +85,14 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const jsonl = jsonlStore(files);
-  const v2 = segmentedStore({
-    ...common,
-    containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
-  });
+  const inFleet = fleetOf(options.fleet, disk, common.quarantine);
+  const jsonl = inFleet.store(jsonlStore(inFleet.copying(files)));
+  const v2 = inFleet.store(
+    segmentedStore({
+      ...inFleet.copying(common),
+      containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
+    }),
+  );
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the

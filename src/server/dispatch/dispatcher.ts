@@ -379,6 +379,7 @@ export class Dispatcher implements ReplyHost {
     events: PendingEvent[],
     context = this.contextFor(lane, call, events),
     mayJoin = !call.peer,
+    isReady = false,
   ): unknown {
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
@@ -388,6 +389,12 @@ export class Dispatcher implements ReplyHost {
     if (before !== undefined) return before;
     const { session } = context;
     this.sharing?.requireOurs(call, session);
+    const ready = isReady ? undefined : session.log.ready?.();
+    if (ready)
+      return ready.then(() => {
+        if (call.peer) session.heads.resume(call.head);
+        return this.write(lane, call, events, undefined, mayJoin, true);
+      });
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       this.queueForeign(lane, session, session.refreshToWrite());
@@ -397,10 +404,13 @@ export class Dispatcher implements ReplyHost {
       if (since !== undefined) return since;
     }
     const { attaching } = this.sharing ?? {};
-    if (attaching && mayJoin && session.log.lockedBy !== null && isDoneByHolder(command, call.params))
+    const { lockedBy } = session.log;
+    // Who has it on another machine cannot be joined.
+    const isHere = lockedBy !== null && lockedBy.host === undefined;
+    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
-        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false));
+        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false, true));
     guardWrite(session, call);
     return this.keyed.remember(call, command.run(context, call.params as never));
   }

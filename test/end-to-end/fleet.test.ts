@@ -1,0 +1,120 @@
+/** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
+
+import { expect, test } from "vitest";
+import { assistant, user } from "../support/drafts.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
+import { HereLives } from "../support/proof.ts";
+import type { Json, Wire } from "../support/server.ts";
+
+const STORES = ["jsonl", "v2"];
+
+function request(id: number, method: string, params: Json = {}): Json {
+  return { jsonrpc: "2.0", id, method, params };
+}
+
+async function started(store: string, fleet: MemoryFleet, tries = 0): Promise<{ lives: HereLives; wire: Wire }> {
+  const lives = new HereLives({ fleet: fleetOptions(fleet, { patience: async (n) => n < tries }) });
+  return { lives, wire: await lives.start(["--store", store]) };
+}
+
+const idsIn = (table: FleetTable, sessionId: string): string[] =>
+  table.linesOf(sessionId).map((line) => JSON.parse(line).id);
+
+test.each(STORES)(
+  "a commit that nobody knows of is told so, and the same request again has one effect (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    for (const fault of ["after", "late"] as const) {
+      const params = { entries: [user("two", { id: `two-${fault}` })], idempotencyKey: `key-${fault}` };
+      fleet.faultAt = (_, name) => (name === "append" ? fault : "before");
+      const { data } = await wire.failure("append", params);
+      expect(data).toMatchObject({ name: "outcome_unknown", retryable: true });
+      expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).not.toContain(`two-${fault}`);
+      // As long as the fleet is away, nothing is said about it.
+      expect((await wire.failure("append", params)).data.name).toBe("storage_failed");
+      fleet.faultAt = () => undefined;
+      expect((await wire.result("append", params)).entryIds).toEqual([`two-${fault}`]);
+      expect((await wire.result("append", params)).entryIds).toEqual([`two-${fault}`]);
+    }
+    expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two-after", "two-late"]);
+    expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual([
+      "one",
+      "two-after",
+      "two-late",
+    ]);
+    expect(
+      wire.events.filter((event) => event.method === "session_append").map(({ params }) => params.entryIds),
+    ).toEqual([["one"], ["two-after"], ["two-late"]]);
+  },
+);
+
+test.each(STORES)(
+  "all that waits for a commit of which nobody knows is answered, and reads from before it (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const { sessionId, ...before } = await wire.result("get_state");
+    fleet.faultAt = (_, name) => (name === "append" ? "after" : "before");
+    wire.send(
+      request(101, "append", { entries: [assistant("two", { id: "two" })] }),
+      request(102, "get_state"),
+      request(103, "append", { entries: [user("three", { id: "three" })] }),
+      request(104, "get_entries"),
+    );
+    const replies = await wire.take(4);
+    expect(replies.map(({ error }) => error?.data.name)).toEqual([
+      "outcome_unknown",
+      undefined,
+      "outcome_unknown",
+      undefined,
+    ]);
+    expect(replies[1].result).toEqual({ sessionId, ...before });
+    expect(replies[3].result.entries.map(({ id }: Json) => id)).toEqual(["one"]);
+    fleet.faultAt = () => undefined;
+    // They were written together.
+    await wire.result("append", { entries: [user("four", { id: "four" })] });
+    expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two", "three", "four"]);
+  },
+);
+
+test.each(STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
+  const table = new FleetTable();
+  const { wire } = await started(store, new MemoryFleet(table, "one"));
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const other = new MemoryFleet(table, "two");
+  other.leasesEnd = true;
+  await other.take(sessionId);
+  const { data } = await wire.failure("append", { entries: [user("two", { id: "two" })] });
+  expect(data).toMatchObject({
+    name: "session_locked",
+    retryable: true,
+    holder: { client: "two", host: "host of two" },
+  });
+  expect(data.keptAt).toMatch(/refused\.bin$/);
+  expect(idsIn(table, sessionId)).toEqual(["one"]);
+  expect((await wire.result("get_entries")).entries).toHaveLength(1);
+});
+
+test.each(STORES)(
+  "a fork is in the fleet before it is answered, and one that cannot be is not made (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    await wire.result("append", {
+      entries: [user("one", { id: "one" }), assistant("two"), user("three", { id: "three" })],
+    });
+    fleet.faultAt = () => "before";
+    expect((await wire.failure("fork", { entryId: "three" })).data.name).toBe("storage_failed");
+    fleet.faultAt = () => undefined;
+    await wire.result("fork", { entryId: "three" });
+    const { sessionId } = await wire.result("get_state");
+    expect(fleet.table.linesOf(sessionId)).toHaveLength(2);
+    expect((await wire.result("list_sessions")).sessions).toHaveLength(2);
+    fleet.table.check();
+  },
+);
