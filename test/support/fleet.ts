@@ -73,12 +73,12 @@ export class MemoryFleet implements Fleet {
     return fault ?? { result };
   }
 
-  async take(sessionId: string, headerLine?: Uint8Array): Promise<Taking> {
-    const answer = await this.call("take", () => this.taken(sessionId, headerLine));
+  async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<Taking> {
+    const answer = await this.call("take", () => this.taken(sessionId, above, headerLine));
     return typeof answer === "string" ? { kind: "away", reason: `test: ${answer}` } : answer.result;
   }
 
-  private taken(sessionId: string, headerLine?: Uint8Array): Taking {
+  private taken(sessionId: string, above: number, headerLine?: Uint8Array): Taking {
     const { rows } = this.table;
     let row = rows.get(sessionId);
     if (!row && headerLine) {
@@ -93,7 +93,7 @@ export class MemoryFleet implements Fleet {
     if (row.holder && row.holder.id !== this.holder.id && !this.leasesEnd)
       return { kind: "held", holder: row.holder.shown, end: row.end };
     row.holder = this.holder;
-    row.epoch++;
+    row.epoch = Math.max(row.epoch, above) + 1;
     return { kind: "taken", epoch: row.epoch, end: row.end };
   }
 
@@ -141,6 +141,8 @@ export class MemoryFleet implements Fleet {
       yield answer.result;
     }
   }
+
+  async close(): Promise<void> {}
 }
 
 /** Options for working copies of a fleet. `tries`: how often it is asked again before a copy gives up. */

@@ -67,10 +67,10 @@ export interface FleetSession {
 
 export interface Fleet {
   /**
-   * Makes this process the writer of a session. With a header, a session that the fleet lacks is begun. A process that
-   * has the session already takes it again, in a new epoch.
+   * Makes this process the writer of a session, in an epoch above `above`, which it had before. With a header, a session
+   * that the fleet lacks is begun. A process that has the session already takes it again.
    */
-  take(sessionId: string, headerLine?: Uint8Array): Promise<Taking>;
+  take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
   append(batch: FleetBatch): Promise<Appended>;
   /** Lets others take a session at once, if this process has it in this epoch. */
   release(sessionId: string, epoch: number): Promise<void>;
@@ -78,4 +78,6 @@ export interface Fleet {
   look(sessionId: string): Promise<FleetSession | null>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
+  /** Ends the connections. What is asked later is answered as by a database that is away. */
+  close(): Promise<void>;
 }

@@ -37,6 +37,8 @@ export class FleetCopy implements Outside {
   private readonly options: FleetOptions;
   /** The epoch in which this process has the session; null when it does not, or when that is not sure. */
   private epoch: number | null = null;
+  /** The highest epoch that it had. */
+  private highest = 0;
   /** The end up to which log and fleet are known to have the same. */
   private end: FleetEnd = NOTHING;
   private answered = 0;
@@ -101,10 +103,11 @@ export class FleetCopy implements Outside {
   private async take(begins = false): Promise<Taking> {
     this.epoch = null;
     const since = this.options.elapsed();
-    const taking = await this.options.fleet.take(this.id, begins ? this.log.headerLine : undefined);
+    const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") {
       this.epoch = taking.epoch;
+      this.highest = Math.max(this.highest, taking.epoch);
       this.answered = since;
     }
     return taking;
