@@ -10,11 +10,12 @@ import { Workspace } from "../core/session/workspace.ts";
 import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
+import { connectFleet } from "../storage/fleet/connect.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
-import type { Disk } from "../storage/fs/disk.ts";
+import { type Disk, readWhole } from "../storage/fs/disk.ts";
 import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
@@ -60,6 +61,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containedDisk(world.disk);
+  const fleet = fleetOf(settings, world);
   const stores = makeStores({
     disk,
     env: world.env,
@@ -86,7 +88,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
-    fleet: world.fleet,
+    fleet,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);
@@ -122,7 +124,10 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharing,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
-  const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
+  const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
+    confined?.release();
+    await fleet?.fleet.close();
+  });
   return { done, stop: () => connection.stop(), catalog: stores.catalog, offered: stores.offered };
 }
 
@@ -138,6 +143,19 @@ function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingO
     client,
     attachments: makeAttachments({ disk, ownDisk: world.disk, variables, client, version, now }),
   };
+}
+
+/** Returns the fleet that the settings name; without one, or where sessions live in memory, there is none. */
+function fleetOf(settings: ServerSettings, world: World): FleetConnection | undefined {
+  const text = settings.fleet ?? world.variables.PI_FLEET_URL;
+  if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
+  const place = {
+    client: `pi-session-server ${world.version}`,
+    processId: world.env.sessionId(),
+    since: timestamp(world.env),
+    readFile: (path: string) => Buffer.from(readWhole(world.disk, path)).toString("utf8"),
+  };
+  return connectFleet(text, place, settings.fleet !== undefined);
 }
 
 async function makeDocument(version: string): Promise<object> {

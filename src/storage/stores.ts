@@ -85,14 +85,16 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const inFleet = fleetOf(options.fleet, disk, common.quarantine);
-  const jsonl = inFleet.store(jsonlStore(inFleet.copying(files)));
-  const v2 = inFleet.store(
-    segmentedStore({
+  const inFleet = fleetOf(readOnly ? undefined : options.fleet, disk, common.quarantine);
+  const copies = {
+    jsonl: jsonlStore(inFleet.copying(files)),
+    v2: segmentedStore({
       ...inFleet.copying(common),
       containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
     }),
-  );
+  };
+  const jsonl = inFleet.store(copies.jsonl);
+  const v2 = inFleet.store(copies.v2);
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -175,6 +177,11 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
+    ...inFleet.arrivals({
+      find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+      open: (file) => openLog(allowed(file)),
+      stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
+    }),
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);

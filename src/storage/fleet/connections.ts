@@ -29,6 +29,8 @@ const AGAIN = new Set(["40001", "40P01", "55P03"]);
 /** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
 const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
 const MOST_AGAIN = 5;
+/** Milliseconds for which answers are waited for at the end. */
+const LEAVING = 1000;
 
 const LOOK = `select pg_is_in_recovery() as standby, current_setting('synchronous_commit', true) as commit,
   current_setting('fsync', true) as fsync, current_setting('synchronous_standby_names', true) as standbys,
@@ -202,11 +204,21 @@ export class Connections {
     this.open.delete(connection);
   }
 
+  /** Ends the connections, after what was asked is answered; what takes longer than a moment is left. */
   async close(): Promise<void> {
+    let late: NodeJS.Timeout | undefined;
+    const moment = new Promise<void>((resolve) => {
+      late = setTimeout(resolve, LEAVING);
+    });
+    const answered = (async () => {
+      while (this.busy > 0) await new Promise<void>((resolve) => this.waiting.push(resolve));
+    })();
+    await Promise.race([answered, moment]);
     this.isClosed = true;
     const idle = this.idle.splice(0);
-    await Promise.allSettled(idle.map(({ client }) => client.end()));
-    for (const connection of this.open) if (!idle.includes(connection)) connection.drop();
+    await Promise.race([Promise.allSettled(idle.map(({ client }) => client.end())), moment]);
+    clearTimeout(late);
+    for (const connection of this.open) connection.drop();
     this.open.clear();
   }
 }

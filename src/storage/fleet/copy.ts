@@ -76,6 +76,19 @@ export class FleetCopy implements Outside {
     return this.readying;
   }
 
+  async follow(): Promise<void> {
+    const { log } = this;
+    if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
+    const there = await this.options.fleet.look(this.id);
+    if (there === null || there.end.entries <= log.nodes.count) return;
+    const isNew = log.acquireLock();
+    try {
+      await this.catchUp(there.end);
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+
   private async becomeWriter(): Promise<void> {
     const { log } = this;
     this.refusal = null;
