@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { textOf } from "../../src/core/json/json.ts";
-import type { Appended, Fleet, FleetBatch, FleetEnd, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
@@ -97,13 +97,13 @@ export class MemoryFleet implements Fleet {
     return { kind: "taken", epoch: row.epoch, end: row.end };
   }
 
-  async append(batch: FleetBatch): Promise<Appended> {
+  async append(batch: FleetBatch): Promise<FleetOutcome> {
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
   }
 
-  private appended({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): Appended {
+  private appended({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): FleetOutcome {
     const row = this.table.rows.get(sessionId);
     if (!row || row.isDeleted || row.epoch !== epoch || !isSameEnd(row.end, before)) return { kind: "refused" };
     expect(endAfter(before, lines)).toEqual(after);
@@ -154,6 +154,7 @@ export function fleetOptions(
   return {
     fleet,
     trustedFor: 1000,
+    followedEvery: 0,
     elapsed: () => 0,
     patience: async (n) => n < tries,
     keepAside(sessionId, lines) {

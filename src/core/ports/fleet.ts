@@ -45,7 +45,7 @@ export interface FleetBatch {
 }
 
 /** The outcome of an append. */
-export type Appended =
+export type FleetOutcome =
   /** The lines are durable; `replicated`: on a second machine, too. */
   | { readonly kind: "committed"; readonly durability: "replicated" | "primary" }
   /** Epoch or end are others by now. Nothing was written, and nothing of it will be. */
@@ -71,7 +71,7 @@ export interface Fleet {
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
-  append(batch: FleetBatch): Promise<Appended>;
+  append(batch: FleetBatch): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */
   release(sessionId: string, epoch: number): Promise<void>;
   /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */

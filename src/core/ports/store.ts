@@ -130,6 +130,12 @@ export interface Log {
    * rejects.
    */
   ready?(): Promise<void> | undefined;
+  /**
+   * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
+   * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.
+   * Rejects with a failure where it cannot be.
+   */
+  follow?(): Promise<void> | undefined;
   /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
   prepareLock?(): void;
   /** Releases the lock, so that other processes can write. */

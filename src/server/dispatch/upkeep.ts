@@ -51,6 +51,9 @@ export class Upkeep {
         // A missing file is reported when a command wants to write to it.
       }
       replies.flush(lane);
+      const following = session.log.follow?.();
+      // The next look finds what came.
+      if (following) this.occupy(lane, () => following);
     }
     sink.flush();
   }

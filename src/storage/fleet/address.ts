@@ -1,6 +1,6 @@
 /** Addresses of databases: URLs as other programs of PostgreSQL take them. */
 
-import type { ClientConfig } from "./driver.ts";
+import type { DatabaseServer } from "./driver.ts";
 
 /** An address that cannot be used; the message says what to change. */
 export class AddressError extends Error {}
@@ -11,7 +11,7 @@ const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/;
 
 export interface Address {
   /** The servers to try, in order; the first that may be written to is used. */
-  readonly servers: readonly ClientConfig[];
+  readonly servers: readonly DatabaseServer[];
   /** The address without its password, for people. */
   readonly shown: string;
   readonly hasPassword: boolean;
@@ -65,7 +65,7 @@ function portOf(text: string): number | undefined {
   throw new AddressError(`The address of the fleet has the port ${text}. A port is a number from 1 to 65535.`);
 }
 
-function sslOf(host: string, query: URLSearchParams, readFile: (path: string) => string): ClientConfig["ssl"] {
+function sslOf(host: string, query: URLSearchParams, readFile: (path: string) => string): DatabaseServer["ssl"] {
   const isNear = host === "" || host.startsWith("/") || LOOPBACK.test(host);
   const mode = query.get("sslmode") ?? process.env.PGSSLMODE ?? (isNear ? "disable" : "verify-full");
   if (!SSL_MODES.includes(mode))

@@ -13,6 +13,8 @@ const CONNECT_WITHIN = 5000;
 const ANSWER_WITHIN = 15_000;
 /** Milliseconds for which a request waits for a database that does not answer. */
 const PATIENCE = 10_000;
+/** Milliseconds after which an open session is asked for again that another machine may write to. */
+const FOLLOWED_EVERY = 2000;
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 1000;
 
@@ -51,6 +53,7 @@ export function connectFleet(text: string, place: FleetPlace, isSeen: boolean): 
     fleet: new PostgresFleet(connections, { id: place.processId, shown }),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
+    followedEvery: FOLLOWED_EVERY,
     elapsed: () => performance.now(),
     patience: patience(),
   };

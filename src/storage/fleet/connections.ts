@@ -6,10 +6,10 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Address } from "./address.ts";
-import type { Client, MakeClient, Notice, Rows, Statement } from "./driver.ts";
+import type { DatabaseClient, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
 
 /** The outcome of a statement. */
-export type Answer =
+export type SqlAnswer =
   | ({ readonly kind: "done" } & Rows)
   /** The server refused it as a whole: nothing of it was done. */
   | { readonly kind: "failed"; readonly code: string; readonly reason: string }
@@ -37,7 +37,7 @@ const LOOK = `select pg_is_in_recovery() as standby, current_setting('synchronou
   current_setting('server_version') as version`;
 const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
 
-export interface ConnectionOptions {
+export interface ConnectionLimits {
   readonly address: Address;
   readonly driver: () => Promise<MakeClient>;
   /** Connections at a time, at most. */
@@ -48,14 +48,14 @@ export interface ConnectionOptions {
   readonly answerWithin: number;
 }
 
-class Connection {
-  readonly client: Client;
+class DatabaseConnection {
+  readonly client: DatabaseClient;
   fact: ServerFact = { durability: "primary", version: "" };
   isOver = false;
   /** Warnings that came since the statement was sent. */
   readonly warnings: string[] = [];
 
-  constructor(client: Client) {
+  constructor(client: DatabaseClient) {
     this.client = client;
     client.on("error", () => {
       this.isOver = true;
@@ -75,21 +75,21 @@ class Connection {
 }
 
 export class Connections {
-  private readonly options: ConnectionOptions;
-  private readonly idle: Connection[] = [];
-  private readonly open = new Set<Connection>();
+  private readonly options: ConnectionLimits;
+  private readonly idle: DatabaseConnection[] = [];
+  private readonly open = new Set<DatabaseConnection>();
   private readonly waiting: (() => void)[] = [];
   private busy = 0;
   private isClosed = false;
   /** The server that answered last. */
   fact: ServerFact | undefined;
 
-  constructor(options: ConnectionOptions) {
+  constructor(options: ConnectionLimits) {
     this.options = options;
   }
 
   /** Runs a statement. Never rejects. */
-  async run(statement: Statement): Promise<Answer> {
+  async run(statement: SqlStatement): Promise<SqlAnswer> {
     while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
     this.busy++;
     try {
@@ -106,7 +106,7 @@ export class Connections {
   }
 
   /** Runs a statement that only reads. Throws storage_failed. */
-  async read(statement: Statement): Promise<Rows["rows"]> {
+  async read(statement: SqlStatement): Promise<Rows["rows"]> {
     let answer = await this.run(statement);
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(statement);
@@ -116,8 +116,8 @@ export class Connections {
     });
   }
 
-  private async runOnce(statement: Statement): Promise<Answer> {
-    let connection: Connection;
+  private async runOnce(statement: SqlStatement): Promise<SqlAnswer> {
+    let connection: DatabaseConnection;
     try {
       connection = await this.connection();
     } catch (error) {
@@ -132,7 +132,7 @@ export class Connections {
     return answer;
   }
 
-  private async ask(connection: Connection, statement: Statement): Promise<Answer> {
+  private async ask(connection: DatabaseConnection, statement: SqlStatement): Promise<SqlAnswer> {
     const { client, warnings } = connection;
     let late: NodeJS.Timeout | undefined;
     const lateness = new Promise<never>((_, reject) => {
@@ -160,7 +160,7 @@ export class Connections {
   }
 
   /** Returns a connection that waits for work, or makes one to the first server that may be written to. */
-  private async connection(): Promise<Connection> {
+  private async connection(): Promise<DatabaseConnection> {
     for (let known = this.idle.pop(); known; known = this.idle.pop()) {
       if (!known.isOver) return known;
       this.forget(known);
@@ -170,7 +170,7 @@ export class Connections {
     const make = await this.options.driver();
     for (const server of this.options.address.servers) {
       const config = { ...server, connectionTimeoutMillis: this.options.connectWithin, keepAlive: true };
-      const connection = new Connection(make(config));
+      const connection = new DatabaseConnection(make(config));
       try {
         await connection.client.connect();
         this.open.add(connection);
@@ -187,7 +187,7 @@ export class Connections {
   }
 
   /** Finds out what a commit means to a server. Throws where it may not be written to, or where it forgets. */
-  private async factOf(connection: Connection): Promise<ServerFact> {
+  private async factOf(connection: DatabaseConnection): Promise<ServerFact> {
     const answer = await this.ask(connection, { text: LOOK });
     if (answer.kind !== "done") throw new Error(answer.reason);
     const [{ standby, commit, fsync, standbys, version }] = answer.rows;
@@ -200,7 +200,7 @@ export class Connections {
     return { durability: isReplicated ? "replicated" : "primary", version: String(version) };
   }
 
-  private forget(connection: Connection): void {
+  private forget(connection: DatabaseConnection): void {
     this.open.delete(connection);
   }
 

@@ -23,6 +23,8 @@ export interface FleetOptions {
   readonly fleet: Fleet;
   /** Milliseconds for which a session can be relied on after the fleet answered; its lease is longer. */
   readonly trustedFor: number;
+  /** Milliseconds after which it is asked again what others wrote. */
+  readonly followedEvery: number;
   /** Returns the time that has passed since some moment, in milliseconds. */
   readonly elapsed: () => number;
   /** Waits before the fleet is asked again, for the n-th time in a row, from 0 on. Returns false to give up. */
@@ -39,9 +41,13 @@ export class FleetCopy implements Outside {
   private epoch: number | null = null;
   /** The highest epoch that it had. */
   private highest = 0;
+  /** Whether the fleet may think that this process has the session. */
+  private mayHold = false;
   /** The end up to which log and fleet are known to have the same. */
   private end: FleetEnd = NOTHING;
   private answered = 0;
+  /** The time when it was last asked what others wrote. */
+  private followed = Number.NEGATIVE_INFINITY;
   /** The reason why this process may not write, as it was found last. */
   private refusal: Failure | null = null;
   private readying: Promise<void> | undefined;
@@ -74,6 +80,13 @@ export class FleetCopy implements Outside {
         this.readying = undefined;
       });
     return this.readying;
+  }
+
+  followNow(): Promise<void> | undefined {
+    const { elapsed, followedEvery } = this.options;
+    if (this.epoch !== null || !this.log.persisted || elapsed() - this.followed < followedEvery) return undefined;
+    this.followed = elapsed();
+    return this.follow();
   }
 
   async follow(): Promise<void> {
@@ -115,6 +128,7 @@ export class FleetCopy implements Outside {
   /** Takes the session, and begins it in the fleet if `begins`. */
   private async take(begins = false): Promise<Taking> {
     this.epoch = null;
+    this.mayHold = true;
     const since = this.options.elapsed();
     const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
@@ -305,9 +319,10 @@ export class FleetCopy implements Outside {
   }
 
   release(): void {
-    const { epoch } = this;
+    const epoch = this.epoch ?? this.highest;
     this.epoch = null;
-    if (epoch !== null) this.options.fleet.release(this.id, epoch).catch(() => {});
+    if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
+    this.mayHold = false;
   }
 }
 

@@ -3,7 +3,7 @@
 import { Failure } from "../../core/failure.ts";
 
 /** A statement. Values are never part of its text; without a name, it works through poolers. */
-export interface Statement {
+export interface SqlStatement {
   readonly text: string;
   readonly values?: readonly unknown[];
   /** Whether results come as bytes, and not as twice as many digits. */
@@ -13,7 +13,7 @@ export interface Statement {
 }
 
 /** Results as bytes. The driver reads them as UTF-8, which every line of a session is. */
-export const AS_BYTES: Pick<Statement, "binary" | "types"> = {
+export const AS_BYTES: Pick<SqlStatement, "binary" | "types"> = {
   binary: true,
   types: { getTypeParser: () => (value) => value },
 };
@@ -29,9 +29,9 @@ export interface Notice {
 }
 
 /** A connection of the driver. */
-export interface Client {
+export interface DatabaseClient {
   connect(): Promise<void>;
-  query(statement: Statement): Promise<Rows>;
+  query(statement: SqlStatement): Promise<Rows>;
   end(): Promise<void>;
   ref(): void;
   unref(): void;
@@ -43,7 +43,7 @@ export interface Client {
 }
 
 /** One server to connect to. Members that are missing come from the PG* variables, as everywhere. */
-export interface ClientConfig {
+export interface DatabaseServer {
   readonly host?: string;
   readonly port?: number;
   readonly user?: string;
@@ -57,14 +57,16 @@ export interface ClientConfig {
   readonly application_name?: string;
 }
 
-export type MakeClient = (config: ClientConfig) => Client;
+export type MakeClient = (config: DatabaseServer) => DatabaseClient;
 
 /** Loads the driver. Throws storage_failed where it is not installed. */
 export async function loadDriver(): Promise<MakeClient> {
   // A name that the compiler does not follow: the package may be missing, and has no types.
   const name = "pg";
   try {
-    const { default: driver } = (await import(name)) as { default: { Client: new (config: ClientConfig) => Client } };
+    const { default: driver } = (await import(name)) as {
+      default: { Client: new (config: DatabaseServer) => DatabaseClient };
+    };
     return (config) => new driver.Client(config);
   } catch (error) {
     const sentence = "A fleet needs the package pg, which is not installed. Install it beside this one: npm install pg";

@@ -4,15 +4,17 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Appended, Fleet, FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import type { Answer, Connections } from "./connections.ts";
+import type { Connections, SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { NOTHING } from "./ends.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
-export const LEASE = 60_000;
+export const LEASE = 30_000;
+/** Milliseconds after which a holder that writes nothing is heard of again. */
+const RENEWED_EVERY = 10_000;
 /** Bytes of lines that are fetched together, about. */
 const FETCH_BYTES = 2 << 20;
 const FIRST_FETCH = 64;
@@ -57,6 +59,9 @@ const APPEND = `with held as (
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
+const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
+  where tenant = $1 and holder = $2 and id = any($3::text[])`;
+
 const LINES = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
   where tenant = $1 and session_id = $2 and seq >= $3 and seq < $4
     and generation = (select generation from pi_fleet.session where tenant = $1 and id = $2)`;
@@ -84,6 +89,9 @@ export class PostgresFleet implements Fleet {
   private readonly connections: Connections;
   private readonly writer: FleetWriter;
   private readonly tenant: string;
+  /** Sessions that this process has. */
+  private readonly held = new Set<string>();
+  private renewing: NodeJS.Timeout | undefined;
 
   constructor(connections: Connections, writer: FleetWriter, tenant = "") {
     this.connections = connections;
@@ -97,7 +105,11 @@ export class PostgresFleet implements Fleet {
     const taken = await this.connections.run({ text: TAKE, values });
     if (taken.kind !== "done") return awayOf(taken);
     const [row] = taken.rows;
-    if (row) return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
+    if (row) {
+      this.hold(sessionId);
+      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
+    }
+    this.held.delete(sessionId);
     const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId] });
     if (looked.kind !== "done") return awayOf(looked);
     const [there] = looked.rows;
@@ -115,7 +127,17 @@ export class PostgresFleet implements Fleet {
     return begun.kind === "done" ? this.take(sessionId, above) : awayOf(begun);
   }
 
-  async append({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): Promise<Appended> {
+  /** Lets others see from now on that this process is there, also while it writes nothing. */
+  private hold(sessionId: string): void {
+    this.held.add(sessionId);
+    this.renewing ??= setInterval(() => {
+      if (this.held.size === 0) return;
+      // Where that fails, another may take what we have, and our next write finds out.
+      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], LEASE] });
+    }, RENEWED_EVERY).unref();
+  }
+
+  async append({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): Promise<FleetOutcome> {
     const starts: number[] = [];
     let start = 1;
     for (const line of lines) {
@@ -137,6 +159,7 @@ export class PostgresFleet implements Fleet {
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {
+    this.held.delete(sessionId);
     await this.connections.run({ text: RELEASE, values: [this.tenant, sessionId, epoch, this.writer.id] });
   }
 
@@ -221,6 +244,7 @@ export class PostgresFleet implements Fleet {
   }
 
   close(): Promise<void> {
+    clearInterval(this.renewing);
     return this.connections.close();
   }
 }
@@ -239,7 +263,7 @@ function unreachable(reason: string): Failure {
 }
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
-function awayOf({ reason }: Exclude<Answer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
+function awayOf({ reason }: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
   return { kind: "away", reason };
 }
 

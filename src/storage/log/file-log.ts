@@ -272,6 +272,10 @@ export class FileLog implements CopiedLog {
     return this.outside?.ready();
   }
 
+  follow(): Promise<void> | undefined {
+    return this.outside?.followNow();
+  }
+
   acquireLock(): boolean {
     const { backend } = this;
     const { lock } = backend.state;

@@ -21,6 +21,8 @@ export interface Outside {
   ready(): Promise<void> | undefined;
   /** Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. */
   follow(): Promise<void>;
+  /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */
+  followNow(): Promise<void> | undefined;
   /**
    * Resolves when the first `count` entries are durable there. Rejects with outcome_unknown when that is not known, and
    * with another failure when none of those that the log had not given before is there or will be.
