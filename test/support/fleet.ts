@@ -1,6 +1,7 @@
 /** A fleet in memory, whose calls fail before or after their effect, and what is held against it. */
 
 import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
 import { textOf } from "../../src/core/json/json.ts";
 import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
@@ -46,6 +47,10 @@ export class MemoryFleet implements Fleet {
   readonly calls: string[] = [];
   /** What happens to the call of that number, from 0 on. */
   faultAt: (call: number, name: string) => FleetFault | undefined = () => undefined;
+  /** The rule that this fleet breaks, for tests of the tests. */
+  breaks: "nothing" | "epoch" | "end" | "both" | "taking" = "nothing";
+  /** What goes on before a call arrives. */
+  turns: () => Promise<void> = () => Promise.resolve();
   /** Whether leases have run out: anybody may take. */
   leasesEnd = false;
   private late: (() => void)[] = [];
@@ -62,7 +67,7 @@ export class MemoryFleet implements Fleet {
   private async call<T>(name: string, run: () => T): Promise<{ result: T } | FleetFault> {
     const fault = this.faultAt(this.calls.length, name);
     this.calls.push(name);
-    await Promise.resolve();
+    await this.turns();
     if (fault === "before") return fault;
     if (fault === "late") {
       this.late.push(run);
@@ -92,8 +97,9 @@ export class MemoryFleet implements Fleet {
     if (row.isDeleted) return { kind: "deleted" };
     if (row.holder && row.holder.id !== this.holder.id && !this.leasesEnd)
       return { kind: "held", holder: row.holder.shown, end: row.end };
+    const isOurs = this.breaks === "taking" && row.holder?.id === this.holder.id;
     row.holder = this.holder;
-    row.epoch = Math.max(row.epoch, above) + 1;
+    if (!isOurs) row.epoch = Math.max(row.epoch, above) + 1;
     return { kind: "taken", epoch: row.epoch, end: row.end };
   }
 
@@ -105,7 +111,10 @@ export class MemoryFleet implements Fleet {
 
   private appended({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): FleetOutcome {
     const row = this.table.rows.get(sessionId);
-    if (!row || row.isDeleted || row.epoch !== epoch || !isSameEnd(row.end, before)) return { kind: "refused" };
+    const { breaks } = this;
+    const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
+    const isEnd = (row && isSameEnd(row.end, before)) || breaks === "end" || breaks === "both";
+    if (!row || row.isDeleted || !isEpoch || !isEnd) return { kind: "refused" };
     expect(endAfter(before, lines)).toEqual(after);
     expect(heads).toHaveLength(lines.length);
     for (const line of lines) {
@@ -126,7 +135,7 @@ export class MemoryFleet implements Fleet {
 
   async look(sessionId: string): Promise<FleetSession | null> {
     const answer = await this.call("look", () => this.table.rows.get(sessionId));
-    if (typeof answer === "string") throw new Error("test: the fleet is away");
+    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away");
     if (!answer.result?.isThere) return null;
     const { headerLine, end, epoch, holder } = answer.result;
     return { id: sessionId, headerLine, end, epoch, holder: holder?.shown ?? null };
@@ -137,7 +146,7 @@ export class MemoryFleet implements Fleet {
       const answer = await this.call("lines", () =>
         this.table.rows.get(sessionId)?.lines.slice(at, Math.min(to, at + 3)),
       );
-      if (typeof answer === "string" || !answer.result) throw new Error("test: the fleet is away");
+      if (typeof answer === "string" || !answer.result) throw new Failure("storage_failed", "test: the fleet is away");
       yield answer.result;
     }
   }

@@ -13,6 +13,8 @@ import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
+/** SQLSTATEs for a schema, and a table, that is not there. */
+const NO_TABLES = new Set(["3F000", "42P01"]);
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
 /** Bytes of lines that are fetched together, about. */
@@ -89,19 +91,22 @@ export class PostgresFleet implements Fleet {
   private readonly connections: Connections;
   private readonly writer: FleetWriter;
   private readonly tenant: string;
+  private readonly lease: number;
   /** Sessions that this process has. */
   private readonly held = new Set<string>();
   private renewing: NodeJS.Timeout | undefined;
 
-  constructor(connections: Connections, writer: FleetWriter, tenant = "") {
+  /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
+  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "" } = {}) {
     this.connections = connections;
     this.writer = writer;
+    this.lease = lease;
     this.tenant = tenant;
   }
 
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
     const { id, shown } = this.writer;
-    const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, LEASE];
+    const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
     const taken = await this.connections.run({ text: TAKE, values });
     if (taken.kind !== "done") return awayOf(taken);
     const [row] = taken.rows;
@@ -133,7 +138,7 @@ export class PostgresFleet implements Fleet {
     this.renewing ??= setInterval(() => {
       if (this.held.size === 0) return;
       // Where that fails, another may take what we have, and our next write finds out.
-      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], LEASE] });
+      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], this.lease] });
     }, RENEWED_EVERY).unref();
   }
 
@@ -148,7 +153,7 @@ export class PostgresFleet implements Fleet {
       text: APPEND,
       values: [
         ...[this.tenant, sessionId, epoch, before.entries, Buffer.from(before.chain, "hex")],
-        ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, LEASE, Buffer.concat(lines)],
+        ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, this.lease, Buffer.concat(lines)],
         ...[starts, lines.map(({ length }) => length), heads],
       ],
     });
@@ -191,8 +196,7 @@ export class PostgresFleet implements Fleet {
   /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
   async schemaVersion(): Promise<number> {
     const answer = await this.connections.run({ text: VERSION_QUERY });
-    // No such schema, or no such table.
-    if (answer.kind === "failed" && (answer.code === "3F000" || answer.code === "42P01")) return 0;
+    if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
     if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
     throw unreachable(answer.reason);
   }
@@ -263,8 +267,12 @@ function unreachable(reason: string): Failure {
 }
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
-function awayOf({ reason }: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
-  return { kind: "away", reason };
+function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
+  const lacksTables = answer.kind === "failed" && NO_TABLES.has(answer.code);
+  return {
+    kind: "away",
+    reason: lacksTables ? "it has no tables yet: pi-session-server fleet migrate makes them" : answer.reason,
+  };
 }
 
 function bytes(line: Uint8Array): Buffer {
