@@ -118,3 +118,39 @@ test.each(STORES)(
     fleet.table.check();
   },
 );
+
+test.each(STORES)("a session is opened by its id on another machine, and again on the first (%s)", async (store) => {
+  const table = new FleetTable();
+  const one = await started(store, new MemoryFleet(table, "one"));
+  const { sessionId } = await one.wire.result("get_state");
+  await one.wire.result("append", { entries: [user("one", { id: "one" })] });
+  const fleet = new MemoryFleet(table, "two");
+  const two = await started(store, fleet);
+  expect(
+    (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
+  ).toBe("session_not_found");
+  await two.wire.result("switch_session", { sessionId });
+  expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
+  expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
+  // What the first one had not sent when it was killed is on its disk alone.
+  const { sessionFile } = await one.wire.result("get_state");
+  await one.lives.kill();
+  fleet.leasesEnd = true;
+  await two.wire.result("append", { entries: [user("two", { id: "two" })] });
+  expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
+  await two.lives.end();
+  const again = await one.lives.start(["--store", store, "--session", sessionId]);
+  expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
+  expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
+  await again.result("append", { entries: [user("three", { id: "three" })] });
+  expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
+  fleet.faultAt = () => "before";
+});
+
+test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
+  const fleet = new MemoryFleet();
+  const { wire } = await started("jsonl", fleet);
+  fleet.faultAt = () => "before";
+  const { data } = await wire.failure("open_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" });
+  expect(data.name).toBe("storage_failed");
+});

@@ -55,6 +55,7 @@ export interface HistoryFigures {
   kills: number;
   pauses: number;
   setAside: number;
+  replaced: number;
 }
 
 export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
@@ -104,15 +105,17 @@ class HistoryMachine {
 
   private start(): void {
     let isDead = false;
+    const ours = this.options.fleetOf(this.number, this.life++);
     this.kill = () => {
       isDead = true;
+      void ours.close();
     };
     const gone = (): never => {
       throw Object.assign(new Error("the process is gone"), { code: "EIO" });
     };
     const disk = mortal(this.disk, () => isDead, gone);
     this.fleet = mortal(
-      this.options.fleetOf(this.number, this.life++),
+      ours,
       () => isDead,
       () => new Promise(() => {}),
     );
@@ -174,7 +177,7 @@ class HistoryMachine {
     try {
       log = await this.log(sessionId);
       if (!random.chance(0.1)) await log.ready?.();
-      log.refresh();
+      log = this.refreshed(sessionId, log);
     } catch {
       // The fleet is away: another time.
       return;
@@ -185,6 +188,16 @@ class HistoryMachine {
     }
     await this.write(sessionId, log);
     if (random.chance(0.15)) this.close(sessionId);
+  }
+
+  /** Returns the log that is in the place of one now. */
+  private refreshed(sessionId: string, log: Log): Log {
+    if (log.refresh().kind !== "replaced") return log;
+    const next = log.reopen();
+    log.close();
+    this.logs.set(sessionId, next);
+    this.figures.replaced++;
+    return next;
   }
 
   private async write(sessionId: string, log: Log): Promise<void> {
@@ -261,8 +274,9 @@ class HistoryMachine {
       const id = sessionIdOf(n);
       this.close(id);
       for (let tries = 0; tries < 2; tries++) {
-        const log = await this.log(id);
+        let log = await this.log(id);
         if (log.persisted) await log.ready?.();
+        log = this.refreshed(id, log);
         try {
           if (log.persisted) log.acquireLock();
         } catch (error) {
@@ -300,7 +314,7 @@ export async function runHistory(
   linesOf: (sessionId: string) => readonly string[],
 ): Promise<HistoryFigures> {
   const written: Written[] = [];
-  const figures = { acknowledged: 0, refused: 0, unknown: 0, kills: 0, pauses: 0, setAside: 0 };
+  const figures = { acknowledged: 0, refused: 0, unknown: 0, kills: 0, pauses: 0, setAside: 0, replaced: 0 };
   let now = 0;
   const history = { written, tick: () => ++now, figures };
   const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, history));

@@ -1,6 +1,7 @@
 /** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
@@ -379,7 +380,7 @@ export class Dispatcher implements ReplyHost {
     events: PendingEvent[],
     context = this.contextFor(lane, call, events),
     mayJoin = !call.peer,
-    isReady = false,
+    readied?: Log,
   ): unknown {
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
@@ -389,16 +390,20 @@ export class Dispatcher implements ReplyHost {
     if (before !== undefined) return before;
     const { session } = context;
     this.sharing?.requireOurs(call, session);
-    const ready = isReady ? undefined : session.log.ready?.();
+    const { log } = session;
+    const ready = log === readied ? undefined : log.ready?.();
     if (ready)
       return ready.then(() => {
         if (call.peer) session.heads.resume(call.head);
-        return this.write(lane, call, events, undefined, mayJoin, true);
+        lane.checkedForForeignWrites = undefined;
+        return this.write(lane, call, events, undefined, mayJoin, log);
       });
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       this.queueForeign(lane, session, session.refreshToWrite());
       lane.checkedForForeignWrites = session;
+      // What took its place is asked about, too.
+      if (readied && session.log !== readied) return this.write(lane, call, events, context, mayJoin, readied);
       // Another server may have used the key.
       const since = known();
       if (since !== undefined) return since;
@@ -410,7 +415,7 @@ export class Dispatcher implements ReplyHost {
     if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
-        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false, true));
+        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false, session.log));
     guardWrite(session, call);
     return this.keyed.remember(call, command.run(context, call.params as never));
   }

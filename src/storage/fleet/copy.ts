@@ -7,15 +7,19 @@
  */
 
 import { Failure } from "../../core/failure.ts";
+import { sameBytes } from "../../core/json/json.ts";
 import type { Fleet, FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { payloadOf } from "../v2/frame.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const BATCH_BYTES = 8 << 20;
 /** Bytes of fetched lines that are held in memory until it is known that they continue the copy. */
 const HELD_BYTES = 64 << 20;
+/** Lines at the end that are compared first where copy and fleet differ. */
+const FIRST_BACK = 64;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -145,18 +149,43 @@ export class FleetCopy implements Outside {
     const { log } = this;
     const { count } = log.nodes;
     if (there.entries <= count) {
-      this.end = this.prefix(there) ?? this.refuseCopy();
+      const common = this.prefix(there);
+      if (common === null) return await this.giveWay(there);
+      this.end = common;
       return;
     }
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
-    if (more === null) this.refuseCopy();
+    if (more === null) return await this.giveWay(there);
     if (more !== "long") await log.takeIn(more);
     else
       for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw this.unsettled();
     this.end = there;
+  }
+
+  /**
+   * Puts what the fleet has in the place of what the copy has after the last line that is in both: lines that were never
+   * acknowledged, of a server that died. A copy without any such line is of another session, and is left alone.
+   */
+  private async giveWay(there: FleetEnd): Promise<void> {
+    const { log, options } = this;
+    const most = Math.min(log.nodes.count, there.entries);
+    for (let back = FIRST_BACK; ; back *= 8) {
+      const from = Math.max(0, most - back);
+      const here = endIn(log, from, NOTHING);
+      if (there.bytes - here.bytes > HELD_BYTES) this.refuseCopy();
+      const lines: Uint8Array[] = [];
+      for await (const some of options.fleet.lines(this.id, from, there.entries)) lines.push(...some);
+      let common = from;
+      while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
+      if (common > from && isSameEnd(endAfter(here, lines), there)) {
+        log.replaceFrom(common, lines.slice(common - from));
+        return;
+      }
+      if (from === 0) this.refuseCopy();
+    }
   }
 
   private unsettled(): Failure {

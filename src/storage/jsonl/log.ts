@@ -11,7 +11,7 @@ import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format
 import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
-import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
@@ -436,6 +436,18 @@ export class JsonlBackend implements Backend {
 
   confirmToRepair(): void {
     guarded("reading the session", () => this.confirm());
+  }
+
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    const { disk, file, path, state, reader, stored } = this;
+    this.confirm();
+    const backup = backupName(disk, path, "damaged");
+    const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
+    const content = [...kept, fileBytes(lines, false)];
+    const published = swapFile(disk, state, file, stored.headerLine, content, backup);
+    closeQuietly(disk, published.fd);
+    published.lock.release();
+    return backup;
   }
 
   rebuild(repairs: Repairs): string {

@@ -143,6 +143,8 @@ export interface Backend {
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
   rebuild(repairs: Repairs): string;
+  /** Publishes the session anew with its first `count` entries and these lines. Returns the path of the backup. */
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
   /** Marks the durable end. The lock is held. Returns the number of the checkpoint. */
   checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
@@ -160,6 +162,8 @@ export class FileLog implements CopiedLog {
   readonly backend: Backend;
   /** The place beside the disk that has the entries, too. */
   readonly outside: Outside | undefined;
+  /** Whether something else was put in this one's place here. */
+  private isReplaced = false;
   private readonly commits: GroupCommit;
 
   constructor(backend: Backend) {
@@ -256,7 +260,7 @@ export class FileLog implements CopiedLog {
   // --- other writers -------------------------------------------------------------------------------------------
 
   refresh(): Change {
-    return this.backend.refresh();
+    return this.isReplaced ? { kind: "replaced" } : this.backend.refresh();
   }
 
   reopen(): Log {
@@ -360,10 +364,25 @@ export class FileLog implements CopiedLog {
     }
   }
 
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    const { backend } = this;
+    this.requireResting();
+    return guarded("putting in place what other machines wrote", () => {
+      const backup = backend.replaceFrom(count, lines);
+      this.isReplaced = true;
+      backend.state.unsynced.syncNow();
+      return backup;
+    });
+  }
+
+  private requireResting(): void {
+    if (this.commits.isRunning || this.durableCount < this.nodes.count)
+      throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
+  }
+
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
     const { backend, commits } = this;
-    if (commits.isRunning || this.durableCount < this.nodes.count)
-      throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
+    this.requireResting();
     guarded("writing what other machines wrote", () => backend.append(lines));
     await commits.run(
       this.nodes.count,

@@ -7,6 +7,11 @@ import type { Holder, Log } from "../../core/ports/store.ts";
 export interface CopiedLog extends Log {
   /** Adds lines that are durable there, and makes them durable here. This process has the lock, and nothing waits. */
   takeIn(lines: readonly Uint8Array[]): Promise<void>;
+  /**
+   * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
+   * is kept as it was. From then on `refresh` says "replaced". This process has the lock, and nothing waits.
+   */
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
 }
 
 export interface Outside {

@@ -385,12 +385,29 @@ export class V2Backend implements Backend {
 
   /** Rebuilds the container from what can be read and swaps the two. */
   rebuild(repairs: Repairs): string {
+    const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
+    const reason = isDamaged ? "frames are damaged" : "messages lack what readers need";
+    return this.rebuildOf(this.repairedLines(repairs), reason);
+  }
+
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    this.catchUp();
+    this.makeMissing();
+    const { reader } = this;
+    const content = function* (): Generator<Uint8Array> {
+      for (let position = 0; position < count; position++) yield reader.read(position);
+      yield* lines;
+    };
+    return this.rebuildOf(content(), "other machines wrote something else");
+  }
+
+  /** Builds a container of these lines and swaps the two. Returns the path of the one before. */
+  private rebuildOf(lines: Iterable<Uint8Array>, reason: string): string {
     const { container, state } = this;
     const { disk, file } = container;
     const backup = guarded("looking for a name of the backup", () => nextBackup(disk, file, "damaged"));
-    const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
-    this.states.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
-    rebuild(container, this.repairedLines(repairs), backup);
+    this.states.fail(reason);
+    rebuild(container, lines, backup);
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;

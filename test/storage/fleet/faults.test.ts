@@ -241,7 +241,28 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
   });
 
-  test("a copy with other lines is not written to, and what the fleet has stays", async () => {
+  test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0, 1);
+    log.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    const never = userText(id(8), id(0), "never acknowledged");
+    await two.put([line(0), never]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    expect(other.refresh()).toEqual({ kind: "replaced" });
+    const next = other.reopen();
+    other.close();
+    expect(textsOf(next)).toEqual([0, 1].map(line));
+    await written(next, 2);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+    const backup = two.disk.paths().filter((path) => path.startsWith(`${two.file}.damaged.bak`));
+    const kept = backup.map((path) => textOf(two.disk.content(path) ?? new Uint8Array(0))).join("");
+    expect(kept).toContain("never acknowledged");
+  });
+
+  test("a copy of another session with the same id is not written to, and what the fleet has stays", async () => {
     const one = new Machine(kind);
     const log = one.create();
     await written(log, 0, 1);
