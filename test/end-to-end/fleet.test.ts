@@ -12,8 +12,9 @@ function request(id: number, method: string, params: Json = {}): Json {
   return { jsonrpc: "2.0", id, method, params };
 }
 
-async function started(store: string, fleet: MemoryFleet, tries = 0): Promise<{ lives: HereLives; wire: Wire }> {
-  const lives = new HereLives({ fleet: fleetOptions(fleet, { patience: async (n) => n < tries }) });
+/** Servers with different seeds make different ids. */
+async function started(store: string, fleet: MemoryFleet, seed = 1): Promise<{ lives: HereLives; wire: Wire }> {
+  const lives = new HereLives({ seed, fleet: fleetOptions(fleet, { tries: 0 }) });
   return { lives, wire: await lives.start(["--store", store]) };
 }
 
@@ -125,7 +126,7 @@ test.each(STORES)("a session is opened by its id on another machine, and again o
   const { sessionId } = await one.wire.result("get_state");
   await one.wire.result("append", { entries: [user("one", { id: "one" })] });
   const fleet = new MemoryFleet(table, "two");
-  const two = await started(store, fleet);
+  const two = await started(store, fleet, 2);
   expect(
     (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
   ).toBe("session_not_found");
