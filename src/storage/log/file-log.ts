@@ -458,6 +458,7 @@ export class FileLog implements CopiedLog {
     }
     backend.reader.isClosed = true;
     backend.state.lock.release();
+    this.outside?.release();
     if (this.persisted) backend.discard();
   }
 }
