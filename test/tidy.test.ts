@@ -102,6 +102,8 @@ test("what touches the world has one importer each", () => {
   expect(importersOf(["vscode-jsonrpc/node"])).toEqual(["server/connection/hooks.ts"]);
   const loaders = [...TEXTS].filter(([, text]) => /["'](?:node:sqlite|@photostructure\/sqlite)["']/.test(text));
   expect(loaders.map(([file]) => file)).toEqual(["storage/fs/sqlite.ts"]);
+  const drivers = [...TEXTS].filter(([, text]) => /["']pg(?:-[\w-]+)?["']/.test(text));
+  expect(drivers.map(([file]) => file)).toEqual(["storage/fleet/driver.ts"]);
 });
 
 test("programs are started in a few places", () => {

@@ -5,8 +5,9 @@ import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { isatty } from "node:tty";
 import { parse } from "../core/json/json.ts";
-import { serve, type World } from "../server/main.ts";
+import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
+import { AddressError } from "../storage/fleet/address.ts";
 import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
@@ -98,7 +99,14 @@ async function main(): Promise<number> {
   if (settings.action !== "serve") return 0;
   if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);
   const output = standardOutput(realDisk);
-  const service = serve(settings, { ...WORLD, input: process.stdin, output });
+  let service: Service;
+  try {
+    service = serve(settings, { ...WORLD, input: process.stdin, output });
+  } catch (error) {
+    if (!(error instanceof AddressError)) throw error;
+    WORLD.printError(error.message);
+    return 2;
+  }
   let signals = 0;
   for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const)
     process.on(signal, () => {

@@ -67,6 +67,11 @@ export const OPTIONS: readonly Option[] = [
     value: "sync|os",
     meaning: "an acknowledged change survives power loss (sync, default) or process death (os)",
   },
+  {
+    names: ["--fleet"],
+    value: "url",
+    meaning: "keep sessions in this PostgreSQL database, too (docs/fleet.md); with a password, use PI_FLEET_URL",
+  },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
   {
     names: ["--dialect"],
@@ -302,6 +307,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     inMemory: given.has("--no-session"),
     store: oneOf("--store", ["jsonl", "v2"], "jsonl"),
     durability: oneOf("--durability", ["sync", "os"], "sync"),
+    fleet: given.get("--fleet"),
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi", "acp"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),

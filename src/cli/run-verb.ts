@@ -2,6 +2,7 @@
 
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
+import { AddressError } from "../storage/fleet/address.ts";
 import type { Asking } from "./asking.ts";
 import { candidateLines, withoutList } from "./candidates.ts";
 import { helpOf, helpWidth, usageOf } from "./help.ts";
@@ -189,7 +190,7 @@ function isCancelled(error: unknown): boolean {
 
 /** Prints what went wrong and returns the exit status for it. Throws what is a bug. */
 async function printError(error: unknown, { verb, world, given, page }: Running): Promise<number> {
-  if (error instanceof UsageError) {
+  if (error instanceof UsageError || error instanceof AddressError) {
     world.printError(inert(error.message));
     return USAGE;
   }

@@ -11,6 +11,7 @@ import conformance from "./verbs/conformance.ts";
 import remove from "./verbs/delete.ts";
 import { doctor } from "./verbs/doctor.ts";
 import takeOut from "./verbs/export.ts";
+import fleet from "./verbs/fleet.ts";
 import follow from "./verbs/follow.ts";
 import fork from "./verbs/fork.ts";
 import { helpAbout } from "./verbs/help.ts";
@@ -43,7 +44,7 @@ export const groups: readonly VerbGroup[] = [
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
   { title: "Check and mend", verbs: [verify, repair, doctor, prune] },
-  { title: "Move between stores", verbs: [migrate, rollback, status] },
+  { title: "Move between stores", verbs: [migrate, rollback, status, fleet] },
   {
     title: "About this program",
     verbs: [helpAbout(() => groups, verbNamed), version, completionOf(() => verbs), schema, conformance],

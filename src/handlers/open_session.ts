@@ -19,9 +19,14 @@ export default command({
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
   run({ workspace }, { readOnly, leaf, head, ...where }) {
     requireSense({ leaf, head });
-    const session = workspace.open(requireOne(where), readOnly);
-    stand(workspace, session, { leaf, head }, { isNew: !workspace.sessions.includes(session) });
-    if (session !== workspace.current) workspace.keep(session);
-    return openedAs(session);
+    const one = requireOne(where);
+    const open = () => {
+      const session = workspace.open(one, readOnly);
+      stand(workspace, session, { leaf, head }, { isNew: !workspace.sessions.includes(session) });
+      if (session !== workspace.current) workspace.keep(session);
+      return openedAs(session);
+    };
+    const arrived = workspace.arrive(one);
+    return arrived ? arrived.then(open) : open();
   },
 });

@@ -26,7 +26,10 @@ export default command({
   async run(context, { leaf, head, ...where }) {
     requireSense({ leaf, head });
     const { workspace } = context;
-    const next = workspace.open(requireOne(where));
+    const one = requireOne(where);
+    const arrived = workspace.arrive(one);
+    if (arrived) await arrived;
+    const next = workspace.open(one);
     const isNew = !workspace.sessions.includes(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };

@@ -11,10 +11,12 @@ import type { ServerFacts } from "../handlers/shared/command.ts";
 import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
 import { userFolders } from "../storage/attach/private-folders.ts";
+import { connectFleet } from "../storage/fleet/connect.ts";
+import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
-import type { Disk } from "../storage/fs/disk.ts";
+import { type Disk, readWhole } from "../storage/fs/disk.ts";
 import { infoOrNull } from "../storage/fs/files.ts";
 import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
@@ -52,6 +54,8 @@ export interface World {
   readonly agent?: AgentBehind;
   /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
+  /** The database that has the sessions, too. */
+  readonly fleet?: FleetConnection;
 }
 
 export interface Service {
@@ -68,6 +72,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containedDisk(world.disk);
+  const fleet = fleetOf(settings, world);
   const stores = makeStores({
     disk,
     env: world.env,
@@ -96,6 +101,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
     later: (work) => setTimeout(work, PUT_OFF).unref(),
+    fleet,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);
@@ -141,7 +147,10 @@ export function serve(settings: ServerSettings, world: World): Service {
     agent: settings.agent?.protocol === "pi" ? agentMeans(settings.agent, settings, world) : undefined,
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
-  const done = serveUntilEnd(connection, workspace, settings, world).finally(() => confined?.release());
+  const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
+    confined?.release();
+    await fleet?.fleet.close();
+  });
   return { done, stop: () => connection.stop(true), catalog: stores.catalog, offered: stores.offered };
 }
 
@@ -176,6 +185,19 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
       return isThere ? cwd : world.cwd;
     },
   };
+}
+
+/** Returns the fleet that the settings name; without one, or where sessions live in memory, there is none. */
+function fleetOf(settings: ServerSettings, world: World): FleetConnection | undefined {
+  const text = settings.fleet ?? world.variables.PI_FLEET_URL;
+  if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
+  const place = {
+    client: `pi-session-server ${world.version}`,
+    processId: world.env.sessionId(),
+    since: timestamp(world.env),
+    readFile: (path: string) => Buffer.from(readWhole(world.disk, path)).toString("utf8"),
+  };
+  return connectFleet(text, place, settings.fleet !== undefined);
 }
 
 async function makeDocument(version: string): Promise<object> {

@@ -57,7 +57,9 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   const { stores } = workspace;
   let first: Session;
   if (fork !== undefined) {
-    const source = workspace.open(where(workspace, fork));
+    const named = where(workspace, fork);
+    await workspace.arrive(named);
+    const source = workspace.open(named);
     try {
       first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
     } finally {
@@ -70,6 +72,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   } else if (session !== undefined) {
     const named = where(workspace, session);
     const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
+    if (!isNew) await workspace.arrive(named);
     first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : workspace.open(named);
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;

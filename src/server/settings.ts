@@ -13,6 +13,8 @@ export interface ServerSettings {
   readonly inMemory: boolean;
   readonly store: "jsonl" | "v2";
   readonly durability: "sync" | "os";
+  /** The address of the database that has the sessions, too. */
+  readonly fleet?: string;
   readonly framing: FramingName | "auto";
   readonly dialect: DialectName | "acp" | "auto";
   readonly events: readonly string[] | "all";

@@ -14,6 +14,7 @@ import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
+import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
@@ -80,6 +81,8 @@ export interface StoresOptions {
   readonly sharedState?: boolean;
   /** Runs work that nobody waits for; without it, nothing is put off. */
   readonly later?: (work: () => void) => void;
+  /** The database that has the sessions, too. */
+  readonly fleet?: FleetConnection;
 }
 
 export function makeStores(options: StoresOptions): Stores {
@@ -87,11 +90,16 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const jsonl = jsonlStore(files);
-  const v2 = segmentedStore({
-    ...common,
-    containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
-  });
+  const inFleet = fleetOf(readOnly ? undefined : options.fleet, disk, common.quarantine);
+  const copies = {
+    jsonl: jsonlStore(inFleet.copying(files)),
+    v2: segmentedStore({
+      ...inFleet.copying(common),
+      containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
+    }),
+  };
+  const jsonl = inFleet.store(copies.jsonl);
+  const v2 = inFleet.store(copies.v2);
   const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -184,6 +192,11 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
+    ...inFleet.arrivals({
+      find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+      open: (file) => openLog(allowed(file)),
+      stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
+    }),
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);

@@ -137,6 +137,7 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
 const UNASKED = [
   "browse",
   "doctor",
+  "fleet",
   "resume",
   "follow",
   "view",

@@ -45,6 +45,7 @@ const LINES: Readonly<Record<string, readonly string[]>> = {
 };
 const NO_LINES = [
   "browse",
+  "fleet",
   "view",
   "resume",
   "follow",

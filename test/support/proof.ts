@@ -8,6 +8,7 @@ import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { serve } from "../../src/server/main.ts";
+import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { testEnv } from "./env.ts";
@@ -56,6 +57,7 @@ export interface HereLivesOptions {
   readonly seed?: number;
   /** What stands in a settings file. */
   readonly settings?: (path: string) => unknown;
+  readonly fleet?: FleetConnection;
 }
 
 const lives = new Map<string, number>();
@@ -100,6 +102,7 @@ export class HereLives implements Lives {
       settingsFile: settings,
       // Killed servers stay in this process; a lock of theirs would outlive them.
       locks: noLocks,
+      fleet: this.options.fleet,
     });
     this.done = service.done.finally(() => output.end());
     this.wire = new Wire(input, output, framing);

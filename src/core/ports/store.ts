@@ -38,6 +38,8 @@ export interface Holder {
   readonly pid: number;
   /** ISO 8601. */
   readonly since: string;
+  /** The name of its machine, where that may be another than this one. */
+  readonly host?: string;
 }
 
 /**
@@ -122,6 +124,18 @@ export interface Log {
    * writer before, so that other processes may have written meanwhile. Throws session_locked, naming the holder.
    */
   acquireLock(): boolean;
+  /**
+   * Finds out, where the session is also kept elsewhere, whether this process may write to it, and brings the log what
+   * others wrote; `acquireLock` answers from what was found. Returns undefined where nothing has to be waited for. Never
+   * rejects.
+   */
+  ready?(): Promise<void> | undefined;
+  /**
+   * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
+   * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.
+   * Rejects with a failure where it cannot be.
+   */
+  follow?(): Promise<void> | undefined;
   /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
   prepareLock?(): void;
   /** Releases the lock, so that other processes can write. */
@@ -144,13 +158,15 @@ export interface Log {
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
-   * storage_failed or storage_full after the log has gone back to `durableCount` entries.
+   * storage_failed or storage_full after the log has gone back to `durableCount` entries. Where the session is also kept
+   * elsewhere, it may reject with outcome_unknown: the log has gone back, too, but the entries may have become durable
+   * there, and then come back as those of another program.
    */
   commit(): Promise<void>;
 
   /**
    * Removes everything after `durableCount`, from memory and, as far as the disk allows, from the file; an entry that
-   * was never acknowledged does not come back.
+   * was never acknowledged does not come back, unless its outcome was unknown.
    */
   rollBack(): void;
 

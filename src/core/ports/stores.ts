@@ -45,6 +45,11 @@ export interface Stores {
   open(file: string, readOnly?: boolean): Log;
   /** Returns the absolute path of a path from the host. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
+  /**
+   * Brings a session here, or up to date, that other machines have, too; missing where there are none. Throws
+   * storage_failed where it is not here and they cannot be asked.
+   */
+  arrive?(where: { readonly sessionPath?: string; readonly sessionId?: string }): Promise<void>;
   exists(file: string): boolean;
   /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
   holds(file: string): boolean;

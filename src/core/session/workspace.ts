@@ -140,6 +140,13 @@ export class Workspace {
     return session;
   }
 
+  /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
+  arrive(where: { sessionPath?: string; sessionId?: string }): Promise<void> | undefined {
+    const { sessionPath, sessionId } = where;
+    const isOpen = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
+    return isOpen ? undefined : this.stores.arrive?.(where);
+  }
+
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
     const known = this.sessions.find(({ id }) => id === where.sessionId);

@@ -44,7 +44,13 @@ export const anySessionPath = optionalName.describe("of a session that need not 
 export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
 /** The process that writes to a session. */
-export const holder = z.object({ client: z.string(), pid: z.number(), since: z.string() });
+/** `host`: its machine, where that is another one of the fleet. */
+export const holder = z.object({
+  client: z.string(),
+  pid: z.number(),
+  since: z.string(),
+  host: z.string().optional(),
+});
 
 /** A program that has a session open through a server of its own. */
 export const sharedClient = z.object({

@@ -1,6 +1,7 @@
 /** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
@@ -397,6 +398,7 @@ export class Dispatcher implements ReplyHost {
     events: PendingEvent[],
     context = this.contextFor(lane, call, events),
     mayJoin = !call.peer,
+    readied?: Log,
   ): unknown {
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
@@ -406,19 +408,32 @@ export class Dispatcher implements ReplyHost {
     if (before !== undefined) return before;
     const { session } = context;
     this.sharing?.requireOurs(call, session);
+    const { log } = session;
+    const ready = log === readied ? undefined : log.ready?.();
+    if (ready)
+      return ready.then(() => {
+        if (call.peer) session.heads.resume(call.head);
+        lane.checkedForForeignWrites = undefined;
+        return this.write(lane, call, events, undefined, mayJoin, log);
+      });
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       this.queueForeign(lane, session, session.refreshToWrite());
       lane.checkedForForeignWrites = session;
+      // What took its place is asked about, too.
+      if (readied && session.log !== readied) return this.write(lane, call, events, context, mayJoin, readied);
       // Another server may have used the key.
       const since = known();
       if (since !== undefined) return since;
     }
     const { attaching } = this.sharing ?? {};
-    if (attaching && mayJoin && session.log.lockedBy !== null && isDoneByHolder(command, call.params))
+    const { lockedBy } = session.log;
+    // Who has it on another machine cannot be joined.
+    const isHere = lockedBy !== null && lockedBy.host === undefined;
+    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
-        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false));
+        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false, session.log));
     guardWrite(session, call);
     return this.keyed.remember(call, command.run(context, call.params as never));
   }

@@ -11,7 +11,7 @@ import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format
 import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
-import { type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp, isUnchanged } from "../fs/stamps.ts";
@@ -21,6 +21,7 @@ import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
+import type { Elsewhere } from "../log/outside.ts";
 import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
@@ -345,12 +346,14 @@ export class JsonlBackend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  async makeDurable(requireCurrent: () => void): Promise<void> {
+  async makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
     const { disk, file } = this;
     const { count } = this.entries.nodes;
     const { size } = this.end;
     await disk.sync(file.fd);
     await this.state.unsynced.sync();
+    // After the disk: what it refuses is nowhere else.
+    await elsewhere?.(count);
     // What is durable in a file without its name is lost.
     if (!isSameFile(disk.info(this.path), file.info())) throw removedByAnother("replaced the session's file");
     requireCurrent();
@@ -433,6 +436,18 @@ export class JsonlBackend implements Backend {
 
   confirmToRepair(): void {
     guarded("reading the session", () => this.confirm());
+  }
+
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    const { disk, file, path, state, reader, stored } = this;
+    this.confirm();
+    const backup = backupName(disk, path, "damaged");
+    const kept = reader.copy(Int32Array.from({ length: count }, (_, position) => position));
+    const content = [...kept, fileBytes(lines, false)];
+    const published = swapFile(disk, state, file, stored.headerLine, content, backup);
+    closeQuietly(disk, published.fd);
+    published.lock.release();
+    return backup;
   }
 
   rebuild(repairs: Repairs): string {

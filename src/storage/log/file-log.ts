@@ -16,7 +16,9 @@ import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
 import type { EntryReader } from "./entry-reader.ts";
+import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
+import type { CopiedLog, Elsewhere, Outside } from "./outside.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
 
 /** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
@@ -33,6 +35,8 @@ export interface FileLogOptions {
   readonly quarantine: string;
   /** Index snapshots of large sessions. */
   readonly snapshots?: SnapshotCache;
+  /** Returns the place beside the disk that must have the entries of a log, too. */
+  readonly outside?: (log: CopiedLog) => Outside;
 }
 
 /** The state of a log that its backend uses too. */
@@ -50,12 +54,14 @@ export class WriteState {
   readOnly: Failure | null;
   /** The commits of the log; null before there is one. */
   commits: GroupCommit | null = null;
+  readonly outside: FileLogOptions["outside"];
 
   constructor(
-    { disk, locks, durability, readOnly }: FileLogOptions,
+    { disk, locks, durability, readOnly, outside }: FileLogOptions,
     findLock: (file: FileKey) => LockLocation | undefined,
   ) {
     this.isSynced = durability === "sync";
+    this.outside = readOnly ? undefined : outside;
     this.lock = new WriterLock(locks, findLock);
     this.unsynced = new UnsyncedFolders(disk);
     this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;
@@ -116,9 +122,10 @@ export interface Backend {
   markAllDurable(): void;
   /**
    * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
-   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile.
+   * calls `requireCurrent`, which throws when the entries were rolled back meanwhile. `elsewhere` is called with their
+   * number when they are on the medium, and waited for.
    */
-  makeDurable(requireCurrent: () => void): Promise<void>;
+  makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void>;
   /** See {@link Log}. Every entry is durable, as far as this process knows. */
   settle(): void;
   /** Called after each commit, successful or not. */
@@ -136,6 +143,8 @@ export interface Backend {
   confirmToRepair(): void;
   /** Publishes the session anew without its damage. Returns the path of the backup. */
   rebuild(repairs: Repairs): string;
+  /** Publishes the session anew with its first `count` entries and these lines. Returns the path of the backup. */
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
   /** Marks the durable end. The lock is held. Returns the number of the checkpoint. */
   checkpointNow?(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number>;
 
@@ -144,13 +153,17 @@ export interface Backend {
   discard?(): void;
 }
 
-export class FileLog implements Log {
+export class FileLog implements CopiedLog {
   readonly store: string;
   readonly file: string;
   readonly nodes: Nodes;
   readonly damage: readonly Damage[];
   readonly checkpointNow: Log["checkpointNow"];
   readonly backend: Backend;
+  /** The place beside the disk that has the entries, too. */
+  readonly outside: Outside | undefined;
+  /** Whether something else was put in this one's place here. */
+  private isReplaced = false;
   private readonly commits: GroupCommit;
 
   constructor(backend: Backend) {
@@ -160,8 +173,14 @@ export class FileLog implements Log {
     this.nodes = backend.entries.nodes;
     this.damage = backend.entries.damage;
     if (backend.checkpointNow) this.checkpointNow = (reason = "manual") => this.checkpoint(reason);
-    this.commits = new GroupCommit(this);
+    this.commits = new GroupCommit({
+      commit: () => this.commit(),
+      makeDurable: (requireCurrent) => this.makeDurable(requireCurrent),
+      committed: () => backend.committed?.(),
+      rollBack: () => this.rollBack(),
+    });
     backend.state.commits = this.commits;
+    this.outside = backend.state.outside?.(this);
   }
 
   get header(): SessionHeader {
@@ -193,7 +212,7 @@ export class FileLog implements Log {
   }
 
   get lockedBy(): Holder | null {
-    return this.backend.state.lock.lockedBy(this.backend.lockedFile);
+    return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.outside?.holder ?? null;
   }
 
   get lockKind(): LockKind | null {
@@ -241,7 +260,7 @@ export class FileLog implements Log {
   // --- other writers -------------------------------------------------------------------------------------------
 
   refresh(): Change {
-    return this.backend.refresh();
+    return this.isReplaced ? { kind: "replaced" } : this.backend.refresh();
   }
 
   reopen(): Log {
@@ -253,9 +272,18 @@ export class FileLog implements Log {
     return next;
   }
 
+  ready(): Promise<void> | undefined {
+    return this.outside?.ready();
+  }
+
+  follow(): Promise<void> | undefined {
+    return this.outside?.followNow();
+  }
+
   acquireLock(): boolean {
     const { backend } = this;
     const { lock } = backend.state;
+    this.outside?.requireOurs();
     if (lock.isHeld || !this.persisted) return false;
     guarded("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
     backend.state.isConfirmed = false;
@@ -277,6 +305,7 @@ export class FileLog implements Log {
     if (backend.state.lock.isHeld) backend.unlocking(isLast);
     backend.state.lock.release();
     backend.state.isConfirmed = false;
+    this.outside?.release();
   }
 
   settle(): void {
@@ -318,6 +347,48 @@ export class FileLog implements Log {
     if (this.durableCount >= this.nodes.count) return this.backend.commitNothing?.();
     this.requireOpen();
     return this.commits.join(this.nodes.count);
+  }
+
+  private async makeDurable(requireCurrent: () => void): Promise<void> {
+    const { backend, outside } = this;
+    if (!outside) return backend.makeDurable(requireCurrent);
+    let isThere = false;
+    const elsewhere: Elsewhere = async (count) => {
+      await outside.push(count);
+      isThere = true;
+    };
+    try {
+      await backend.makeDurable(requireCurrent, elsewhere);
+    } catch (error) {
+      throw isThere ? outside.lost(error) : error;
+    }
+  }
+
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    const { backend } = this;
+    this.requireResting();
+    return guarded("putting in place what other machines wrote", () => {
+      const backup = backend.replaceFrom(count, lines);
+      this.isReplaced = true;
+      backend.state.unsynced.syncNow();
+      return backup;
+    });
+  }
+
+  private requireResting(): void {
+    if (this.commits.isRunning || this.durableCount < this.nodes.count)
+      throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
+  }
+
+  async takeIn(lines: readonly Uint8Array[]): Promise<void> {
+    const { backend, commits } = this;
+    this.requireResting();
+    guarded("writing what other machines wrote", () => backend.append(lines));
+    await commits.run(
+      this.nodes.count,
+      (requireCurrent) => backend.makeDurable(requireCurrent),
+      () => backend.committed?.(),
+    );
   }
 
   rollBack(): void {
@@ -387,71 +458,7 @@ export class FileLog implements Log {
     }
     backend.reader.isClosed = true;
     backend.state.lock.release();
+    this.outside?.release();
     if (this.persisted) backend.discard();
-  }
-}
-
-/** Group commit: commits that arrive while a disk operation runs share the next operation. */
-export class GroupCommit {
-  private readonly log: FileLog;
-  /** The running disk operation, and the number of entries it makes durable. */
-  private running: { readonly count: number; readonly done: Promise<void> } | null = null;
-  /** The operation after it, if a commit waits for one. */
-  private next: Promise<void> | null = null;
-  /** Number of times that entries were rolled back. */
-  private generation = 0;
-
-  constructor(log: FileLog) {
-    this.log = log;
-  }
-
-  get isRunning(): boolean {
-    return this.running !== null;
-  }
-
-  /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
-  join(count: number): Promise<void> {
-    const { running, log } = this;
-    const { backend } = log;
-    if (!running) {
-      const operation = (requireCurrent: () => void): Promise<void> => backend.makeDurable(requireCurrent);
-      return this.run(count, operation, () => backend.committed?.());
-    }
-    if (running.count >= count) return running.done;
-    // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
-    this.next ??= running.done
-      .finally(() => {
-        this.next = null;
-      })
-      .then(() => log.commit());
-    return this.next;
-  }
-
-  /** Runs an operation that makes `count` entries durable. No other may be running. */
-  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
-    const { generation } = this;
-    const requireCurrent = (): void => {
-      if (generation !== this.generation)
-        throw new Failure("storage_failed", "The changes were given up before they were durable.");
-    };
-    const watched = async (): Promise<void> => {
-      try {
-        await operation(requireCurrent);
-      } catch (error) {
-        if (generation === this.generation) this.log.rollBack();
-        throw storageFailure(error, "making the changes durable");
-      } finally {
-        this.running = null;
-        ended();
-      }
-    };
-    const done = watched();
-    this.running = { count, done };
-    return done;
-  }
-
-  /** Invalidates the running operation after a rollback: it fails. */
-  invalidate(): void {
-    this.generation++;
   }
 }

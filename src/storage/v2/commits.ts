@@ -5,6 +5,7 @@ import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { removedByAnother } from "../log/failures.ts";
+import type { Elsewhere } from "../log/outside.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
@@ -60,7 +61,7 @@ export class ContainerCommits {
     );
   }
 
-  async makeDurable(requireCurrent: () => void): Promise<void> {
+  async makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
     const { frames, index, states } = this;
     const { state, end, entries } = this.container;
     const { count } = entries.nodes;
@@ -70,6 +71,11 @@ export class ContainerCommits {
     // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
     await state.unsynced.sync();
     requireCurrent();
+    // After the frames, which the disk may refuse, and before anything says that they count.
+    if (elsewhere) {
+      await elsewhere(count);
+      requireCurrent();
+    }
     this.requireFrames(tail);
     states.to("SEGMENT_SEALED", "the frames are on the medium");
     // Another log of this process may have made all of it durable meanwhile.

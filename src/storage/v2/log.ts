@@ -12,15 +12,17 @@ import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
-import { headerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
-import { type FileInfo, infoIfPresent, isAbsent } from "../fs/disk.ts";
+import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { type FileInfo, infoIfPresent, isAbsent, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { nextBackup } from "../fs/quarantine.ts";
+import { removeTree } from "../fs/staging.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { noSession } from "../log/failures.ts";
 import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
+import type { Elsewhere } from "../log/outside.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
@@ -329,8 +331,8 @@ export class V2Backend implements Backend {
 
   // --- becoming durable ----------------------------------------------------------------------------------------
 
-  makeDurable(requireCurrent: () => void): Promise<void> {
-    return this.commits.makeDurable(requireCurrent);
+  makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void> {
+    return this.commits.makeDurable(requireCurrent, elsewhere);
   }
 
   markAllDurable(): void {
@@ -383,12 +385,29 @@ export class V2Backend implements Backend {
 
   /** Rebuilds the container from what can be read and swaps the two. */
   rebuild(repairs: Repairs): string {
+    const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
+    const reason = isDamaged ? "frames are damaged" : "messages lack what readers need";
+    return this.rebuildOf(this.repairedLines(repairs), reason);
+  }
+
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+    this.catchUp();
+    this.makeMissing();
+    const { reader } = this;
+    const content = function* (): Generator<Uint8Array> {
+      for (let position = 0; position < count; position++) yield reader.read(position);
+      yield* lines;
+    };
+    return this.rebuildOf(content(), "other machines wrote something else");
+  }
+
+  /** Builds a container of these lines and swaps the two. Returns the path of the one before. */
+  private rebuildOf(lines: Iterable<Uint8Array>, reason: string): string {
     const { container, state } = this;
     const { disk, file } = container;
     const backup = guarded("looking for a name of the backup", () => nextBackup(disk, file, "damaged"));
-    const isDamaged = this.entries.damage.some(({ kind }) => REPAIRABLE.has(kind));
-    this.states.fail(isDamaged ? "frames are damaged" : "messages lack what readers need");
-    rebuild(container, this.repairedLines(repairs), backup);
+    this.states.fail(reason);
+    rebuild(container, lines, backup);
     dropLock(disk, backup);
     this.commits.closeFiles();
     container.folder = file;
@@ -418,6 +437,20 @@ export class V2Backend implements Backend {
     const { identity } = this.container;
     if (this.writers.get(identity) === this.commits) this.writers.delete(identity);
     this.commits.closeFiles();
+  }
+
+  discard(): void {
+    const { container, commits } = this;
+    const { disk, file } = container;
+    try {
+      if (container.hasItsHeader(file) && this.opener.refresh().kind === "none") {
+        removeQuietly(disk, pointerFile(file));
+        removeTree(disk, file);
+      }
+    } catch {
+      // It may be the container of another program by now.
+    }
+    commits.closeFiles();
   }
 }
 

@@ -6,38 +6,19 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
-import { type LockTable, locksOf, locksOfOther } from "../../support/locks.ts";
 import { range, share } from "../../support/random.ts";
 import { idsOf } from "../../support/sessions.ts";
-import { type Files, type Harness, keepsTheContract } from "../contract.ts";
+import { keepsTheContract } from "../contract.ts";
+import { harnessOn } from "./harness.ts";
 
 /** The beginning of an entry. */
 const TORN = '{"type":"message","id":"a00000';
-
-function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
-  const folder = join(root, "sessions");
-  const table: LockTable = new Map();
-  const process = (client: string, readOnly = false, locks = locksOf(client, table)) =>
-    jsonlStore({
-      disk,
-      env: testEnv(),
-      locks,
-      quarantine: join(root, "quarantine"),
-      cwd: root,
-      durability: "sync",
-      readOnly,
-      fileFor: (header) => join(folder, `${header.id}.jsonl`),
-    });
-  const other: Files["other"] = (options = {}) =>
-    process("the other process", options.readOnly, locksOfOther(table, options));
-  return { store: process("this process"), files: { disk, folder, other, ...more }, close };
-}
 
 keepsTheContract("jsonl", () => {
   const root = mkdtempSync(join(tmpdir(), "pi-session-"));

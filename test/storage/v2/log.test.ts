@@ -3,71 +3,10 @@
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bytesOf } from "../../../src/core/json/json.ts";
-import { headerFile, indexFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
-import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { removeTree } from "../../../src/storage/fs/staging.ts";
-import type { Durability } from "../../../src/storage/log/file-log.ts";
-import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
-import { segmentedStore } from "../../../src/storage/v2/store.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../../support/disk.ts";
-import { testEnv } from "../../support/env.ts";
-import { type LockTable, locksOf, locksOfOther } from "../../support/locks.ts";
-import { beginning } from "../../support/sessions.ts";
-import { cutFile, storedText } from "../../support/v2.ts";
-import { type Files, type Harness, keepsTheContract, type Layout } from "../contract.ts";
-
-function harnessOn(disk: Disk, root: string, more: Partial<Files>, close: () => void): Harness {
-  const folder = join(root, "sessions");
-  const table: LockTable = new Map();
-  const process = (client: string, readOnly = false, durability: Durability = "sync", locks = locksOf(client, table)) =>
-    segmentedStore({
-      disk,
-      env: testEnv(),
-      locks,
-      quarantine: join(root, "quarantine"),
-      durability,
-      readOnly,
-      containerFor: (header) => join(folder, `${header.id}.v2`),
-      // Small, so that the suite comes to segments that follow each other and to checkpoints.
-      segmentBytes: 12 << 20,
-      checkpointEvery: { entries: 5, bytes: 1 << 20 },
-      snapshots: more.faults && snapshotCache(disk, join(root, "state"), 1),
-    });
-  const other: Files["other"] = (options = {}) =>
-    process("the other process", options.readOnly, "sync", locksOfOther(table, options));
-  const stranger = process("a stranger", false, "os");
-  const layout: Layout = {
-    ending: ".v2",
-    names: ["session.store.json", "session.v2"],
-    kind: "folder",
-    mode: 0o700,
-    // Of frames and of rows, and of a checkpoint and its manifest.
-    syncs: 4,
-    textAt: (path) => storedText(disk, path),
-    put(path, header, lines) {
-      const log = stranger.create(beginning(header, path));
-      log.append(lines.map((line) => bytesOf(line)));
-      log.close();
-    },
-    addMore(path, lines) {
-      const log = stranger.open(path);
-      log.append(lines.map((line) => bytesOf(line)));
-      log.close();
-    },
-    cut(path, count) {
-      cutFile(disk, segmentFile(path, 1), count);
-      cutFile(disk, indexFile(path), count);
-    },
-    remove(path) {
-      // Under another name: what is open stays open.
-      disk.remove(pointerFile(path));
-      disk.remove(headerFile(path));
-      removeTree(disk, path);
-    },
-  };
-  return { store: process("this process"), files: { disk, folder, other, layout, ...more }, close };
-}
+import { keepsTheContract } from "../contract.ts";
+import { harnessOn } from "./harness.ts";
 
 keepsTheContract("v2", () => {
   const root = mkdtempSync(join(tmpdir(), "pi-session-"));

@@ -1,0 +1,83 @@
+/**
+ * The contract of a fleet: sessions in a database that servers on many machines share. A session there is a sequence of
+ * lines, of which each machine that works on it has a copy in its session folder.
+ *
+ * Whoever writes has an epoch. It grows with every taking and never falls, so that lines of a writer who has lost the
+ * session are refused, however late they come. No method throws for what a network or a database does; only `lines`
+ * does, with storage_failed.
+ */
+
+import type { Holder } from "./store.ts";
+
+/** The end of a session's lines. Two places with the same end have the same lines. */
+export interface FleetEnd {
+  readonly entries: number;
+  /** Length of all lines, without line feeds. */
+  readonly bytes: number;
+  /** Hash chain over the lines, 64 hex digits: that of Session Store V2. */
+  readonly chain: string;
+}
+
+/** The answer to a process that wants to write to a session. */
+export type Taking =
+  /** It may, in this epoch. Nothing that was sent in an earlier epoch has any effect from now on. */
+  | { readonly kind: "taken"; readonly epoch: number; readonly end: FleetEnd }
+  /** Another process has the session, and its lease has not run out. */
+  | { readonly kind: "held"; readonly holder: Holder; readonly end: FleetEnd }
+  /** The fleet has no such session. */
+  | { readonly kind: "missing" }
+  /** The session was deleted. */
+  | { readonly kind: "deleted" }
+  /** The database could not be asked, or did not answer. Asking again does no harm. */
+  | { readonly kind: "away"; readonly reason: string };
+
+/** Lines that continue a session, all or none. */
+export interface FleetBatch {
+  readonly sessionId: string;
+  readonly epoch: number;
+  readonly before: FleetEnd;
+  readonly after: FleetEnd;
+  readonly lines: readonly Uint8Array[];
+  /** The id, parent, type and role of each line, as JSON: what a tree needs. */
+  readonly heads: readonly string[];
+  /** Whether more of the same commit follows; a new session is shown to others when none does. */
+  readonly isPart: boolean;
+}
+
+/** The outcome of an append. */
+export type FleetOutcome =
+  /** The lines are durable; `replicated`: on a second machine, too. */
+  | { readonly kind: "committed"; readonly durability: "replicated" | "primary" }
+  /** Epoch or end are others by now. Nothing was written, and nothing of it will be. */
+  | { readonly kind: "refused" }
+  /** Nothing was sent. */
+  | { readonly kind: "away"; readonly reason: string }
+  /** Whether it was done is not known, and it may still happen, until the session is taken again. */
+  | { readonly kind: "unknown"; readonly reason: string };
+
+/** A session as the fleet has it. */
+export interface FleetSession {
+  readonly id: string;
+  readonly headerLine: Uint8Array;
+  readonly end: FleetEnd;
+  readonly epoch: number;
+  /** The process that has it, if its lease has not run out. */
+  readonly holder: Holder | null;
+}
+
+export interface Fleet {
+  /**
+   * Makes this process the writer of a session, in an epoch above `above`, which it had before. With a header, a session
+   * that the fleet lacks is begun. A process that has the session already takes it again.
+   */
+  take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
+  append(batch: FleetBatch): Promise<FleetOutcome>;
+  /** Lets others take a session at once, if this process has it in this epoch. */
+  release(sessionId: string, epoch: number): Promise<void>;
+  /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */
+  look(sessionId: string): Promise<FleetSession | null>;
+  /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
+  lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
+  /** Ends the connections. What is asked later is answered as by a database that is away. */
+  close(): Promise<void>;
+}

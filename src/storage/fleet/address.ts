@@ -1,0 +1,87 @@
+/** Addresses of databases: URLs as other programs of PostgreSQL take them. */
+
+import type { DatabaseServer } from "./driver.ts";
+
+/** An address that cannot be used; the message says what to change. */
+export class AddressError extends Error {}
+
+const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
+const KNOWN = new Set(["host", "port", "user", "dbname", "sslmode", "sslrootcert", "application_name"]);
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/;
+
+export interface Address {
+  /** The servers to try, in order; the first that may be written to is used. */
+  readonly servers: readonly DatabaseServer[];
+  /** The address without its password, for people. */
+  readonly shown: string;
+  readonly hasPassword: boolean;
+}
+
+/**
+ * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` and `?port=`
+ * may list several servers, or name the folder of a socket. `sslmode` means what it means to psql, but without it a
+ * server elsewhere must prove its name (verify-full). `readFile` reads the certificates of `sslrootcert`.
+ */
+export function addressOf(text: string, readFile: (path: string) => string): Address {
+  let url: URL;
+  try {
+    url = new URL(text);
+  } catch {
+    throw new AddressError("The address of the fleet is not a URL such as postgres://user@host/database.");
+  }
+  if (url.protocol !== "postgres:" && url.protocol !== "postgresql:")
+    throw new AddressError(`The address of the fleet begins with postgres://, not with ${url.protocol}//.`);
+  const { searchParams: query } = url;
+  for (const name of query.keys())
+    if (!KNOWN.has(name))
+      throw new AddressError(
+        `The address of the fleet has ${name}=, which is not known. Known are ${[...KNOWN].join(", ")}.`,
+      );
+  const hosts = (query.get("host") ?? decodeURIComponent(url.hostname)).split(",");
+  const ports = (query.get("port") ?? url.port).split(",");
+  if (ports.length > 1 && ports.length !== hosts.length)
+    throw new AddressError("The address of the fleet lists several ports, but not one for each host.");
+  const password = decodeURIComponent(url.password);
+  const common = {
+    user: query.get("user") ?? (decodeURIComponent(url.username) || undefined),
+    password: password || undefined,
+    database: query.get("dbname") ?? (decodeURIComponent(url.pathname.slice(1)) || undefined),
+    application_name: query.get("application_name") ?? "pi-session-server",
+  };
+  const servers = hosts.map((host, n) => ({
+    ...common,
+    host: host || undefined,
+    port: portOf(ports[ports.length > 1 ? n : 0]),
+    ssl: sslOf(host || process.env.PGHOST || "", query, readFile),
+  }));
+  url.password = "";
+  return { servers, shown: url.href, hasPassword: password !== "" };
+}
+
+function portOf(text: string): number | undefined {
+  if (text === "") return undefined;
+  const port = Number(text);
+  if (Number.isInteger(port) && port > 0 && port < 65536) return port;
+  throw new AddressError(`The address of the fleet has the port ${text}. A port is a number from 1 to 65535.`);
+}
+
+function sslOf(host: string, query: URLSearchParams, readFile: (path: string) => string): DatabaseServer["ssl"] {
+  const isNear = host === "" || host.startsWith("/") || LOOPBACK.test(host);
+  const mode = query.get("sslmode") ?? process.env.PGSSLMODE ?? (isNear ? "disable" : "verify-full");
+  if (!SSL_MODES.includes(mode))
+    throw new AddressError(
+      `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to whoever asks for it.`,
+    );
+  if (mode === "disable" || host.startsWith("/")) return false;
+  const path = query.get("sslrootcert") ?? process.env.PGSSLROOTCERT;
+  let ca: string | undefined;
+  try {
+    ca = path === undefined ? undefined : readFile(path);
+  } catch (error) {
+    throw new AddressError(`The certificates at ${path} cannot be read (${(error as Error).message}).`);
+  }
+  // Whoever gives certificates wants them to count, as with psql.
+  const isVerified = mode !== "require" || ca !== undefined;
+  const isNamed = mode === "verify-full";
+  return { rejectUnauthorized: isVerified, ca, ...(isNamed ? {} : { checkServerIdentity: () => undefined }) };
+}

@@ -1,0 +1,94 @@
+/** The arrival of sessions: what other machines wrote comes to this one before it is read. */
+
+import { Failure } from "../../core/failure.ts";
+import { headerIn, headerOf, SESSION_ID } from "../../core/format/entry.ts";
+import { concat } from "../../core/json/json.ts";
+import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
+import type { Beginning, Log, Store } from "../../core/ports/store.ts";
+import { FileLog } from "../log/file-log.ts";
+import { LF } from "../log/lines.ts";
+
+/** The stores, as an arrival needs them. */
+export interface ArrivalPlace {
+  readonly fleet: Fleet;
+  /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
+  find(id: string): string;
+  open(file: string): Log;
+  /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
+  readonly stores: readonly Store[];
+}
+
+/** Brings a session to where it is in the fleet, if it is there. Throws storage_failed where it cannot be had. */
+export async function arrive(place: ArrivalPlace, where: { sessionPath?: string; sessionId?: string }): Promise<void> {
+  const file = where.sessionPath ?? localFile(place, where.sessionId as string);
+  if (file === undefined) await fetchWhole(place, where.sessionId as string);
+  else await bringUpToDate(place, file);
+}
+
+/** Returns the path of a session that is here, or undefined where the fleet may have it. */
+function localFile({ find }: ArrivalPlace, id: string): string | undefined {
+  try {
+    return find(id);
+  } catch (error) {
+    if (error instanceof Failure && error.name === "session_not_found" && SESSION_ID.test(id)) return undefined;
+    throw error;
+  }
+}
+
+/** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
+async function bringUpToDate({ open }: ArrivalPlace, file: string): Promise<void> {
+  let log: Log | undefined;
+  try {
+    log = open(file);
+    if (log instanceof FileLog) await log.outside?.follow();
+  } catch (error) {
+    // Whoever opens it next meets the same failure, if it is one of the file.
+    if (!(error instanceof Failure)) throw error;
+  } finally {
+    log?.close();
+  }
+}
+
+async function fetchWhole(place: ArrivalPlace, id: string): Promise<void> {
+  const session = await place.fleet.look(id);
+  const stored = session && headerIn(session.headerLine);
+  if (!session || !stored) return;
+  const { headerLine } = session;
+  const log = await makeCopy(place, { headerLine, header: headerOf(stored) }, session);
+  try {
+    // The lines after the first come in pieces, so that none of them waits in memory.
+    await log.outside?.follow();
+    if (log.nodes.count < session.end.entries) throw incomplete(id);
+    log.close();
+  } catch (error) {
+    log.discard();
+    throw error;
+  }
+}
+
+/** Makes a copy with the first lines, in a store that takes its id. */
+async function makeCopy(place: ArrivalPlace, beginning: Beginning, { id, end }: FleetSession): Promise<FileLog> {
+  let first: readonly Uint8Array[] = [];
+  for await (const lines of place.fleet.lines(id, 0, Math.min(end.entries, 1))) first = [...first, ...lines];
+  const content = first.length === 0 ? [] : [concat(first.flatMap((line) => [line, LF]))];
+  let refusal: unknown;
+  for (const store of place.stores)
+    try {
+      return (await store.publish(beginning, content)) as FileLog;
+    } catch (error) {
+      // A container takes only some ids.
+      if (!(error instanceof Failure) || error.name !== "invalid_id") throw error;
+      refusal = error;
+    }
+  throw refusal;
+}
+
+function incomplete(sessionId: string): Failure {
+  return new Failure(
+    "storage_failed",
+    "What the fleet has of the session does not fit together. Nothing was kept here.",
+    {
+      ...{ fleet: true, sessionId },
+    },
+  );
+}

@@ -1,0 +1,231 @@
+/**
+ * Connections to a database, and what an answer of it means. A statement is a transaction of its own. No limit of time is
+ * set in the server and no cancel is sent: a commit that waits for its standby and is cancelled succeeds with a warning.
+ * A connection whose server does not answer is dropped instead, and the outcome is unknown.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { Address } from "./address.ts";
+import type { DatabaseClient, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+
+/** The outcome of a statement. */
+export type SqlAnswer =
+  | ({ readonly kind: "done" } & Rows)
+  /** The server refused it as a whole: nothing of it was done. */
+  | { readonly kind: "failed"; readonly code: string; readonly reason: string }
+  /** It was not sent. */
+  | { readonly kind: "away"; readonly reason: string }
+  /** It was sent, and what became of it is not known. */
+  | { readonly kind: "unknown"; readonly reason: string };
+
+/** Facts about the server that answers, asked once for each connection. */
+export interface ServerFact {
+  readonly durability: "replicated" | "primary";
+  readonly version: string;
+}
+
+/** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
+const AGAIN = new Set(["40001", "40P01", "55P03"]);
+/** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
+const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
+const MOST_AGAIN = 5;
+/** Milliseconds for which answers are waited for at the end. */
+const LEAVING = 1000;
+
+const LOOK = `select pg_is_in_recovery() as standby, current_setting('synchronous_commit', true) as commit,
+  current_setting('fsync', true) as fsync, current_setting('synchronous_standby_names', true) as standbys,
+  current_setting('server_version') as version`;
+const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
+
+export interface ConnectionLimits {
+  readonly address: Address;
+  readonly driver: () => Promise<MakeClient>;
+  /** Connections at a time, at most. */
+  readonly most: number;
+  /** Milliseconds within which a connection is made. */
+  readonly connectWithin: number;
+  /** Milliseconds within which a statement is answered. */
+  readonly answerWithin: number;
+}
+
+class DatabaseConnection {
+  readonly client: DatabaseClient;
+  fact: ServerFact = { durability: "primary", version: "" };
+  isOver = false;
+  /** Warnings that came since the statement was sent. */
+  readonly warnings: string[] = [];
+
+  constructor(client: DatabaseClient) {
+    this.client = client;
+    client.on("error", () => {
+      this.isOver = true;
+    });
+    client.on("end", () => {
+      this.isOver = true;
+    });
+    client.on("notice", ({ severity, message }: Notice) => {
+      if (severity === "WARNING") this.warnings.push(message ?? "a warning");
+    });
+  }
+
+  drop(): void {
+    this.isOver = true;
+    this.client.connection.stream.destroy();
+  }
+}
+
+export class Connections {
+  private readonly options: ConnectionLimits;
+  private readonly idle: DatabaseConnection[] = [];
+  private readonly open = new Set<DatabaseConnection>();
+  private readonly waiting: (() => void)[] = [];
+  private busy = 0;
+  private isClosed = false;
+  /** The server that answered last. */
+  fact: ServerFact | undefined;
+
+  constructor(options: ConnectionLimits) {
+    this.options = options;
+  }
+
+  /** Runs a statement. Never rejects. */
+  async run(statement: SqlStatement): Promise<SqlAnswer> {
+    while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
+    this.busy++;
+    try {
+      let answer = await this.runOnce(statement);
+      for (let n = 1; n < MOST_AGAIN && answer.kind === "failed" && AGAIN.has(answer.code); n++) {
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
+        answer = await this.runOnce(statement);
+      }
+      return answer;
+    } finally {
+      this.busy--;
+      this.waiting.shift()?.();
+    }
+  }
+
+  /** Runs a statement that only reads. Throws storage_failed. */
+  async read(statement: SqlStatement): Promise<Rows["rows"]> {
+    let answer = await this.run(statement);
+    // The connection may have been one of a server that is gone.
+    if (answer.kind === "unknown") answer = await this.run(statement);
+    if (answer.kind === "done") return answer.rows;
+    throw new Failure("storage_failed", `The fleet's database cannot be read (${answer.reason}). Try again.`, {
+      fleet: true,
+    });
+  }
+
+  private async runOnce(statement: SqlStatement): Promise<SqlAnswer> {
+    let connection: DatabaseConnection;
+    try {
+      connection = await this.connection();
+    } catch (error) {
+      return { kind: "away", reason: reasonOf(error) };
+    }
+    const answer = await this.ask(connection, statement);
+    if (connection.isOver || this.isClosed) this.forget(connection);
+    else {
+      connection.client.unref();
+      this.idle.push(connection);
+    }
+    return answer;
+  }
+
+  private async ask(connection: DatabaseConnection, statement: SqlStatement): Promise<SqlAnswer> {
+    const { client, warnings } = connection;
+    let late: NodeJS.Timeout | undefined;
+    const lateness = new Promise<never>((_, reject) => {
+      late = setTimeout(() => {
+        connection.drop();
+        reject(new Error("it did not answer in time"));
+      }, this.options.answerWithin);
+    });
+    warnings.length = 0;
+    client.ref();
+    try {
+      const { rows } = await Promise.race([client.query(statement), lateness]);
+      if (warnings.length === 0) return { kind: "done", rows };
+      connection.drop();
+      return { kind: "unknown", reason: warnings.join("; ") };
+    } catch (error) {
+      const { code } = error as { code?: unknown };
+      const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object);
+      if (isAnswer && !IN_DOUBT.test(code)) return { kind: "failed", code, reason: reasonOf(error) };
+      connection.drop();
+      return { kind: "unknown", reason: reasonOf(error) };
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  /** Returns a connection that waits for work, or makes one to the first server that may be written to. */
+  private async connection(): Promise<DatabaseConnection> {
+    for (let known = this.idle.pop(); known; known = this.idle.pop()) {
+      if (!known.isOver) return known;
+      this.forget(known);
+    }
+    let failed: unknown = new Error("the fleet was closed");
+    if (this.isClosed) throw failed;
+    const make = await this.options.driver();
+    for (const server of this.options.address.servers) {
+      const config = { ...server, connectionTimeoutMillis: this.options.connectWithin, keepAlive: true };
+      const connection = new DatabaseConnection(make(config));
+      try {
+        await connection.client.connect();
+        this.open.add(connection);
+        connection.fact = await this.factOf(connection);
+        this.fact = connection.fact;
+        return connection;
+      } catch (error) {
+        failed = error;
+        connection.drop();
+        this.forget(connection);
+      }
+    }
+    throw failed;
+  }
+
+  /** Finds out what a commit means to a server. Throws where it may not be written to, or where it forgets. */
+  private async factOf(connection: DatabaseConnection): Promise<ServerFact> {
+    const answer = await this.ask(connection, { text: LOOK });
+    if (answer.kind !== "done") throw new Error(answer.reason);
+    const [{ standby, commit, fsync, standbys, version }] = answer.rows;
+    if (standby === true) throw new Error("it is a standby, which cannot be written to");
+    if (fsync === "off" || commit === "off")
+      throw new Error(
+        `the database has ${fsync === "off" ? "fsync" : "synchronous_commit"} = off, so that it forgets in a crash what it acknowledged; set it to on`,
+      );
+    const isReplicated = REPLICATING.has(String(commit)) && Boolean(standbys);
+    return { durability: isReplicated ? "replicated" : "primary", version: String(version) };
+  }
+
+  private forget(connection: DatabaseConnection): void {
+    this.open.delete(connection);
+  }
+
+  /** Ends the connections, after what was asked is answered; what takes longer than a moment is left. */
+  async close(): Promise<void> {
+    let late: NodeJS.Timeout | undefined;
+    const moment = new Promise<void>((resolve) => {
+      late = setTimeout(resolve, LEAVING);
+    });
+    const answered = (async () => {
+      while (this.busy > 0) await new Promise<void>((resolve) => this.waiting.push(resolve));
+    })();
+    await Promise.race([answered, moment]);
+    this.isClosed = true;
+    const idle = this.idle.splice(0);
+    await Promise.race([Promise.allSettled(idle.map(({ client }) => client.end())), moment]);
+    clearTimeout(late);
+    for (const connection of this.open) connection.drop();
+    this.open.clear();
+  }
+}
+
+/** Returns why something failed, in one line. Some errors of the system have no message but those they consist of. */
+function reasonOf(error: unknown): string {
+  const { message, code, errors } = error as { message?: string; code?: string; errors?: unknown[] };
+  const text = message || (errors && errors.length > 0 ? reasonOf(errors[0]) : "") || code || "no reason given";
+  return text.replace(/\s+/g, " ").trim();
+}

@@ -1,0 +1,422 @@
+/**
+ * The working copy of a session of the fleet: what of a log the fleet has, and whether this process may write there.
+ *
+ * The fleet is right about what the session holds. What is known of it is an epoch, while this process has the session,
+ * and the end up to which both have the same lines. After anything that is not a clear answer the epoch is given up:
+ * whoever writes next takes the session again, and the end that the fleet returns then says what became of the lines.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import { sameBytes } from "../../core/json/json.ts";
+import type { Fleet, FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
+import type { Holder } from "../../core/ports/store.ts";
+import type { CopiedLog, Outside } from "../log/outside.ts";
+import { payloadOf } from "../v2/frame.ts";
+import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+
+/** Bytes of lines that are sent together; one commit of more is sent in parts. */
+const BATCH_BYTES = 8 << 20;
+/** Bytes of fetched lines that are held in memory until it is known that they continue the copy. */
+const HELD_BYTES = 64 << 20;
+/** Lines at the end that are compared first where copy and fleet differ. */
+const FIRST_BACK = 64;
+/** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
+const MOST_TRIES = 20;
+
+export interface FleetOptions {
+  readonly fleet: Fleet;
+  /** Milliseconds for which a session can be relied on after the fleet answered; its lease is longer. */
+  readonly trustedFor: number;
+  /** Milliseconds after which it is asked again what others wrote. */
+  readonly followedEvery: number;
+  /** Returns the time that has passed since some moment, in milliseconds. */
+  readonly elapsed: () => number;
+  /** Waits before the fleet is asked again, for the n-th time in a row, from 0 on. Returns false to give up. */
+  readonly patience: (tries: number) => Promise<boolean>;
+  /** Keeps lines that were refused. Returns their path. */
+  readonly keepAside: (sessionId: string, lines: readonly Uint8Array[]) => string;
+}
+
+export class FleetCopy implements Outside {
+  holder: Holder | null = null;
+  private readonly log: CopiedLog;
+  private readonly options: FleetOptions;
+  /** The epoch in which this process has the session; null when it does not, or when that is not sure. */
+  private epoch: number | null = null;
+  /** The highest epoch that it had. */
+  private highest = 0;
+  /** Whether the fleet may think that this process has the session. */
+  private mayHold = false;
+  /** The end up to which log and fleet are known to have the same. */
+  private end: FleetEnd = NOTHING;
+  private answered = 0;
+  /** The time when it was last asked what others wrote. */
+  private followed = Number.NEGATIVE_INFINITY;
+  /** The reason why this process may not write, as it was found last. */
+  private refusal: Failure | null = null;
+  private readying: Promise<void> | undefined;
+
+  constructor(log: CopiedLog, options: FleetOptions) {
+    this.log = log;
+    this.options = options;
+  }
+
+  requireOurs(): void {
+    if (this.refusal) throw this.refusal;
+  }
+
+  private get id(): string {
+    return this.log.header.id;
+  }
+
+  // --- before a write ------------------------------------------------------------------------------------------
+
+  ready(): Promise<void> | undefined {
+    const { elapsed, trustedFor } = this.options;
+    const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor;
+    if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    this.readying ??= this.becomeWriter()
+      .catch((error) => {
+        this.epoch = null;
+        this.refusal = asFailure(error);
+      })
+      .finally(() => {
+        this.readying = undefined;
+      });
+    return this.readying;
+  }
+
+  followNow(): Promise<void> | undefined {
+    const { elapsed, followedEvery } = this.options;
+    if (this.epoch !== null || !this.log.persisted || elapsed() - this.followed < followedEvery) return undefined;
+    this.followed = elapsed();
+    return this.follow();
+  }
+
+  async follow(): Promise<void> {
+    const { log } = this;
+    if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
+    const there = await this.options.fleet.look(this.id);
+    if (there === null || there.end.entries <= log.nodes.count) return;
+    const isNew = log.acquireLock();
+    try {
+      await this.catchUp(there.end);
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+
+  private async becomeWriter(): Promise<void> {
+    const { log } = this;
+    this.refusal = null;
+    this.holder = null;
+    // What waits for a commit is asked for there.
+    if (log.durableCount < log.nodes.count) return;
+    try {
+      log.acquireLock();
+    } catch (error) {
+      // Whoever writes finds that out by itself.
+      if (error instanceof Failure) return;
+      throw error;
+    }
+    for (let tries = 0; ; tries++) {
+      const taking = await this.take();
+      if (taking.kind === "taken") return await this.catchUp(taking.end);
+      if (taking.kind === "missing") return;
+      if (taking.kind === "held") throw locked(taking.holder);
+      if (taking.kind === "deleted") throw deleted(this.id);
+      if (!(await this.options.patience(tries))) throw away(taking.reason);
+    }
+  }
+
+  /** Takes the session, and begins it in the fleet if `begins`. */
+  private async take(begins = false): Promise<Taking> {
+    this.epoch = null;
+    this.mayHold = true;
+    const since = this.options.elapsed();
+    const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
+    this.holder = taking.kind === "held" ? taking.holder : null;
+    if (taking.kind === "taken") {
+      this.epoch = taking.epoch;
+      this.highest = Math.max(this.highest, taking.epoch);
+      this.answered = since;
+    }
+    return taking;
+  }
+
+  /** Adds what the fleet has and the copy lacks. What the copy has more goes to the fleet with the next commit. */
+  private async catchUp(there: FleetEnd): Promise<void> {
+    const { log } = this;
+    const { count } = log.nodes;
+    if (there.entries <= count) {
+      const common = this.prefix(there);
+      if (common === null) return await this.giveWay(there);
+      this.end = common;
+      return;
+    }
+    const here = endIn(log, count, this.end);
+    const more = await this.moreAfter(here, there);
+    if (more === null) return await this.giveWay(there);
+    if (more !== "long") await log.takeIn(more);
+    else
+      for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
+    // Others may have written to the file in between.
+    if (log.nodes.count !== there.entries) throw this.unsettled();
+    this.end = there;
+  }
+
+  /**
+   * Puts what the fleet has in the place of what the copy has after the last line that is in both: lines that were never
+   * acknowledged, of a server that died. A copy without any such line is of another session, and is left alone.
+   */
+  private async giveWay(there: FleetEnd): Promise<void> {
+    const { log, options } = this;
+    const most = Math.min(log.nodes.count, there.entries);
+    for (let back = FIRST_BACK; ; back *= 8) {
+      const from = Math.max(0, most - back);
+      const here = endIn(log, from, NOTHING);
+      if (there.bytes - here.bytes > HELD_BYTES) this.refuseCopy();
+      const lines: Uint8Array[] = [];
+      for await (const some of options.fleet.lines(this.id, from, there.entries)) lines.push(...some);
+      let common = from;
+      while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
+      if (common > from && isSameEnd(endAfter(here, lines), there)) {
+        log.replaceFrom(common, lines.slice(common - from));
+        return;
+      }
+      if (from === 0) this.refuseCopy();
+    }
+  }
+
+  private unsettled(): Failure {
+    const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
+    return new Failure("storage_failed", sentence, { sessionPath: this.log.file });
+  }
+
+  /** Returns the end there, if the copy begins with those lines. */
+  private prefix(there: FleetEnd): FleetEnd | null {
+    return isSameEnd(endIn(this.log, there.entries, this.end), there) ? there : null;
+  }
+
+  /** Returns the lines between two ends, "long" if they are too many to hold, null if one does not lead to the other. */
+  private async moreAfter(here: FleetEnd, there: FleetEnd): Promise<readonly Uint8Array[] | "long" | null> {
+    const isLong = there.bytes - here.bytes > HELD_BYTES;
+    const held: Uint8Array[] = [];
+    let end = here;
+    for await (const lines of this.options.fleet.lines(this.id, here.entries, there.entries)) {
+      end = endAfter(end, lines);
+      if (!isLong) for (const line of lines) held.push(line);
+    }
+    if (!isSameEnd(end, there)) return null;
+    return isLong ? "long" : held;
+  }
+
+  private refuseCopy(): never {
+    const { file } = this.log;
+    throw new Failure(
+      "read_only",
+      `This file and the fleet have other entries under the same session id (${this.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
+      { sessionId: this.id, sessionPath: file },
+    );
+  }
+
+  // --- a commit ------------------------------------------------------------------------------------------------
+
+  async push(count: number): Promise<void> {
+    const { end } = this;
+    const commit = new CommitInDoubt(end.entries);
+    try {
+      await this.pushThrough(count, commit);
+    } catch (error) {
+      const failure = commit.doubted(error, this.end);
+      // The log goes back to where it was: what is known must be about lines that it has.
+      this.end = end;
+      this.epoch = null;
+      throw failure;
+    }
+  }
+
+  private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
+    let waits = 0;
+    for (let tries = 0; this.end.entries < count; tries++) {
+      const reason = await this.advance(count, commit);
+      if (reason === undefined) waits = 0;
+      else if (!(await this.options.patience(waits++))) throw away(reason);
+      if (tries >= MOST_TRIES && this.end.entries === commit.first) throw away("others were first every time");
+    }
+  }
+
+  /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
+  private async advance(count: number, commit: CommitInDoubt): Promise<string | undefined> {
+    if (this.epoch === null) {
+      const taking = await this.take(true);
+      if (taking.kind === "away") return taking.reason;
+      const refusal = await this.judge(taking, count, commit);
+      if (refusal) throw this.refused(refusal, count);
+      return undefined;
+    }
+    const since = this.options.elapsed();
+    const batch = this.batch(count, this.epoch);
+    const outcome = await this.options.fleet.append(batch);
+    if (outcome.kind === "committed") {
+      this.end = batch.after;
+      this.answered = since;
+      return undefined;
+    }
+    if (outcome.kind === "away") return outcome.reason;
+    this.epoch = null;
+    if (outcome.kind === "refused") return undefined;
+    commit.isInDoubt = true;
+    return outcome.reason;
+  }
+
+  /**
+   * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
+   * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
+   */
+  private async judge(
+    taking: Exclude<Taking, { kind: "away" }>,
+    count: number,
+    commit: CommitInDoubt,
+  ): Promise<Failure | null> {
+    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
+    const { end: there } = taking;
+    const isAll = there.entries > count;
+    const here = isAll ? endIn(this.log, count, this.end) : this.prefix(there);
+    if (here === null || (isAll && (await this.moreAfter(here, there)) === null)) {
+      commit.isInDoubt = false;
+      return overtaken(taking);
+    }
+    this.end = here;
+    commit.isInDoubt = false;
+    // What came after ours is fetched before the next write.
+    if (isAll) this.epoch = null;
+    return taking.kind === "held" && here.entries < count ? locked(taking.holder) : null;
+  }
+
+  /** Returns the failure of a commit that the fleet refused, after its lines were kept aside. */
+  private refused(failure: Failure, count: number): Failure {
+    let keptAt: string | undefined;
+    try {
+      keptAt = this.options.keepAside(this.id, this.linesOf(this.end.entries, count));
+    } catch {
+      // The host still has what it sent.
+    }
+    return new Failure(
+      failure.name,
+      failure.message,
+      { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) },
+      { retryable: failure.retryable, byOthers: true },
+    );
+  }
+
+  private batch(count: number, epoch: number): FleetBatch {
+    const { log, end } = this;
+    const { nodes } = log;
+    let past = end.entries;
+    for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
+      bytes += log.length(past);
+    const lines = this.linesOf(end.entries, past);
+    const heads = lines.map((_, i) => {
+      const position = end.entries + i;
+      const parent = nodes.parent(position);
+      return JSON.stringify([
+        nodes.id(position),
+        parent < 0 ? null : nodes.id(parent),
+        nodes.type(position),
+        nodes.role(position),
+      ]);
+    });
+    const after = endAfter(end, lines);
+    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count };
+  }
+
+  /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
+  private linesOf(from: number, to: number): Uint8Array[] {
+    const { log } = this;
+    const { losses } = log.nodes;
+    const lines = [...log.readMany(Int32Array.from({ length: to - from }, (_, i) => from + i))];
+    if (log.nodes.losses === losses) return lines;
+    const sentence = "The session's file is damaged where entries are to go to the fleet. repair_session repairs it.";
+    throw new Failure("storage_failed", sentence, { sessionPath: log.file }, { retryable: false });
+  }
+
+  lost(error: unknown): Failure {
+    this.epoch = null;
+    this.end = NOTHING;
+    return unknown("the fleet has it, and the file here could not be written", error);
+  }
+
+  release(): void {
+    const epoch = this.epoch ?? this.highest;
+    this.epoch = null;
+    if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
+    this.mayHold = false;
+  }
+}
+
+/** The commit that runs, as far as its failure depends on what was sent. */
+class CommitInDoubt {
+  /** Number of entries that the fleet had before. */
+  readonly first: number;
+  /** Whether lines were sent, and no answer came. */
+  isInDoubt = false;
+
+  constructor(first: number) {
+    this.first = first;
+  }
+
+  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
+  doubted(error: unknown, end: FleetEnd): unknown {
+    if (!this.isInDoubt && end.entries <= this.first) return error;
+    return unknown(error instanceof Error ? error.message : "it did not answer", error);
+  }
+}
+
+function unknown(reason: string, cause?: unknown): Failure {
+  return new Failure(
+    "outcome_unknown",
+    `Whether the fleet has it is not known (${reason}). Send the same request with its idempotencyKey again, or read the state and decide again.`,
+    { fleet: true },
+    { cause, retryable: true },
+  );
+}
+
+function away(reason: string): Failure {
+  return new Failure(
+    "storage_failed",
+    `The fleet's database cannot be reached (${reason}). Nothing was changed; try again.`,
+    { fleet: true },
+  );
+}
+
+function deleted(sessionId: string): Failure {
+  return new Failure("session_not_found", "The session was deleted from the fleet. clone writes what is known of it.", {
+    sessionId,
+  });
+}
+
+function locked(holder: Holder): Failure {
+  const where = holder.host === undefined ? "" : ` on ${holder.host}`;
+  return new Failure(
+    "session_locked",
+    `${holder.client}${where} is writing to this session. Close it there, or clone it here.`,
+    { holder },
+  );
+}
+
+/** Returns the failure for lines that others were faster than. */
+function overtaken(taking: Taking): Failure {
+  if (taking.kind === "held") return locked(taking.holder);
+  return new Failure(
+    "content_modified",
+    "Another machine wrote to this session meanwhile. Nothing was changed. Read the new state and decide again.",
+    {},
+    { retryable: true },
+  );
+}
+
+function asFailure(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  throw error;
+}

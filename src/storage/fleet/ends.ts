@@ -1,0 +1,48 @@
+/** The ends of sequences of lines, by which two places see that they have the same. */
+
+import { concat } from "../../core/json/json.ts";
+import type { FleetEnd } from "../../core/ports/fleet.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { chained, GENESIS, payloadOf, sha256 } from "../v2/frame.ts";
+
+/** The end of a session without entries. */
+export const NOTHING: FleetEnd = { entries: 0, bytes: 0, chain: GENESIS };
+
+/** Returns the end after more lines. Spaces around a line do not count, because containers do not keep them. */
+export function endAfter(before: FleetEnd, lines: Iterable<Uint8Array>): FleetEnd {
+  let { entries, bytes, chain } = before;
+  for (const line of lines) {
+    const payload = payloadOf(line);
+    chain = chained(chain, sha256(payload));
+    bytes += payload.length;
+    entries++;
+  }
+  return { entries, bytes, chain };
+}
+
+export function isSameEnd(a: FleetEnd, b: FleetEnd): boolean {
+  return a.entries === b.entries && a.chain === b.chain;
+}
+
+/** Returns the end of the first `count` entries of a log, of which the first ones are known to end at `known`. */
+export function endIn(log: Log, count: number, known: FleetEnd): FleetEnd {
+  const before = known.entries <= count ? known : NOTHING;
+  return endAfter(before, storedLines(log, before.entries, count));
+}
+
+/** Yields the lines of a log as they are stored, each valid until the next is asked for. */
+function* storedLines(log: Log, from: number, to: number): Generator<Uint8Array> {
+  const positions = Int32Array.from({ length: to - from }, (_, i) => from + i);
+  let position = from;
+  let held: Uint8Array = new Uint8Array(0);
+  for (const piece of log.copy(positions)) {
+    held = held.length === 0 ? piece : concat([held, piece]);
+    let at = 0;
+    for (; position < to && at + log.length(position) < held.length; position++) {
+      const past = at + log.length(position);
+      yield held.subarray(at, past);
+      at = past + 1;
+    }
+    held = held.subarray(at);
+  }
+}

@@ -1,0 +1,304 @@
+/**
+ * A fleet in PostgreSQL. Each call is one statement and so one transaction: nothing of a connection outlives it, so that
+ * poolers which hand out connections by transaction are fine. Values are parameters, always.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Holder } from "../../core/ports/store.ts";
+import type { Connections, SqlAnswer } from "./connections.ts";
+import { AS_BYTES } from "./driver.ts";
+import { NOTHING } from "./ends.ts";
+import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+
+/** Milliseconds for which nobody else may take a session after its holder was heard of. */
+export const LEASE = 30_000;
+/** SQLSTATEs for a schema, and a table, that is not there. */
+const NO_TABLES = new Set(["3F000", "42P01"]);
+/** Milliseconds after which a holder that writes nothing is heard of again. */
+const RENEWED_EVERY = 10_000;
+/** Bytes of lines that are fetched together, about. */
+const FETCH_BYTES = 2 << 20;
+const FIRST_FETCH = 64;
+const MOST_FETCHED = 8192;
+
+/** The process that writes, as the database is told of it. */
+export interface FleetWriter {
+  /** One that no other process has, before or after. */
+  readonly id: string;
+  /** The name and machine that others are told, as its lock says them. */
+  readonly shown: Holder;
+}
+
+const TAKE = `update pi_fleet.session
+  set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
+    lease_until = clock_timestamp() + $8 * interval '1 millisecond'
+  where tenant = $1 and id = $2 and state < 2
+    and (holder is null or holder = $4 or lease_until <= clock_timestamp())
+  returning epoch, entries, bytes, chain`;
+
+const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
+  on conflict (tenant, id) do nothing`;
+
+const LOOK = `select header, entries, bytes, chain, epoch, state, holder_name, holder_host, holder_since,
+    holder is not null and lease_until > clock_timestamp() as held
+  from pi_fleet.session where tenant = $1 and id = $2`;
+
+const APPEND = `with held as (
+    update pi_fleet.session
+    set entries = $6, bytes = $7, chain = $8, state = case when $9 then state else 1 end,
+      lease_until = clock_timestamp() + $10 * interval '1 millisecond', changed_at = clock_timestamp()
+    where tenant = $1 and id = $2 and epoch = $3 and entries = $4 and chain = $5 and state < 2
+    returning tenant, id, generation
+  ), put as (
+    insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
+    select held.tenant, held.id, held.generation, $4 + part.n - 1, $3, part.head,
+      substring($11::bytea from part.start for part.length)
+    from held, unnest($12::int[], $13::int[], $14::text[]) with ordinality as part (start, length, head, n)
+  )
+  select 1 as done from held`;
+
+const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
+  where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
+
+const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
+  where tenant = $1 and holder = $2 and id = any($3::text[])`;
+
+const LINES = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
+  where tenant = $1 and session_id = $2 and seq >= $3 and seq < $4
+    and generation = (select generation from pi_fleet.session where tenant = $1 and id = $2)`;
+
+/** Counts and sizes of a fleet. */
+export interface FleetStatus {
+  readonly server: string;
+  readonly durability: "replicated" | "primary";
+  readonly schemaVersion: number;
+  readonly sessions: number;
+  readonly entries: number;
+  readonly bytes: number;
+  /** Sessions that a process has now. */
+  readonly held: number;
+  /** Bytes of the tables on the database's disk. */
+  readonly storedBytes: number;
+}
+
+const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
+    count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
+    pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') as stored
+  from pi_fleet.session where tenant = $1 and state = 1`;
+
+export class PostgresFleet implements Fleet {
+  private readonly connections: Connections;
+  private readonly writer: FleetWriter;
+  private readonly tenant: string;
+  private readonly lease: number;
+  /** Sessions that this process has. */
+  private readonly held = new Set<string>();
+  private renewing: NodeJS.Timeout | undefined;
+
+  /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
+  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "" } = {}) {
+    this.connections = connections;
+    this.writer = writer;
+    this.lease = lease;
+    this.tenant = tenant;
+  }
+
+  async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+    const { id, shown } = this.writer;
+    const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
+    const taken = await this.connections.run({ text: TAKE, values });
+    if (taken.kind !== "done") return awayOf(taken);
+    const [row] = taken.rows;
+    if (row) {
+      this.hold(sessionId);
+      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
+    }
+    this.held.delete(sessionId);
+    const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId] });
+    if (looked.kind !== "done") return awayOf(looked);
+    const [there] = looked.rows;
+    if (there) {
+      if (there.state === 2) return { kind: "deleted" };
+      // Its lease may have run out between the two.
+      if (!there.held) return { kind: "away", reason: "another process let go of the session just now" };
+      return { kind: "held", holder: holderOf(there), end: endOf(there) };
+    }
+    if (!headerLine) return { kind: "missing" };
+    const begun = await this.connections.run({
+      text: BEGIN,
+      values: [this.tenant, sessionId, bytes(headerLine), Buffer.from(NOTHING.chain, "hex")],
+    });
+    return begun.kind === "done" ? this.take(sessionId, above) : awayOf(begun);
+  }
+
+  /** Lets others see from now on that this process is there, also while it writes nothing. */
+  private hold(sessionId: string): void {
+    this.held.add(sessionId);
+    this.renewing ??= setInterval(() => {
+      if (this.held.size === 0) return;
+      // Where that fails, another may take what we have, and our next write finds out.
+      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], this.lease] });
+    }, RENEWED_EVERY).unref();
+  }
+
+  async append({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): Promise<FleetOutcome> {
+    const starts: number[] = [];
+    let start = 1;
+    for (const line of lines) {
+      starts.push(start);
+      start += line.length;
+    }
+    const answer = await this.connections.run({
+      text: APPEND,
+      values: [
+        ...[this.tenant, sessionId, epoch, before.entries, Buffer.from(before.chain, "hex")],
+        ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, this.lease, Buffer.concat(lines)],
+        ...[starts, lines.map(({ length }) => length), heads],
+      ],
+    });
+    if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
+    if (answer.kind !== "done") return awayOf(answer);
+    if (answer.rows.length === 0) return { kind: "refused" };
+    return { kind: "committed", durability: this.connections.fact?.durability ?? "primary" };
+  }
+
+  async release(sessionId: string, epoch: number): Promise<void> {
+    this.held.delete(sessionId);
+    await this.connections.run({ text: RELEASE, values: [this.tenant, sessionId, epoch, this.writer.id] });
+  }
+
+  async look(sessionId: string): Promise<FleetSession | null> {
+    const [row] = await this.connections.read({ text: LOOK, values: [this.tenant, sessionId] });
+    if (row?.state !== 1) return null;
+    const holder = row.held ? holderOf(row) : null;
+    return { id: sessionId, headerLine: row.header as Uint8Array, end: endOf(row), epoch: Number(row.epoch), holder };
+  }
+
+  async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
+    let size = FIRST_FETCH;
+    for (let at = from; at < to; ) {
+      const past = Math.min(to, at + size);
+      const values = [this.tenant, sessionId, at, past];
+      const [row] = await this.connections.read({ text: LINES, values, ...AS_BYTES });
+      const lines = row?.lines instanceof Uint8Array ? split(row.lines, past - at) : [];
+      if (lines.length !== past - at)
+        throw new Failure("storage_failed", `The fleet lacks entries of ${sessionId} that it says it has.`, {
+          ...{ fleet: true, sessionId },
+        });
+      yield lines;
+      at = past;
+      const mean = (row.lines as Uint8Array).length / lines.length;
+      size = Math.max(1, Math.min(MOST_FETCHED, Math.round(FETCH_BYTES / mean)));
+    }
+  }
+
+  /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
+  async schemaVersion(): Promise<number> {
+    const answer = await this.connections.run({ text: VERSION_QUERY });
+    if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
+    if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
+    throw unreachable(answer.reason);
+  }
+
+  /** Makes the tables, or brings them to the version of this program. Returns the versions before and after. */
+  async migrate(): Promise<{ readonly before: number; readonly after: number }> {
+    const before = await this.schemaVersion();
+    requireKnown(before);
+    for (let version = before; version < SCHEMA_VERSION; ) {
+      const answer = await this.connections.run({ text: upgrade(version) });
+      const now = await this.schemaVersion();
+      // Another process may have done it, which makes ours fail.
+      if (answer.kind !== "done" && now <= version) throw unreachable(answer.reason);
+      version = Math.max(now, version + 1);
+    }
+    return { before, after: await this.schemaVersion() };
+  }
+
+  /** Throws storage_failed unless the tables are there, in the version of this program. */
+  async requireTables(): Promise<void> {
+    const version = await this.schemaVersion();
+    requireKnown(version);
+    if (version === SCHEMA_VERSION) return;
+    const state =
+      version === 0
+        ? "has no tables yet"
+        : `has tables of version ${version}, and this program needs ${SCHEMA_VERSION}`;
+    throw new Failure(
+      "storage_failed",
+      `The fleet's database ${state}. Run: pi-session-server fleet migrate`,
+      { fleet: true },
+      { retryable: false },
+    );
+  }
+
+  /** Returns counts and sizes. Throws storage_failed. */
+  async status(): Promise<FleetStatus> {
+    const schemaVersion = await this.schemaVersion();
+    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values: [this.tenant] });
+    const { fact } = this.connections;
+    const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
+    return {
+      server: `PostgreSQL ${fact?.version ?? ""}`.trim(),
+      durability: fact?.durability ?? "primary",
+      schemaVersion,
+      ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
+      storedBytes: count("stored"),
+    };
+  }
+
+  close(): Promise<void> {
+    clearInterval(this.renewing);
+    return this.connections.close();
+  }
+}
+
+function requireKnown(version: number): void {
+  if (version <= SCHEMA_VERSION) return;
+  throw new Failure(
+    "unsupported_version",
+    `The fleet's tables are of version ${version}, and this program knows ${SCHEMA_VERSION}. Use a newer pi-session-server.`,
+    { fleet: true },
+  );
+}
+
+function unreachable(reason: string): Failure {
+  return new Failure("storage_failed", `The fleet's database cannot be used (${reason}).`, { fleet: true });
+}
+
+/** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
+function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
+  const lacksTables = answer.kind === "failed" && NO_TABLES.has(answer.code);
+  return {
+    kind: "away",
+    reason: lacksTables ? "it has no tables yet: pi-session-server fleet migrate makes them" : answer.reason,
+  };
+}
+
+function bytes(line: Uint8Array): Buffer {
+  return Buffer.from(line.buffer, line.byteOffset, line.length);
+}
+
+function endOf(row: Readonly<Record<string, unknown>>): FleetEnd {
+  const chain = Buffer.from(row.chain as Uint8Array).toString("hex");
+  return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
+}
+
+function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
+  const client = String(holder_name ?? "another server");
+  const host = String(holder_host ?? "another machine");
+  return { client, pid: 0, since: String(holder_since ?? ""), host };
+}
+
+/** Splits joined lines. */
+function split(joined: Uint8Array, count: number): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  let start = 0;
+  while (lines.length < count) {
+    const end = joined.indexOf(0x0a, start);
+    lines.push(joined.subarray(start, end < 0 ? joined.length : end));
+    if (end < 0) break;
+    start = end + 1;
+  }
+  return lines;
+}

@@ -1,0 +1,61 @@
+/** A store whose sessions are also in the fleet. */
+
+import { concat } from "../../core/json/json.ts";
+import type { Store } from "../../core/ports/store.ts";
+import type { Stores } from "../../core/ports/stores.ts";
+import type { Disk } from "../fs/disk.ts";
+import { quarantine } from "../fs/quarantine.ts";
+import { FileLog, type FileLogOptions } from "../log/file-log.ts";
+import { LF } from "../log/lines.ts";
+import { type ArrivalPlace, arrive } from "./arrival.ts";
+import { FleetCopy, type FleetOptions } from "./copy.ts";
+
+/** A fleet, and how it is asked. */
+export type FleetConnection = Omit<FleetOptions, "keepAside">;
+
+/** The part of a fleet in the stores of one server; without a fleet, everything is as it was. */
+export interface InFleet {
+  copying<T extends FileLogOptions>(options: T): T;
+  store(store: Store): Store;
+  /** Returns what brings sessions here from other machines, where there are any. */
+  arrivals(place: Omit<ArrivalPlace, "fleet">): Pick<Stores, "arrive">;
+}
+
+/** Returns the part of a fleet in stores, which keep refused lines in a folder. */
+export function fleetOf(connection: FleetConnection | undefined, disk: Disk, folder: string): InFleet {
+  if (!connection) return { copying: (options) => options, store: (store) => store, arrivals: () => ({}) };
+  const keepAside: FleetOptions["keepAside"] = (sessionId, lines) => {
+    const name = `${sessionId.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
+    return quarantine(disk, folder, name, concat(lines.flatMap((line) => [line, LF])));
+  };
+  const { fleet } = connection;
+  return {
+    copying: (options) => copying(options, { ...connection, keepAside }),
+    store: fleetStore,
+    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet }, where) }),
+  };
+}
+
+/** Returns the options of a backend whose logs are working copies of sessions of a fleet. */
+export function copying<T extends FileLogOptions>(options: T, fleet: FleetOptions): T {
+  // What the fleet refuses must be removed, which what is durable at once cannot be.
+  return { ...options, durability: "sync", outside: (log) => new FleetCopy(log, fleet) };
+}
+
+/** Returns a store that publishes a session in the fleet, too, before anybody hears of it. */
+export function fleetStore(store: Store): Store {
+  return {
+    ...store,
+    async publish(beginning, content) {
+      const log = await store.publish(beginning, content);
+      try {
+        if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+        return log;
+      } catch (error) {
+        if (log.discard) log.discard();
+        else log.close();
+        throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,80 @@
+/** Group commit: many commits of one log share one operation. */
+
+import { storageFailure } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
+
+/** A log, as its commits need it. */
+export interface CommittedLog {
+  commit(): Promise<void>;
+  /** Makes what there is durable. Calls `requireCurrent` after every wait, which throws when it was rolled back. */
+  makeDurable(requireCurrent: () => void): Promise<void>;
+  /** Called after that, successful or not. */
+  committed(): void;
+  rollBack(): void;
+}
+
+/** Group commit: commits that arrive while a disk operation runs share the next operation. */
+export class GroupCommit {
+  private readonly log: CommittedLog;
+  /** The running disk operation, and the number of entries it makes durable. */
+  private running: { readonly count: number; readonly done: Promise<void> } | null = null;
+  /** The operation after it, if a commit waits for one. */
+  private next: Promise<void> | null = null;
+  /** Number of times that entries were rolled back. */
+  private generation = 0;
+
+  constructor(log: CommittedLog) {
+    this.log = log;
+  }
+
+  get isRunning(): boolean {
+    return this.running !== null;
+  }
+
+  /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
+  join(count: number): Promise<void> {
+    const { running, log } = this;
+    if (!running)
+      return this.run(
+        count,
+        (requireCurrent) => log.makeDurable(requireCurrent),
+        () => log.committed(),
+      );
+    if (running.count >= count) return running.done;
+    // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
+    this.next ??= running.done
+      .finally(() => {
+        this.next = null;
+      })
+      .then(() => log.commit());
+    return this.next;
+  }
+
+  /** Runs an operation that makes `count` entries durable. No other may be running. */
+  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
+    const { generation } = this;
+    const requireCurrent = (): void => {
+      if (generation !== this.generation)
+        throw new Failure("storage_failed", "The changes were given up before they were durable.");
+    };
+    const watched = async (): Promise<void> => {
+      try {
+        await operation(requireCurrent);
+      } catch (error) {
+        if (generation === this.generation) this.log.rollBack();
+        throw storageFailure(error, "making the changes durable");
+      } finally {
+        this.running = null;
+        ended();
+      }
+    };
+    const done = watched();
+    this.running = { count, done };
+    return done;
+  }
+
+  /** Invalidates the running operation after a rollback: it fails. */
+  invalidate(): void {
+    this.generation++;
+  }
+}

@@ -1,0 +1,43 @@
+/** The contract of a place beside the disk that must have a log's entries before they are durable. */
+
+import type { Failure } from "../../core/failure.ts";
+import type { Holder, Log } from "../../core/ports/store.ts";
+
+/** A log of which another place has the entries, too. */
+export interface CopiedLog extends Log {
+  /** Adds lines that are durable there, and makes them durable here. This process has the lock, and nothing waits. */
+  takeIn(lines: readonly Uint8Array[]): Promise<void>;
+  /**
+   * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
+   * is kept as it was. From then on `refresh` says "replaced". This process has the lock, and nothing waits.
+   */
+  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
+}
+
+export interface Outside {
+  /** Another process that writes to the session there, as it was found last. */
+  readonly holder: Holder | null;
+  /** Throws the reason why this process may not write, as `ready` found it. */
+  requireOurs(): void;
+  /**
+   * Makes this process the writer there, and brings the log what others wrote. Returns undefined when nothing has to be
+   * waited for. Never rejects; `requireOurs` says why it failed.
+   */
+  ready(): Promise<void> | undefined;
+  /** Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. */
+  follow(): Promise<void>;
+  /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */
+  followNow(): Promise<void> | undefined;
+  /**
+   * Resolves when the first `count` entries are durable there. Rejects with outcome_unknown when that is not known, and
+   * with another failure when none of those that the log had not given before is there or will be.
+   */
+  push(count: number): Promise<void>;
+  /** Returns the failure for entries that are there, and could not be kept here. */
+  lost(error: unknown): Failure;
+  /** Lets others write there. */
+  release(): void;
+}
+
+/** Brings the first `count` entries to where they must be besides the disk. */
+export type Elsewhere = (count: number) => Promise<void>;

@@ -1,0 +1,157 @@
+/** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
+
+import { expect, test } from "vitest";
+import { assistant, user } from "../support/drafts.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
+import { HereLives } from "../support/proof.ts";
+import type { Json, Wire } from "../support/server.ts";
+
+const STORES = ["jsonl", "v2"];
+
+function request(id: number, method: string, params: Json = {}): Json {
+  return { jsonrpc: "2.0", id, method, params };
+}
+
+/** Servers with different seeds make different ids. */
+async function started(store: string, fleet: MemoryFleet, seed = 1): Promise<{ lives: HereLives; wire: Wire }> {
+  const lives = new HereLives({ seed, fleet: fleetOptions(fleet, { tries: 0 }) });
+  return { lives, wire: await lives.start(["--store", store]) };
+}
+
+const idsIn = (table: FleetTable, sessionId: string): string[] =>
+  table.linesOf(sessionId).map((line) => JSON.parse(line).id);
+
+test.each(STORES)(
+  "a commit that nobody knows of is told so, and the same request again has one effect (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    for (const fault of ["after", "late"] as const) {
+      const params = { entries: [user("two", { id: `two-${fault}` })], idempotencyKey: `key-${fault}` };
+      fleet.faultAt = (_, name) => (name === "append" ? fault : "before");
+      const { data } = await wire.failure("append", params);
+      expect(data).toMatchObject({ name: "outcome_unknown", retryable: true });
+      expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).not.toContain(`two-${fault}`);
+      // As long as the fleet is away, nothing is said about it.
+      expect((await wire.failure("append", params)).data.name).toBe("storage_failed");
+      fleet.faultAt = () => undefined;
+      expect((await wire.result("append", params)).entryIds).toEqual([`two-${fault}`]);
+      expect((await wire.result("append", params)).entryIds).toEqual([`two-${fault}`]);
+    }
+    expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two-after", "two-late"]);
+    expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual([
+      "one",
+      "two-after",
+      "two-late",
+    ]);
+    expect(
+      wire.events.filter((event) => event.method === "session_append").map(({ params }) => params.entryIds),
+    ).toEqual([["one"], ["two-after"], ["two-late"]]);
+  },
+);
+
+test.each(STORES)(
+  "all that waits for a commit of which nobody knows is answered, and reads from before it (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const { sessionId, ...before } = await wire.result("get_state");
+    fleet.faultAt = (_, name) => (name === "append" ? "after" : "before");
+    wire.send(
+      request(101, "append", { entries: [assistant("two", { id: "two" })] }),
+      request(102, "get_state"),
+      request(103, "append", { entries: [user("three", { id: "three" })] }),
+      request(104, "get_entries"),
+    );
+    const replies = await wire.take(4);
+    expect(replies.map(({ error }) => error?.data.name)).toEqual([
+      "outcome_unknown",
+      undefined,
+      "outcome_unknown",
+      undefined,
+    ]);
+    expect(replies[1].result).toEqual({ sessionId, ...before });
+    expect(replies[3].result.entries.map(({ id }: Json) => id)).toEqual(["one"]);
+    fleet.faultAt = () => undefined;
+    // They were written together.
+    await wire.result("append", { entries: [user("four", { id: "four" })] });
+    expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two", "three", "four"]);
+  },
+);
+
+test.each(STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
+  const table = new FleetTable();
+  const { wire } = await started(store, new MemoryFleet(table, "one"));
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const other = new MemoryFleet(table, "two");
+  other.leasesEnd = true;
+  await other.take(sessionId);
+  const { data } = await wire.failure("append", { entries: [user("two", { id: "two" })] });
+  expect(data).toMatchObject({
+    name: "session_locked",
+    retryable: true,
+    holder: { client: "two", host: "host of two" },
+  });
+  expect(data.keptAt).toMatch(/refused\.bin$/);
+  expect(idsIn(table, sessionId)).toEqual(["one"]);
+  expect((await wire.result("get_entries")).entries).toHaveLength(1);
+});
+
+test.each(STORES)(
+  "a fork is in the fleet before it is answered, and one that cannot be is not made (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire } = await started(store, fleet);
+    await wire.result("append", {
+      entries: [user("one", { id: "one" }), assistant("two"), user("three", { id: "three" })],
+    });
+    fleet.faultAt = () => "before";
+    expect((await wire.failure("fork", { entryId: "three" })).data.name).toBe("storage_failed");
+    fleet.faultAt = () => undefined;
+    await wire.result("fork", { entryId: "three" });
+    const { sessionId } = await wire.result("get_state");
+    expect(fleet.table.linesOf(sessionId)).toHaveLength(2);
+    expect((await wire.result("list_sessions")).sessions).toHaveLength(2);
+    fleet.table.check();
+  },
+);
+
+test.each(STORES)("a session is opened by its id on another machine, and again on the first (%s)", async (store) => {
+  const table = new FleetTable();
+  const one = await started(store, new MemoryFleet(table, "one"));
+  const { sessionId } = await one.wire.result("get_state");
+  await one.wire.result("append", { entries: [user("one", { id: "one" })] });
+  const fleet = new MemoryFleet(table, "two");
+  const two = await started(store, fleet, 2);
+  expect(
+    (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
+  ).toBe("session_not_found");
+  await two.wire.result("switch_session", { sessionId });
+  expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
+  expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
+  // What the first one had not sent when it was killed is on its disk alone.
+  const { sessionFile } = await one.wire.result("get_state");
+  await one.lives.kill();
+  fleet.leasesEnd = true;
+  await two.wire.result("append", { entries: [user("two", { id: "two" })] });
+  expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
+  await two.lives.end();
+  const again = await one.lives.start(["--store", store, "--session", sessionId]);
+  expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
+  expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
+  await again.result("append", { entries: [user("three", { id: "three" })] });
+  expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
+  fleet.faultAt = () => "before";
+});
+
+test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
+  const fleet = new MemoryFleet();
+  const { wire } = await started("jsonl", fleet);
+  fleet.faultAt = () => "before";
+  const { data } = await wire.failure("open_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" });
+  expect(data.name).toBe("storage_failed");
+});

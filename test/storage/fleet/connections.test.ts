@@ -1,0 +1,168 @@
+/** Addresses of databases, and what answers of a database are taken for. */
+
+import { describe, expect, test } from "vitest";
+import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
+import { connectFleet } from "../../../src/storage/fleet/connect.ts";
+import { Connections } from "../../../src/storage/fleet/connections.ts";
+import type { DatabaseClient, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+
+const certificates = (path: string): string => {
+  if (path !== "/ca.pem") throw new Error("there is no such file");
+  return "a certificate";
+};
+const at = (text: string) => addressOf(text, certificates);
+
+describe("an address", () => {
+  test("is that of other programs of PostgreSQL, and is shown without its password", () => {
+    expect(at("postgres://me:s%40cret@db.example:5433/agents?sslmode=disable")).toMatchObject({
+      servers: [{ host: "db.example", port: 5433, user: "me", password: "s@cret", database: "agents", ssl: false }],
+      shown: "postgres://me@db.example:5433/agents?sslmode=disable",
+      hasPassword: true,
+    });
+    expect(at("postgres:///agents?host=/run/pg").servers).toMatchObject([
+      { host: "/run/pg", database: "agents", ssl: false },
+    ]);
+  });
+
+  test("may list servers", () => {
+    const { servers } = at("postgresql:///a?host=one,two&port=1,2&sslmode=require");
+    expect(servers.map(({ host, port }) => [host, port])).toEqual([
+      ["one", 1],
+      ["two", 2],
+    ]);
+  });
+
+  test.each([
+    ["postgres://db.example/a", { rejectUnauthorized: true, ca: undefined }],
+    ["postgres://localhost/a", false],
+    [
+      "postgres://127.0.0.1/a?sslmode=verify-full&sslrootcert=/ca.pem",
+      { rejectUnauthorized: true, ca: "a certificate" },
+    ],
+    [
+      "postgres://db.example/a?sslmode=require",
+      { rejectUnauthorized: false, checkServerIdentity: expect.any(Function) },
+    ],
+    [
+      "postgres://db.example/a?sslmode=require&sslrootcert=/ca.pem",
+      { rejectUnauthorized: true, checkServerIdentity: expect.any(Function) },
+    ],
+    [
+      "postgres://db.example/a?sslmode=verify-ca",
+      { rejectUnauthorized: true, checkServerIdentity: expect.any(Function) },
+    ],
+  ])("says how a server proves itself: %s", (text, ssl) => {
+    const [server] = at(text).servers;
+    if (typeof ssl === "boolean") expect(server.ssl).toBe(ssl);
+    else expect(server.ssl).toMatchObject(ssl);
+  });
+
+  test.each([
+    "db.example",
+    "mysql://db.example/a",
+    "postgres://db.example/a?sslmode=prefer",
+    "postgres://db.example/a?sslrootcert=/missing.pem",
+    "postgres://db.example/a?options=-c%20fsync=off",
+    "postgres:///a?host=one,two&port=1,2,3",
+    "postgres:///a?host=one&port=70000",
+  ])("that means nothing is refused: %s", (text) => {
+    expect(() => at(text)).toThrow(AddressError);
+  });
+
+  test("has no password where others can see it, and may be in a file", () => {
+    const place = { client: "test", processId: "1", since: "", readFile: () => " postgres://me:secret@db.example/a\n" };
+    expect(() => connectFleet("postgres://me:secret@db.example/a", place, true)).toThrow(/PI_FLEET_URL/);
+    expect(connectFleet("postgres://me:secret@db.example/a", place, false).shown).toBe("postgres://me@db.example/a");
+    expect(connectFleet("file:/run/secrets/fleet", place, true).shown).toBe("postgres://me@db.example/a");
+  });
+});
+
+/** A driver of a database that answers as the test says. */
+function databaseThat(answer: (text: string, say: (notice: Notice) => void) => Rows | Error, facts: object = {}) {
+  let said: (notice: Notice) => void = () => {};
+  let dropped = 0;
+  const client: DatabaseClient = {
+    connect: async () => {},
+    async query({ text }: SqlStatement) {
+      if (text.includes("pg_is_in_recovery"))
+        return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
+      const answered = answer(text, said);
+      if (answered instanceof Error) throw answered;
+      return answered;
+    },
+    end: async () => {},
+    ref() {},
+    unref() {},
+    on(event: string, heard: unknown) {
+      if (event === "notice") said = heard as typeof said;
+    },
+    connection: { stream: { destroy: () => void dropped++ } },
+  };
+  const connections = new Connections({
+    address: at("postgres:///a?host=/run/pg"),
+    driver: async () => () => client,
+    ...{ most: 2, connectWithin: 60_000, answerWithin: 60_000 },
+  });
+  return { connections, dropped: () => dropped };
+}
+
+const errorOf = (code: string): Error => Object.assign(new Error(`state ${code}`), { code, severity: "ERROR" });
+
+describe("an answer", () => {
+  test("with a warning is none: the commit may have been given up by the standby that it waited for", async () => {
+    const { connections, dropped } = databaseThat((_, say) => {
+      say({ severity: "WARNING", message: "canceling wait for synchronous replication due to user request" });
+      return { rows: [{ done: 1 }] };
+    });
+    expect(await connections.run({ text: "append" })).toMatchObject({ kind: "unknown" });
+    expect(dropped()).toBe(1);
+    const told = databaseThat((_, say) => {
+      say({ severity: "NOTICE", message: "schema exists" });
+      return { rows: [{ done: 1 }] };
+    });
+    expect(await told.connections.run({ text: "append" })).toMatchObject({ kind: "done" });
+  });
+
+  test.each([
+    ["42501", "failed"],
+    ["22021", "failed"],
+    ["57P01", "unknown"],
+    ["08006", "unknown"],
+    ["53300", "unknown"],
+    ["40003", "unknown"],
+    ["XX000", "unknown"],
+  ])("that is an error of state %s is %s", async (code, kind) => {
+    expect((await databaseThat(() => errorOf(code)).connections.run({ text: "append" })).kind).toBe(kind);
+  });
+
+  test("that came too late for a serial order is asked for again, a few times", async () => {
+    let asked = 0;
+    const { connections } = databaseThat(() => (++asked < 3 ? errorOf("40001") : { rows: [] }));
+    expect(await connections.run({ text: "append" })).toMatchObject({ kind: "done" });
+    const never = databaseThat(() => errorOf("40P01"));
+    expect(await never.connections.run({ text: "append" })).toMatchObject({ kind: "failed", code: "40P01" });
+  });
+
+  test.each([
+    [{ standby: true }, "standby"],
+    [{ commit: "off" }, "synchronous_commit = off"],
+    [{ fsync: "off" }, "fsync = off"],
+  ])("of a server with %j is not asked for", async (facts, reason) => {
+    const { connections } = databaseThat(() => ({ rows: [] }), facts);
+    expect(await connections.run({ text: "append" })).toMatchObject({
+      kind: "away",
+      reason: expect.stringContaining(reason),
+    });
+  });
+
+  test.each([
+    [{}, "primary"],
+    [{ standbys: "*" }, "replicated"],
+    [{ standbys: "*", commit: "remote_apply" }, "replicated"],
+    [{ standbys: "*", commit: "local" }, "primary"],
+  ])("of a server with %j is durable as %s", async (facts, durability) => {
+    const { connections } = databaseThat(() => ({ rows: [] }), facts);
+    await connections.run({ text: "append" });
+    expect(connections.fact?.durability).toBe(durability);
+  });
+});

@@ -1,0 +1,293 @@
+/** What becomes of commits where calls of the fleet fail, and of copies that are not what the fleet has. */
+
+import { describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { Log, Store } from "../../../src/core/ports/store.ts";
+import type { FleetOptions } from "../../../src/storage/fleet/copy.ts";
+import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
+import type { FileLogOptions } from "../../../src/storage/log/file-log.ts";
+import { FaultDisk } from "../../support/disk.ts";
+import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { id, SESSION, userText } from "../../support/lines.ts";
+import { beginning, textsOf } from "../../support/sessions.ts";
+import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
+import { harnessOn as containersOn } from "../v2/harness.ts";
+
+const backends = { jsonl: jsonlOn, v2: containersOn };
+
+/** A machine: a disk, and a way to the fleet. */
+class Machine {
+  readonly disk = new FaultDisk();
+  readonly fleet: MemoryFleet;
+  readonly aside: string[] = [];
+  readonly store: Store;
+  /** Programs that know nothing of the fleet. */
+  readonly plain: Store;
+  readonly file: string;
+
+  constructor(
+    kind: keyof typeof backends,
+    table = new FleetTable(),
+    name = "one",
+    more: Partial<FleetOptions> & { tries?: number } = {},
+  ) {
+    this.fleet = new MemoryFleet(table, name);
+    this.disk.makeFolder("/root/sessions");
+    this.file = `/root/sessions/${SESSION}.${kind}`;
+    const ours = <T extends FileLogOptions>(options: T): T =>
+      copying(options, fleetOptions(this.fleet, { aside: this.aside, ...more }));
+    const { store, files } = backends[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
+    this.store = fleetStore(store);
+    this.plain = files?.other({ ignoresLocks: true }) as Store;
+  }
+
+  create(): Log {
+    return this.store.create(beginning(undefined, this.file));
+  }
+
+  /** Puts lines there as if they had been copied from another machine. */
+  async put(lines: readonly string[]): Promise<void> {
+    const log = this.plain.create(beginning(undefined, this.file));
+    log.append(lines.map((line) => bytesOf(line)));
+    await log.commit();
+    log.close();
+  }
+}
+
+const line = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1));
+const lines = (...ns: number[]): Uint8Array[] => ns.map((n) => bytesOf(line(n)));
+const written = async (log: Log, ...ns: number[]): Promise<void> => {
+  log.append(lines(...ns));
+  await log.commit();
+};
+const failed = (name: string, more: object = {}) => expect.objectContaining({ name, ...more });
+
+/** What a host has been told of a line. */
+type Told = "acknowledged" | "refused" | "unknown";
+
+/** Has lines written as a host does that looks before it tries again. Returns what it was told each time. */
+async function persist(log: Log, { table }: MemoryFleet, ns: readonly number[]): Promise<Told[]> {
+  const told: Told[] = [];
+  for (let tries = 0; tries < 5; tries++) {
+    await log.ready?.();
+    log.refresh();
+    if (ns.every((n) => log.nodes.position(id(n)) >= 0)) return told;
+    expect(ns.some((n) => log.nodes.position(id(n)) >= 0)).toBe(false);
+    try {
+      await written(log, ...ns);
+      return [...told, "acknowledged"];
+    } catch (error) {
+      expect(["outcome_unknown", "storage_failed"]).toContain((error as Error).name);
+      told.push((error as Error).name === "outcome_unknown" ? "unknown" : "refused");
+      // What was refused is not there.
+      const there = table.linesOf(SESSION);
+      if (told.at(-1) === "refused") expect(there.filter((text) => ns.map(line).includes(text))).toEqual([]);
+    }
+  }
+  throw new Error("it never came to an end");
+}
+
+/** A session's life, in which call number `at` goes wrong. Returns how many calls there were. */
+async function live(kind: keyof typeof backends, at: number, fault: FleetFault, tries: number): Promise<number> {
+  const machine = new Machine(kind, undefined, undefined, { tries } as Partial<FleetOptions>);
+  const { fleet } = machine;
+  fleet.faultAt = (call) => (call === at ? fault : undefined);
+  const log = machine.create();
+  for (const ns of [[0], [1, 2], [3]]) {
+    const there = fleet.table.linesOf(SESSION);
+    const told = await persist(log, fleet, ns);
+    // Whoever asks often enough is told the truth.
+    if (tries > 0) expect(told).toEqual(["acknowledged"]);
+    expect(fleet.table.linesOf(SESSION)).toEqual([...there, ...ns.map(line)]);
+    if (ns[0] === 1) log.unlock();
+  }
+  await Promise.resolve();
+  expect(textsOf(log)).toEqual([0, 1, 2, 3].map(line));
+  log.close();
+  // What is on the disk is the same, and the fleet sees that.
+  const again = machine.store.open(machine.file);
+  await persist(again, fleet, [4]);
+  expect(textsOf(again)).toEqual([0, 1, 2, 3, 4].map(line));
+  expect(fleet.table.linesOf(SESSION)).toEqual([0, 1, 2, 3, 4].map(line));
+  again.close();
+  fleet.table.check();
+  return fleet.calls.length;
+}
+
+describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test("every call fails before and after its effect, or arrives late: each line is there once, whatever was told", async () => {
+    const calls = await live(kind, -1, "before", 0);
+    expect(calls).toBeGreaterThan(8);
+    for (const tries of [0, 2])
+      for (const fault of ["before", "after", "late"] as const)
+        for (let at = 0; at < calls; at++) await live(kind, at, fault, tries);
+  });
+
+  test("a commit whose answer is lost, and that cannot be asked about, is unknown, and comes back as another's", async () => {
+    const machine = new Machine(kind);
+    const log = machine.create();
+    await written(log, 0);
+    machine.fleet.faultAt = (_, name) => (name === "append" ? "after" : "before");
+    log.append(lines(1));
+    await expect(log.commit()).rejects.toEqual(failed("outcome_unknown", { retryable: true }));
+    expect([textsOf(log), log.durableCount]).toEqual([[line(0)], 1]);
+    // As long as nobody can say what became of it, nothing is written.
+    await log.ready?.();
+    expect(() => log.append(lines(2))).toThrow(failed("storage_failed"));
+    machine.fleet.faultAt = () => undefined;
+    await log.ready?.();
+    expect(textsOf(log)).toEqual([0, 1].map(line));
+    await written(log, 2);
+    expect(machine.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
+  test("a commit that the fleet never heard of fails as if the disk had refused", async () => {
+    const machine = new Machine(kind);
+    machine.fleet.faultAt = () => "before";
+    const log = machine.create();
+    log.append(lines(0));
+    await expect(log.commit()).rejects.toEqual(failed("storage_failed", { retryable: true }));
+    expect([textsOf(log), log.persisted]).toEqual([[], false]);
+    machine.fleet.faultAt = () => undefined;
+    await written(log, 0);
+    expect(machine.fleet.table.linesOf(SESSION)).toEqual([line(0)]);
+  });
+
+  test("a server that was stopped while another took over is refused, and its lines are kept aside", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    expect(() => other.append(lines(1))).toThrow(failed("session_locked"));
+    expect(other.lockedBy).toMatchObject({ client: "one", host: "host of one" });
+    two.fleet.leasesEnd = true;
+    await other.ready?.();
+    await written(other, 1);
+    log.append([bytesOf(userText(id(7), id(0)))]);
+    await expect(log.commit()).rejects.toEqual(
+      failed("session_locked", { details: { holder: two.fleet.holder.shown, keptAt: `/aside/${SESSION}` } }),
+    );
+    expect(one.aside).toEqual([userText(id(7), id(0))]);
+    expect([textsOf(log), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [0, 1].map(line)]);
+    other.close();
+    await log.ready?.();
+    await written(log, 2);
+    expect(textsOf(log)).toEqual([0, 1, 2].map(line));
+    one.fleet.table.check();
+  });
+
+  test("a server whose lease ran out goes on where nobody else wrote", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const two = new MemoryFleet(one.fleet.table, "two");
+    two.leasesEnd = true;
+    const taking = await two.take(SESSION);
+    await two.release(SESSION, taking.kind === "taken" ? taking.epoch : -1);
+    await written(log, 1);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+  });
+
+  test("an acknowledged line of a writer that was then fenced is acknowledged, with what others wrote after it", async () => {
+    const one = new Machine(kind, undefined, "one", { patience: async () => true });
+    const two = new Machine(kind, one.fleet.table, "two");
+    const log = one.create();
+    await written(log, 0);
+    // The answer is lost, and before it is asked for another machine takes over and writes.
+    one.fleet.faultAt = (_, name) => (name === "append" ? "after" : undefined);
+    const asked = one.fleet.take.bind(one.fleet);
+    one.fleet.take = async (...given) => {
+      await two.put([0, 1].map(line));
+      two.fleet.leasesEnd = true;
+      const other = two.store.open(two.file);
+      await other.ready?.();
+      await written(other, 2);
+      one.fleet.take = asked;
+      return asked(...given);
+    };
+    await written(log, 1);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+    expect(textsOf(log)).toEqual([0, 1].map(line));
+  });
+
+  test("lines that a dead server had not given to the fleet are given with the next commit", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    log.close();
+    const plain = one.plain.open(one.file);
+    plain.append(lines(1));
+    await plain.commit();
+    plain.close();
+    const again = one.store.open(one.file);
+    await again.ready?.();
+    await written(again, 2);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
+  test("a copy gives back what a database has lost that went back in time", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const row = one.fleet.table.rows.get(SESSION);
+    if (!row) throw new Error("the session is missing");
+    const before = { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+    await written(log, 1);
+    Object.assign(row, before);
+    await written(log, 2);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
+  test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0, 1);
+    log.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    const never = userText(id(8), id(0), "never acknowledged");
+    await two.put([line(0), never]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    expect(other.refresh()).toEqual({ kind: "replaced" });
+    const next = other.reopen();
+    other.close();
+    expect(textsOf(next)).toEqual([0, 1].map(line));
+    await written(next, 2);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+    const backup = two.disk.paths().filter((path) => path.startsWith(`${two.file}.damaged.bak`));
+    const kept = backup.map((path) => textOf(two.disk.content(path) ?? new Uint8Array(0))).join("");
+    expect(kept).toContain("never acknowledged");
+  });
+
+  test("a copy of another session with the same id is not written to, and what the fleet has stays", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0, 1);
+    log.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([userText(id(0), null, "something else"), line(1)]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    expect(() => other.append(lines(2))).toThrow(failed("read_only"));
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+    expect(textsOf(other)).toHaveLength(2);
+  });
+
+  test("a session that is published is there as a whole, or not at all", async () => {
+    const content = [bytesOf(`${[0, 1, 2].map(line).join("\n")}\n`)];
+    for (const fault of ["before", "after"] as const) {
+      const one = new Machine(kind, undefined, "one", {});
+      one.fleet.faultAt = (call) => (call >= 1 ? fault : undefined);
+      const name = fault === "before" ? "storage_failed" : "outcome_unknown";
+      await expect(one.store.publish(beginning(undefined, one.file), content)).rejects.toEqual(failed(name));
+      one.fleet.faultAt = () => undefined;
+      const log = await one.store.publish(beginning(undefined, one.file), content);
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+      await written(log, 3);
+      expect(one.fleet.table.linesOf(SESSION).map((text) => textOf(bytesOf(text)))).toEqual([0, 1, 2, 3].map(line));
+    }
+  });
+});

@@ -1,0 +1,89 @@
+/** Random histories over a fleet in memory, and what they find in fleets that break a rule. */
+
+import { describe, expect, test } from "vitest";
+import type { Fleet } from "../../../src/core/ports/fleet.ts";
+import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
+import { runHistory } from "../../support/fleet-history.ts";
+import { forSeedsAsync, Random } from "../../support/random.ts";
+
+async function histories(random: Random, breaks: (fleet: MemoryFleet) => Fleet = (fleet) => fleet): Promise<number> {
+  const table = new FleetTable();
+  const chaos = new Random(random.int(2 ** 31));
+  const share = chaos.pick([0.05, 0.15, 0.4]);
+  const tries = chaos.pick([0, 1, 3]);
+  let isCalm = false;
+  const turns = async (most: number): Promise<void> => {
+    for (let n = chaos.int(most); n > 0; n--) await Promise.resolve();
+  };
+  const { acknowledged } = await runHistory(
+    {
+      random,
+      machines: 3,
+      sessions: 2,
+      steps: 12,
+      tries,
+      fleetOf(machine, life) {
+        const fleet = new MemoryFleet(table, `machine ${machine}, life ${life}`);
+        fleet.turns = () => turns(4);
+        fleet.faultAt = () => {
+          fleet.leasesEnd = isCalm || chaos.chance(0.3);
+          return isCalm || !chaos.chance(share) ? undefined : chaos.pick(["before", "after", "late"] as const);
+        };
+        return breaks(fleet);
+      },
+      pause: () => turns(200),
+    },
+    async () => {
+      isCalm = true;
+    },
+    (id) => table.linesOf(id),
+  );
+  table.check();
+  return acknowledged;
+}
+
+test("what is acknowledged is there once, what is refused is not, and every copy says the same", async () => {
+  let acknowledged = 0;
+  await forSeedsAsync(20, async (random) => {
+    acknowledged += await histories(random);
+  });
+  expect(acknowledged).toBeGreaterThan(200);
+});
+
+describe("a fleet is found out", () => {
+  const MUTANTS: Readonly<Record<string, (fleet: MemoryFleet) => Fleet>> = {
+    "that does not look at the epoch": (fleet) => Object.assign(fleet, { breaks: "epoch" }),
+    "that looks at neither": (fleet) => Object.assign(fleet, { breaks: "both" }),
+    "that raises no epoch for one who has the session": (fleet) => Object.assign(fleet, { breaks: "taking" }),
+    "that says of what is unknown that it was not sent": (fleet) => {
+      const append = fleet.append.bind(fleet);
+      return Object.assign(fleet, {
+        async append(batch: Parameters<Fleet["append"]>[0]) {
+          const outcome = await append(batch);
+          return outcome.kind === "unknown" ? { kind: "away", reason: "not sent" } : outcome;
+        },
+      });
+    },
+    "that takes no answer for a yes": (fleet) => {
+      const append = fleet.append.bind(fleet);
+      return Object.assign(fleet, {
+        async append(batch: Parameters<Fleet["append"]>[0]) {
+          const outcome = await append(batch);
+          return outcome.kind === "unknown" ? { kind: "committed", durability: "replicated" } : outcome;
+        },
+      });
+    },
+  };
+  test.each(Object.entries(MUTANTS))("%s", async (_, breaks) => {
+    const found = async (): Promise<boolean> => {
+      for (let seed = 1; seed <= 60; seed++)
+        try {
+          await histories(new Random(seed), breaks);
+        } catch {
+          return true;
+        }
+      return false;
+    };
+    expect(await found()).toBe(true);
+  });
+});

@@ -1,0 +1,368 @@
+/**
+ * Random histories of machines that work on the sessions of one fleet: they die, stop and lose their connections. Each
+ * line is written once by one machine, which notes what it was told; afterwards that is held against what the fleet has.
+ */
+
+import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Fleet } from "../../src/core/ports/fleet.ts";
+import type { Log, Store } from "../../src/core/ports/store.ts";
+import { arrive } from "../../src/storage/fleet/arrival.ts";
+import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import { pointerFile } from "../../src/storage/fs/container-paths.ts";
+import { removeTree } from "../../src/storage/fs/staging.ts";
+import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { FaultDisk } from "./disk.ts";
+import { testEnv } from "./env.ts";
+import { fleetOptions } from "./fleet.ts";
+import { headerText, userText } from "./lines.ts";
+import type { Random } from "./random.ts";
+import { beginning, textsOf } from "./sessions.ts";
+
+type Told = "acknowledged" | "refused" | "unknown";
+
+interface Written {
+  readonly sessionId: string;
+  readonly texts: readonly string[];
+  readonly began: number;
+  told: Told;
+  ended: number;
+}
+
+export interface HistoryOptions {
+  readonly random: Random;
+  readonly machines: number;
+  readonly sessions: number;
+  /** Lines that each machine tries to write. */
+  readonly steps: number;
+  /** Returns the way of a new process on a machine to the fleet. */
+  fleetOf(machine: number, life: number): Fleet;
+  /** A process is stopped for a while. */
+  pause(): Promise<void>;
+  readonly tries: number;
+  /** Waits before the fleet is asked again. */
+  wait?(tries: number): Promise<void>;
+}
+
+export interface HistoryFigures {
+  acknowledged: number;
+  refused: number;
+  unknown: number;
+  kills: number;
+  pauses: number;
+  setAside: number;
+  replaced: number;
+}
+
+export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
+
+/** Nothing that a dead process does has any effect, but for what it had sent. */
+function mortal<T extends object>(thing: T, isDead: () => boolean, dead: () => unknown): T {
+  return new Proxy(thing, {
+    get(target, name) {
+      const member = target[name as keyof T] as unknown;
+      if (typeof member !== "function") return member;
+      return (...args: unknown[]) =>
+        isDead() ? dead() : (member as (...given: unknown[]) => unknown).apply(target, args);
+    },
+  });
+}
+
+class HistoryMachine {
+  private readonly disk = new FaultDisk();
+  private readonly options: HistoryOptions;
+  private readonly number: number;
+  private readonly ending: "jsonl" | "v2";
+  private life = 0;
+  private count = 0;
+  private kill = (): void => {};
+  private fleet!: Fleet;
+  private store!: Store;
+  private copies!: Store;
+  private readonly logs = new Map<string, Log>();
+  private readonly written: Written[];
+  private readonly tick: () => number;
+  private readonly figures: HistoryFigures;
+
+  constructor(
+    options: HistoryOptions,
+    number: number,
+    history: { written: Written[]; tick: () => number; figures: HistoryFigures },
+  ) {
+    this.options = options;
+    this.number = number;
+    this.ending = number % 2 === 0 ? "jsonl" : "v2";
+    this.written = history.written;
+    this.tick = history.tick;
+    this.figures = history.figures;
+    this.disk.makeFolder("/root/sessions");
+    this.start();
+  }
+
+  private start(): void {
+    let isDead = false;
+    const ours = this.options.fleetOf(this.number, this.life++);
+    this.kill = () => {
+      isDead = true;
+      void ours.close();
+    };
+    const gone = (): never => {
+      throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+    };
+    const disk = mortal(this.disk, () => isDead, gone);
+    this.fleet = mortal(
+      ours,
+      () => isDead,
+      () => new Promise(() => {}),
+    );
+    const { tries, wait } = this.options;
+    const patience = async (n: number): Promise<boolean> => {
+      if (n < tries) await wait?.(n);
+      return n < tries;
+    };
+    const common: FileLogOptions = copying(
+      {
+        disk,
+        env: testEnv(this.number * 100 + this.life),
+        locks: noLocks,
+        quarantine: "/root/quarantine",
+        durability: "sync",
+      },
+      fleetOptions(this.fleet, { patience, trustedFor: 1e9 }),
+    );
+    const fileFor = ({ id }: { id: string }): string => this.fileOf(id);
+    this.copies =
+      this.ending === "v2"
+        ? segmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
+        : jsonlStore({ ...common, cwd: "/root", fileFor });
+    this.store = fleetStore(this.copies);
+    this.logs.clear();
+  }
+
+  private fileOf(id: string): string {
+    return `/root/sessions/${id}.${this.ending}`;
+  }
+
+  private isHere(id: string): boolean {
+    return this.disk.paths().some((path) => path.startsWith(this.fileOf(id)));
+  }
+
+  private async log(sessionId: string): Promise<Log> {
+    const known = this.logs.get(sessionId);
+    if (known) return known;
+    const find = (): string => {
+      throw new Failure("session_not_found");
+    };
+    const where = this.isHere(sessionId) ? { sessionPath: this.fileOf(sessionId) } : { sessionId };
+    await arrive({ fleet: this.fleet, find, open: this.store.open, stores: [this.copies] }, where);
+    const log = this.isHere(sessionId)
+      ? this.store.open(this.fileOf(sessionId))
+      : this.store.create(beginning(headerText({ id: sessionId }), this.fileOf(sessionId)));
+    this.logs.set(sessionId, log);
+    return log;
+  }
+
+  async run(): Promise<void> {
+    const { random, steps, sessions } = this.options;
+    for (let n = 0; n < steps; n++) await this.step(sessionIdOf(random.int(sessions)));
+  }
+
+  private async step(sessionId: string): Promise<void> {
+    const { random } = this.options;
+    let log: Log;
+    try {
+      log = await this.log(sessionId);
+      if (!random.chance(0.1)) await log.ready?.();
+      log = this.refreshed(sessionId, log);
+    } catch {
+      // The fleet is away: another time.
+      return;
+    }
+    if (random.chance(0.1)) {
+      this.figures.pauses++;
+      await this.options.pause();
+    }
+    await this.write(sessionId, log);
+    if (random.chance(0.15)) this.close(sessionId);
+  }
+
+  /** Returns the log that is in the place of one now. */
+  private refreshed(sessionId: string, log: Log): Log {
+    if (log.refresh().kind !== "replaced") return log;
+    const next = log.reopen();
+    log.close();
+    this.logs.set(sessionId, next);
+    this.figures.replaced++;
+    return next;
+  }
+
+  private async write(sessionId: string, log: Log): Promise<void> {
+    const { random } = this.options;
+    const texts: string[] = [];
+    let parent = log.nodes.count === 0 ? null : log.nodes.id(log.nodes.count - 1);
+    for (let n = 1 + random.int(3); n > 0; n--) {
+      const id = `m${this.number}l${this.life}n${this.count++}`;
+      texts.push(userText(id, parent));
+      parent = id;
+    }
+    const op: Written = { sessionId, texts, began: this.tick(), told: "unknown", ended: Number.POSITIVE_INFINITY };
+    this.written.push(op);
+    let commit: Promise<void>;
+    try {
+      log.append(texts.map((text) => bytesOf(text)));
+      commit = log.commit();
+    } catch (error) {
+      this.note(op, error, sessionId);
+      return;
+    }
+    if (random.chance(0.05)) {
+      commit.catch(() => {});
+      for (let turns = random.int(12); turns > 0; turns--) await Promise.resolve();
+      this.kill();
+      this.figures.kills++;
+      this.figures.unknown++;
+      this.start();
+      return;
+    }
+    try {
+      await commit;
+      op.told = "acknowledged";
+      this.figures.acknowledged += texts.length;
+      op.ended = this.tick();
+    } catch (error) {
+      this.note(op, error, sessionId);
+    }
+  }
+
+  private note(op: Written, error: unknown, sessionId: string): void {
+    const { name } = error as Error;
+    expect(
+      ["outcome_unknown", "storage_failed", "session_locked", "content_modified", "read_only"],
+      String(error),
+    ).toContain(name);
+    op.told = name === "outcome_unknown" ? "unknown" : "refused";
+    if (op.told === "unknown") this.figures.unknown++;
+    else this.figures.refused++;
+    if (name === "read_only") this.setAside(sessionId);
+  }
+
+  /** Moves a copy away that the fleet does not continue, as its failure says. */
+  private setAside(sessionId: string): void {
+    this.close(sessionId);
+    this.figures.setAside++;
+    const file = this.fileOf(sessionId);
+    if (this.ending === "jsonl") this.disk.remove(file);
+    else {
+      this.disk.remove(pointerFile(file));
+      removeTree(this.disk, file);
+    }
+  }
+
+  private close(sessionId: string): void {
+    this.logs.get(sessionId)?.close();
+    this.logs.delete(sessionId);
+  }
+
+  /** Brings every session here, and returns their lines. */
+  async finalLines(sessions: number): Promise<Map<string, string[]>> {
+    const lines = new Map<string, string[]>();
+    for (let n = 0; n < sessions; n++) {
+      const id = sessionIdOf(n);
+      this.close(id);
+      for (let tries = 0; tries < 2; tries++) {
+        let log = await this.log(id);
+        if (log.persisted) await log.ready?.();
+        log = this.refreshed(id, log);
+        try {
+          if (log.persisted) log.acquireLock();
+        } catch (error) {
+          expect((error as Error).name, String(error)).toBe("read_only");
+          this.setAside(id);
+          continue;
+        }
+        // What a dead process left, and nobody has heard of.
+        if (log.persisted) await this.givenBack(log);
+        lines.set(id, textsOf(log));
+        this.close(id);
+        break;
+      }
+    }
+    return lines;
+  }
+
+  /** Has lines that only this copy has given to the fleet, with one more. */
+  private async givenBack(log: Log): Promise<void> {
+    const id = `m${this.number}end${this.count++}`;
+    const text = userText(id, log.nodes.count === 0 ? null : log.nodes.id(log.nodes.count - 1));
+    const op: Written = { sessionId: log.header.id, texts: [text], began: this.tick(), told: "unknown", ended: 0 };
+    this.written.push(op);
+    log.append([bytesOf(text)]);
+    await log.commit();
+    op.told = "acknowledged";
+    op.ended = this.tick();
+  }
+}
+
+/** Runs a history, and fails unless what the fleet has afterwards is what was told. `linesOf` reads the fleet. */
+export async function runHistory(
+  options: HistoryOptions,
+  settle: () => Promise<void>,
+  linesOf: (sessionId: string) => readonly string[],
+): Promise<HistoryFigures> {
+  const written: Written[] = [];
+  const figures = { acknowledged: 0, refused: 0, unknown: 0, kills: 0, pauses: 0, setAside: 0, replaced: 0 };
+  let now = 0;
+  const history = { written, tick: () => ++now, figures };
+  const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, history));
+  await Promise.all(machines.map((machine) => machine.run()));
+  await settle();
+  for (const machine of machines) {
+    const lines = await machine.finalLines(options.sessions);
+    for (const [id, texts] of lines) expect(texts, `the copy of ${id}`).toEqual(linesOf(id));
+  }
+  for (let n = 0; n < options.sessions; n++) {
+    const id = sessionIdOf(n);
+    requireTrue(
+      written.filter(({ sessionId }) => sessionId === id),
+      linesOf(id),
+    );
+  }
+  return figures;
+}
+
+/** Fails unless a session's lines are those that were told, once each, and in an order in which they can have come. */
+function requireTrue(written: readonly Written[], lines: readonly string[]): void {
+  const places = new Map<string, number>();
+  for (const [place, line] of lines.entries()) {
+    expect(places.has(line), `there twice: ${line}`).toBe(false);
+    places.set(line, place);
+  }
+  const known = new Set(written.flatMap(({ texts }) => texts));
+  for (const line of lines) expect(known.has(line), `nobody wrote: ${line}`).toBe(true);
+  const acknowledged: { began: number; ended: number; first: number; last: number }[] = [];
+  for (const { told, texts, began, ended } of written) {
+    const found = texts.map((text) => places.get(text));
+    if (told === "refused") expect(found, `a ghost: ${texts[0]}`).toEqual(texts.map(() => undefined));
+    const isThere = found[0] !== undefined;
+    expect(found, `together: ${texts[0]}`).toEqual(
+      texts.map((_, n) => (isThere ? (found[0] as number) + n : undefined)),
+    );
+    if (told !== "acknowledged") continue;
+    expect(isThere, `lost: ${texts[0]}`).toBe(true);
+    acknowledged.push({ began, ended, first: found[0] as number, last: found.at(-1) as number });
+  }
+  // Whatever was acknowledged before another was asked for comes before it.
+  acknowledged.sort((a, b) => a.ended - b.ended);
+  let latest = -1;
+  const byBeginning = [...acknowledged].sort((a, b) => a.began - b.began);
+  let next = 0;
+  for (const { began, first } of byBeginning) {
+    for (; next < acknowledged.length && acknowledged[next].ended < began; next++)
+      latest = Math.max(latest, acknowledged[next].last);
+    expect(first, "in the order of time").toBeGreaterThan(latest);
+  }
+}

@@ -1,0 +1,175 @@
+/** A fleet in memory, whose calls fail before or after their effect, and what is held against it. */
+
+import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import { textOf } from "../../src/core/json/json.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
+import type { Holder } from "../../src/core/ports/store.ts";
+import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
+import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
+
+interface Row {
+  headerLine: Uint8Array;
+  end: FleetEnd;
+  epoch: number;
+  holder: { id: string; shown: Holder } | null;
+  isThere: boolean;
+  isDeleted: boolean;
+  lines: Uint8Array[];
+  epochs: number[];
+}
+
+/** The database that several fleets are ways to. */
+export class FleetTable {
+  readonly rows = new Map<string, Row>();
+
+  linesOf(sessionId: string): string[] {
+    return (this.rows.get(sessionId)?.lines ?? []).map((line) => textOf(line));
+  }
+
+  /** Fails unless everything that is true of every session in every moment is true. */
+  check(): void {
+    for (const [id, { lines, end, epochs, epoch }] of this.rows) {
+      expect(endAfter(NOTHING, lines), id).toEqual(end);
+      expect(epochs, `epochs of ${id} never fall`).toEqual([...epochs].sort((a, b) => a - b));
+      expect(Math.max(0, ...epochs), id).toBeLessThanOrEqual(epoch);
+    }
+  }
+}
+
+/** What happens to a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
+export type FleetFault = "before" | "after" | "late";
+
+export class MemoryFleet implements Fleet {
+  readonly table: FleetTable;
+  readonly holder: { id: string; shown: Holder };
+  /** Calls until now, by name. */
+  readonly calls: string[] = [];
+  /** What happens to the call of that number, from 0 on. */
+  faultAt: (call: number, name: string) => FleetFault | undefined = () => undefined;
+  /** The rule that this fleet breaks, for tests of the tests. */
+  breaks: "nothing" | "epoch" | "end" | "both" | "taking" = "nothing";
+  /** What goes on before a call arrives. */
+  turns: () => Promise<void> = () => Promise.resolve();
+  /** Whether leases have run out: anybody may take. */
+  leasesEnd = false;
+  private late: (() => void)[] = [];
+
+  constructor(table = new FleetTable(), name = "this server") {
+    this.table = table;
+    this.holder = {
+      id: name,
+      shown: { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` },
+    };
+  }
+
+  /** Runs a call with what happens to it. Returns its result, or the fault. */
+  private async call<T>(name: string, run: () => T): Promise<{ result: T } | FleetFault> {
+    const fault = this.faultAt(this.calls.length, name);
+    this.calls.push(name);
+    await this.turns();
+    if (fault === "before") return fault;
+    if (fault === "late") {
+      this.late.push(run);
+      return fault;
+    }
+    const result = run();
+    for (const old of this.late.splice(0)) old();
+    return fault ?? { result };
+  }
+
+  async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<Taking> {
+    const answer = await this.call("take", () => this.taken(sessionId, above, headerLine));
+    return typeof answer === "string" ? { kind: "away", reason: `test: ${answer}` } : answer.result;
+  }
+
+  private taken(sessionId: string, above: number, headerLine?: Uint8Array): Taking {
+    const { rows } = this.table;
+    let row = rows.get(sessionId);
+    if (!row && headerLine) {
+      row = {
+        ...{ headerLine, end: NOTHING, epoch: 0, holder: null },
+        ...{ isThere: false, isDeleted: false, lines: [], epochs: [] },
+      };
+      rows.set(sessionId, row);
+    }
+    if (!row) return { kind: "missing" };
+    if (row.isDeleted) return { kind: "deleted" };
+    if (row.holder && row.holder.id !== this.holder.id && !this.leasesEnd)
+      return { kind: "held", holder: row.holder.shown, end: row.end };
+    const isOurs = this.breaks === "taking" && row.holder?.id === this.holder.id;
+    row.holder = this.holder;
+    if (!isOurs) row.epoch = Math.max(row.epoch, above) + 1;
+    return { kind: "taken", epoch: row.epoch, end: row.end };
+  }
+
+  async append(batch: FleetBatch): Promise<FleetOutcome> {
+    const answer = await this.call("append", () => this.appended(batch));
+    if (answer === "before") return { kind: "away", reason: "test: before" };
+    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+  }
+
+  private appended({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): FleetOutcome {
+    const row = this.table.rows.get(sessionId);
+    const { breaks } = this;
+    const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
+    const isEnd = (row && isSameEnd(row.end, before)) || breaks === "end" || breaks === "both";
+    if (!row || row.isDeleted || !isEpoch || !isEnd) return { kind: "refused" };
+    expect(endAfter(before, lines)).toEqual(after);
+    expect(heads).toHaveLength(lines.length);
+    for (const line of lines) {
+      row.lines.push(Uint8Array.from(line));
+      row.epochs.push(epoch);
+    }
+    row.end = after;
+    row.isThere ||= !isPart;
+    return { kind: "committed", durability: "replicated" };
+  }
+
+  async release(sessionId: string, epoch: number): Promise<void> {
+    await this.call("release", () => {
+      const row = this.table.rows.get(sessionId);
+      if (row?.epoch === epoch && row.holder?.id === this.holder.id) row.holder = null;
+    });
+  }
+
+  async look(sessionId: string): Promise<FleetSession | null> {
+    const answer = await this.call("look", () => this.table.rows.get(sessionId));
+    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away");
+    if (!answer.result?.isThere) return null;
+    const { headerLine, end, epoch, holder } = answer.result;
+    return { id: sessionId, headerLine, end, epoch, holder: holder?.shown ?? null };
+  }
+
+  async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
+    for (let at = from; at < to; at += 3) {
+      const answer = await this.call("lines", () =>
+        this.table.rows.get(sessionId)?.lines.slice(at, Math.min(to, at + 3)),
+      );
+      if (typeof answer === "string" || !answer.result) throw new Failure("storage_failed", "test: the fleet is away");
+      yield answer.result;
+    }
+  }
+
+  async close(): Promise<void> {}
+}
+
+/** Options for working copies of a fleet. `tries`: how often it is asked again before a copy gives up. */
+export function fleetOptions(
+  fleet: Fleet,
+  more: Partial<FleetOptions> & { tries?: number; aside?: string[] } = {},
+): FleetOptions {
+  const { tries = 0, aside = [] } = more;
+  return {
+    fleet,
+    trustedFor: 1000,
+    followedEvery: 0,
+    elapsed: () => 0,
+    patience: async (n) => n < tries,
+    keepAside(sessionId, lines) {
+      aside.push(...lines.map((line) => textOf(line)));
+      return `/aside/${sessionId}`;
+    },
+    ...more,
+  };
+}
