@@ -52,6 +52,8 @@ export default command({
 });
 
 const NOTHING = new Uint8Array(0);
+/** Messages up to which all are parsed: what walks through bytes takes longer than that until it is compiled. */
+const FEW = 1000;
 const ENTRY_ID = bytesOf('{"entryId":');
 const TEXT = bytesOf(',"text":');
 
@@ -62,7 +64,7 @@ function* there(texts: Iterable<Uint8Array | undefined>): Generator<Uint8Array> 
 /** Yields each message as JSON text, valid until the next is requested; undefined for those without text. */
 function* messageTexts(session: Session, positions: readonly number[]): Generator<Uint8Array | undefined> {
   const { log } = session;
-  const places = new MessagePlaces();
+  const places = positions.length > FEW ? new MessagePlaces() : undefined;
   const out = new TextBlock();
   let index = 0;
   for (const line of log.readMany(positions, true)) {
@@ -70,7 +72,7 @@ function* messageTexts(session: Session, positions: readonly number[]): Generato
     out.all(ENTRY_ID);
     writeId(out, log.nodes, positions[index++]);
     out.all(TEXT);
-    const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
+    const isThere = places?.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
     out.byte(0x7d);
     yield isThere ? out.bytes.subarray(0, out.length) : undefined;
   }

@@ -250,7 +250,7 @@ describe("get_fork_messages", () => {
       expect((await server.failure("get_fork_messages", { scope, cursor })).data.name, cursor).toBe("cursor_expired");
   });
 
-  test("has the texts that a parser finds, however they are written", async () => {
+  test.each([1, 200])("has the texts that a parser finds, however they are written: %i times", async (times) => {
     const file = join(temporaryFolder(), "s.jsonl");
     const contents = [
       '"a\\u0062c\\/d"',
@@ -260,17 +260,20 @@ describe("get_fork_messages", () => {
       ' "spaced" ',
       '"first","content":"again"',
     ];
-    const lines = contents.map(
-      (content, n) =>
-        `{"type":"message","id":"e${n}","parentId":null,"timestamp":"t","message":{"role":"user","content":${content}}}`,
-    );
+    const lines = Array.from({ length: times }, () => contents)
+      .flat()
+      .map(
+        (content, n) =>
+          `{"type":"message","id":"e${n}","parentId":null,"timestamp":"t","message":{"role":"user","content":${content}}}`,
+      );
     writeFileSync(file, [`{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/"}`, ...lines, ""].join("\n"));
     const server = serveHere(["--session", file, "--read-only", "--events", "none"]);
     const { messages } = await server.result("get_fork_messages");
     const texts = ["abc/d", '"q"\n\t\\', "one two", "last", "spaced", "again"];
-    expect(messages).toEqual(texts.map((text, n) => ({ entryId: `e${n}`, text })));
+    const all = Array.from({ length: times }, () => texts).flat();
+    expect(messages).toEqual(all.map((text, n) => ({ entryId: `e${n}`, text })));
     const { nodes } = await server.result("get_tree");
-    expect(nodes.map(({ preview }: Json) => preview)).toEqual(texts.map((text) => text.replace(/\s+/g, " ").trim()));
+    expect(nodes.map(({ preview }: Json) => preview)).toEqual(all.map((text) => text.replace(/\s+/g, " ").trim()));
   });
 
   test("every one of them can be forked before", async () => {
