@@ -2,7 +2,6 @@
 
 import { isUtf8 } from "node:buffer";
 import type { Readable, Writable } from "node:stream";
-import { Failure } from "../core/failure.ts";
 import { parseText } from "../core/json/json.ts";
 import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
@@ -22,11 +21,12 @@ import {
   type Refusal,
 } from "./connection/dialect.ts";
 import { AutoDecoder, type Cut, type Decoder, frames } from "./connection/framing.ts";
+import { gather } from "./connection/gathering.ts";
 import { Hooks } from "./connection/hooks.ts";
 import { eventOf, Host, type PendingEvent } from "./connection/host.ts";
 import { jsonrpc } from "./connection/jsonrpc.ts";
 import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
-import { arrayOf, chained, type OutgoingMessage, Output, release } from "./connection/output.ts";
+import { arrayOf, type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { noticeOf, pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
@@ -459,55 +459,15 @@ export class Connection implements Sink {
     return message ?? [];
   }
 
-  /**
-   * Returns the pieces of a message; those of a message over `memoryBytes` bytes go to a file. Throws message_too_large
-   * when the reply to `call` is larger than the host allows, storage_full and storage_failed when the file cannot be
-   * written, and whatever making the pieces throws.
-   */
   private gathered(
     made: Iterable<string | Uint8Array>,
     call?: Call,
     usedBytes = 0,
     memoryBytes?: number,
   ): OutgoingMessage {
-    const { output } = this;
     const limit = (call && this.limitOf(call)) ?? Number.POSITIVE_INFINITY;
     const most = memoryBytes ?? this.options.heldReplyBytes ?? HELD_REPLY_BYTES;
-    const requireRoom = (size: number): void => {
-      if (size + usedBytes <= limit) return;
-      throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
-    };
-    const pieces: Pieces = [];
-    let message: OutgoingMessage = pieces;
-    // An array is in memory already.
-    if (memoryBytes === undefined && Array.isArray(made)) message = made;
-    else {
-      const rest = made[Symbol.iterator]();
-      let bytes = 0;
-      for (let next = rest.next(); !next.done; next = rest.next()) {
-        pieces.push(next.value);
-        bytes += next.value.length;
-        if (bytes <= most && bytes <= limit) continue;
-        const all = chained(pieces, rest);
-        if (bytes > limit) requireRoom(output.sizeOf(all));
-        message = [this.options.spool.store(output.inFrame(all))];
-        break;
-      }
-    }
-    if (limit === Number.POSITIVE_INFINITY) return message;
-    try {
-      requireRoom(output.sizeOf(message));
-    } catch (error) {
-      release(message);
-      throw error;
-    }
-    return message;
+    const mayStay = memoryBytes === undefined;
+    return gather(made, { call, limit, usedBytes, most, mayStay }, this.output, this.options.spool);
   }
-}
-
-/** Returns the sentence about a reply that is over the host's limit. */
-function tooLarge(call: Call | undefined, limit: number): string {
-  const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
-  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
-  return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
 }

@@ -9,6 +9,10 @@ import type { SessionEntries } from "./entries.ts";
 /** The part of a batch that all entries of an append share. */
 export type BatchOf = Omit<Batch, "index" | "count">;
 
+export function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
+  return { session, key, head: head ?? undefined };
+}
+
 /** Returns the part of one entry. Written out, because an object of one shape is written as JSON in less time. */
 function partOf({ session, key, head, retired }: BatchOf, index: number, count: number): Batch {
   return { session, key, head, retired, index, count };

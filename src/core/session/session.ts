@@ -24,7 +24,7 @@ import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
-import { type BatchOf, EntryMaker } from "./entry-maker.ts";
+import { batchOf, EntryMaker } from "./entry-maker.ts";
 import { SessionHeads } from "./heads.ts";
 import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
@@ -497,8 +497,4 @@ export class Session implements Bodies {
     const id = this.entry(compaction).firstKeptEntryId;
     return typeof id === "string" ? id : undefined;
   }
-}
-
-function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
-  return { session, key, head: head ?? undefined };
 }

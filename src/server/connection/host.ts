@@ -2,7 +2,7 @@
 
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { EventName, EventPayload } from "../../handlers/shared/events.ts";
+import type { EventName, EventPayload, Replacement } from "../../handlers/shared/events.ts";
 import type { ToldLeaves } from "./call.ts";
 import type { Dialect } from "./dialect.ts";
 import type { OutgoingMessage } from "./output.ts";
@@ -16,6 +16,24 @@ export interface PendingEvent extends ToldLeaves {
 
 export function eventOf<N extends EventName>(session: Session, name: N, payload: EventPayload<N>): PendingEvent {
   return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
+}
+
+/** Returns the events that tell that one session takes the place of another; those of the new one once it has it. */
+export function eventsOfReplacement(
+  before: Session | null,
+  next: Session,
+  { reason, fork }: Replacement,
+): readonly [left: PendingEvent[], arrived: () => PendingEvent[]] {
+  const left = before ? [eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file })] : [];
+  const arrived = (): PendingEvent[] => {
+    const previousSessionFile = before?.file ?? null;
+    const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
+    return [
+      ...(fork ? [eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile })] : []),
+      eventOf(next, "session_start", start),
+    ];
+  };
+  return [left, arrived];
 }
 
 export class Host {

@@ -13,7 +13,7 @@ import type {
   ServerFacts,
 } from "../../handlers/shared/command.ts";
 import type { Replacement } from "../../handlers/shared/events.ts";
-import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
+import type { HookName } from "../../handlers/shared/hooks.ts";
 import { Attachment } from "../attach/attachment.ts";
 import { isHeld } from "../attach/hosting.ts";
 import { OwnPresence, type PresenceEvent } from "../attach/presence.ts";
@@ -23,7 +23,7 @@ import { asksWhile, type Call, type Outcome, type Peer } from "../connection/cal
 import type { Caller, CallingPeer } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
-import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/host.ts";
 import type { AgentGate } from "./agent-gate.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { guardWrite } from "./guards.ts";
@@ -427,9 +427,8 @@ export class Dispatcher implements ReplyHost {
       if (since !== undefined) return since;
     }
     const { attaching } = this.sharing ?? {};
-    const { lockedBy } = session.log;
     // Who has it on another machine cannot be joined.
-    const isHere = lockedBy !== null && lockedBy.host === undefined;
+    const isHere = session.log.lockedBy !== null && session.log.lockedBy.host === undefined;
     if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
@@ -469,33 +468,12 @@ export class Dispatcher implements ReplyHost {
     const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
     return new CallContext(caller, call, events, {
       has: (name) => hooks.has(name),
-      ask: (name, payload) => this.ask(lane, hooks, name, payload),
+      ask: (name, payload) => lane.ask(hooks, name, payload),
     });
-  }
-
-  /** Asks for consent; the lane waits meanwhile. */
-  private async ask(lane: Lane, hooks: Caller["hooks"], name: HookName, payload: Payload): Promise<HookAnswer> {
-    const question = this.question(lane, hooks, name, payload);
-    lane.question = question;
-    try {
-      return await question.answer;
-    } finally {
-      lane.question = undefined;
-    }
   }
 
   askForHolder(session: Session, name: HookName, payload: Payload): Question {
-    return this.question(this.lanes.ofSession(session), this.hooks, name, payload);
-  }
-
-  /** Asks, and has reads that the asked host makes meanwhile answered at once. */
-  private question(lane: Lane, hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
-    let id = "";
-    const { answer, cancel } = hooks.ask(name, payload, (asked) => {
-      id = asked;
-      lane.questionIds.add(id);
-    });
-    return { answer: answer.finally(() => lane.questionIds.delete(id)), cancel };
+    return this.lanes.ofSession(session).questionTo(this.hooks, name, payload);
   }
 
   introduce(wishes: Introduction): void {
@@ -513,16 +491,10 @@ export class Dispatcher implements ReplyHost {
   }
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
-    const { reason, fork } = replacement;
     await this.lanes.finish(next.id, () => this.commitPending());
     this.lanes.drop(next.id);
-    const before = this.workspace.current;
-    const left = before && eventOf(before, "session_shutdown", { reason, targetSessionFile: next.file });
+    const [left, arrived] = eventsOfReplacement(this.workspace.current, next, replacement);
     await this.workspace.replace(next);
-    if (left) events.push(left);
-    const previousSessionFile = before?.file ?? null;
-    if (fork) events.push(eventOf(next, "session_fork", { ...fork, sessionFile: next.file, previousSessionFile }));
-    const start = { reason, sessionFile: next.file, ...(before ? { previousSessionFile } : {}) };
-    events.push(eventOf(next, "session_start", start));
+    events.push(...left, ...arrived());
   }
 }

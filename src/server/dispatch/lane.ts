@@ -12,11 +12,15 @@
 
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
+import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call, Outcome } from "../connection/call.ts";
+import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Prepared } from "./sink.ts";
+
+type Payload = Readonly<Record<string, unknown>>;
 
 /** The log that a read was answered from, with the losses that were known then. */
 export interface ReadSource {
@@ -114,6 +118,27 @@ export class Lane {
 
   get idle(): boolean {
     return !this.busy && this.pending === 0;
+  }
+
+  /** Asks for consent; the lane waits meanwhile. */
+  async ask(hooks: Caller["hooks"], name: HookName, payload: Payload): Promise<HookAnswer> {
+    const question = this.questionTo(hooks, name, payload);
+    this.question = question;
+    try {
+      return await question.answer;
+    } finally {
+      this.question = undefined;
+    }
+  }
+
+  /** Asks, and has reads that the asked host makes meanwhile answered at once. */
+  questionTo(hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
+    let id = "";
+    const { answer, cancel } = hooks.ask(name, payload, (asked) => {
+      id = asked;
+      this.questionIds.add(id);
+    });
+    return { answer: answer.finally(() => this.questionIds.delete(id)), cancel };
   }
 
   /** Counts a write that has run. A failed one, too, may have left something to make durable: what it restored. */

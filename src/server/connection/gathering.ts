@@ -1,0 +1,69 @@
+/** Puts the pieces of a message together: in memory, or in a file where they are too many. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Spool } from "../../core/ports/spool.ts";
+import type { Call } from "./call.ts";
+import type { Pieces } from "./dialect.ts";
+import { chained, type OutgoingMessage, type Output, release } from "./output.ts";
+
+/** The room that a message may take. */
+interface Bounds {
+  /** The call that it answers; without one, it is an event. */
+  readonly call?: Call;
+  /** Bytes that the host allows, with `usedBytes` that others of the same batch have. */
+  readonly limit: number;
+  readonly usedBytes: number;
+  /** Bytes beyond which it goes to a file. */
+  readonly most: number;
+  /** Whether one that is in memory already stays there, however large it is. */
+  readonly mayStay: boolean;
+}
+
+/**
+ * Returns the pieces of a message; those of one over `most` bytes go to a file. Throws message_too_large when it is larger
+ * than the host allows, storage_full and storage_failed when the file cannot be written, and whatever making the pieces
+ * throws.
+ */
+export function gather(
+  made: Iterable<string | Uint8Array>,
+  bounds: Bounds,
+  output: Output,
+  spool: Spool,
+): OutgoingMessage {
+  const { call, limit, usedBytes, most, mayStay } = bounds;
+  const requireRoom = (size: number): void => {
+    if (size + usedBytes <= limit) return;
+    throw new Failure("message_too_large", tooLarge(call, limit), { size: size + usedBytes, limit });
+  };
+  const pieces: Pieces = [];
+  let message: OutgoingMessage = pieces;
+  if (mayStay && Array.isArray(made)) message = made;
+  else {
+    const rest = made[Symbol.iterator]();
+    let bytes = 0;
+    for (let next = rest.next(); !next.done; next = rest.next()) {
+      pieces.push(next.value);
+      bytes += next.value.length;
+      if (bytes <= most && bytes <= limit) continue;
+      const all = chained(pieces, rest);
+      if (bytes > limit) requireRoom(output.sizeOf(all));
+      message = [spool.store(output.inFrame(all))];
+      break;
+    }
+  }
+  if (limit === Number.POSITIVE_INFINITY) return message;
+  try {
+    requireRoom(output.sizeOf(message));
+  } catch (error) {
+    release(message);
+    throw error;
+  }
+  return message;
+}
+
+/** Returns the sentence about a reply that is over the host's limit. */
+function tooLarge(call: Call | undefined, limit: number): string {
+  const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
+  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
+  return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
+}
