@@ -13,7 +13,7 @@ import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
 import { AgentStand } from "./place.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
-import { LONG, type Route } from "./routes.ts";
+import { type AgentRoute, LONG } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
 
 /** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
@@ -58,7 +58,7 @@ export interface AgentHost {
 
 /** A command of the host on its way to the agent. */
 export interface Forwarded extends ForwardedRequest {
-  readonly route: Route;
+  readonly route: AgentRoute;
   /** The line as the host sent it, with a line feed. */
   readonly line: Uint8Array;
 }

@@ -15,7 +15,7 @@ import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
 import type { AgentLaunch } from "./process.ts";
-import { PROMPTS, type Route, routeOf } from "./routes.ts";
+import { type AgentRoute, PROMPTS, routeOf } from "./routes.ts";
 
 /** How an agent is started, and how long it may take. */
 export interface AgentMeans extends AgentLaunch {
@@ -103,7 +103,7 @@ export class PiBehind implements AgentHost {
   }
 
   /** Has the agent do a command, in its turn. It is the agent that replies, unless it cannot be asked. */
-  private forward(value: HostParams, bytes: Buffer, route: Route, ours: Command | undefined): void {
+  private forward(value: HostParams, bytes: Buffer, route: AgentRoute, ours: Command | undefined): void {
     const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       if (route.ofRunning && ours && !this.agent.isRunning) {
         const result = await ours.run(context, params as never);

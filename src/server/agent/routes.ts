@@ -1,7 +1,7 @@
 /** Which commands of a host go to the agent behind, and what they need there. */
 
 /** The way of a command to the agent. */
-export interface Route {
+export interface AgentRoute {
   /** Whether the agent has to be at the session that is current: it acts on it, or writes to it. */
   readonly onSession: boolean;
   /** Whether it means nothing to an agent that does not run: then the command is ours, which answers at once. */
@@ -10,13 +10,13 @@ export interface Route {
   readonly works?: boolean;
 }
 
-const ACTS: Route = { onSession: true };
-const WORKS: Route = { onSession: true, works: true };
-const STOPS: Route = { onSession: false, ofRunning: true };
-const ASKS: Route = { onSession: false };
+const ACTS: AgentRoute = { onSession: true };
+const WORKS: AgentRoute = { onSession: true, works: true };
+const STOPS: AgentRoute = { onSession: false, ofRunning: true };
+const ASKS: AgentRoute = { onSession: false };
 
 /** Commands of Pi that its agent answers. All others are ours. */
-const ROUTES: Readonly<Record<string, Route>> = {
+const ROUTES: Readonly<Record<string, AgentRoute>> = {
   prompt: WORKS,
   steer: WORKS,
   follow_up: WORKS,
@@ -45,7 +45,7 @@ export const LONG: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"
 export const PROMPTS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
 
 /** Returns the way of a command; undefined for one of ours. One that nobody knows is the agent's to judge. */
-export function routeOf(type: string, isOurs: boolean): Route | undefined {
+export function routeOf(type: string, isOurs: boolean): AgentRoute | undefined {
   if (Object.hasOwn(ROUTES, type)) return ROUTES[type];
   return isOurs ? undefined : ACTS;
 }

@@ -28,7 +28,7 @@ import type { AgentGate } from "./agent-gate.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { guardWrite } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
-import { BatchReply, type Lane, type ReadSource, sourceOf } from "./lane.ts";
+import { BatchReply, type Lane, type Payload, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
@@ -37,8 +37,6 @@ import { Upkeep } from "./upkeep.ts";
 
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
-
-type Payload = Readonly<Record<string, unknown>>;
 
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 

@@ -20,7 +20,8 @@ import type { Question } from "../connection/hooks.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Prepared } from "./sink.ts";
 
-type Payload = Readonly<Record<string, unknown>>;
+/** The parameters of a question to the host. */
+export type Payload = Readonly<Record<string, unknown>>;
 
 /** The log that a read was answered from, with the losses that were known then. */
 export interface ReadSource {
