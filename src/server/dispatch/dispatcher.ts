@@ -425,8 +425,9 @@ export class Dispatcher implements ReplyHost {
       if (since !== undefined) return since;
     }
     const { attaching } = this.sharing ?? {};
+    const { lockedBy } = session.log;
     // Who has it on another machine cannot be joined.
-    const isHere = session.log.lockedBy !== null && session.log.lockedBy.host === undefined;
+    const isHere = lockedBy !== null && lockedBy.host === undefined;
     if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
