@@ -42,7 +42,7 @@ const LISTEN = `require("node:net").createServer((peer) => peer.resume()).listen
   process.stdin.pipe(process.stdout);`;
 const FOLLOW = `process.stdin.once("data", () => {
     const peer = require("node:net").connect(process.argv[1], () => process.stdout.write("in\\n"));
-    peer.on("close", () => process.stdout.write("gone\\n")).resume();
+    peer.on("error", () => {}).on("close", () => process.stdout.write("gone\\n")).resume();
   });`;
 
 /** Milliseconds from a SIGKILL until a process that was connected knows of it: no takeover can be faster. */

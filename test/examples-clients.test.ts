@@ -115,7 +115,8 @@ async function run(
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
-  child.stdin.end(input);
+  // A client that cannot start its server ends before it has read anything.
+  child.stdin.on("error", () => {}).end(input);
   const status = await new Promise<number | string>((resolve) =>
     child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
   );
