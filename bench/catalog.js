@@ -6,24 +6,13 @@
 //
 // Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model, directory
 // and session, and of a search for two words, and memory.
-import { spawn } from "node:child_process";
-import {
-  appendFileSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
-import { createInterface } from "node:readline";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { fresh } from "./measure.js";
 import { randomFrom } from "./random.js";
+import { percentile, programIn, Server } from "./server.js";
 
 const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
 for (let i = 2; i < process.argv.length; i++) {
@@ -142,60 +131,7 @@ for (let i = 0; i < options.sessions; i++) {
 
 // --- the program -----------------------------------------------------------------------------------------------------
 
-let program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-if (options["no-sqlite"]) {
-  // Away from the installed packages, and on a Node without SQLite, there is none.
-  cpSync(dirname(program), join(home, "bin"), { recursive: true });
-  program = join(home, "bin", basename(program));
-}
-
-class Server {
-  constructor() {
-    this.process = spawn(process.execPath, [program, "--no-session", "--dialect", "jsonrpc", "--framing", "lines"], {
-      env: {
-        PATH: process.env.PATH,
-        HOME: home,
-        PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
-      },
-      stdio: ["pipe", "pipe", "inherit"],
-    });
-    this.waiting = new Map();
-    this.progress = 0;
-    this.ids = 0;
-    createInterface({ input: this.process.stdout }).on("line", (line) => {
-      const message = JSON.parse(line);
-      if (message.method === "$/progress") this.progress++;
-      this.waiting.get(message.id)?.(message);
-    });
-  }
-
-  async ask(method, params) {
-    const id = ++this.ids;
-    const reply = new Promise((resolve) => this.waiting.set(id, resolve));
-    const from = performance.now();
-    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    const { result, error } = await reply;
-    this.waiting.delete(id);
-    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
-    return { result, took: performance.now() - from };
-  }
-
-  /** Megabytes. */
-  memory(what) {
-    const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
-    return Math.round(Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024);
-  }
-
-  async end() {
-    this.process.stdin.end();
-    await new Promise((resolve) => this.process.on("close", resolve));
-  }
-}
-
-function percentile(times, part) {
-  const sorted = [...times].sort((a, b) => a - b);
-  return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
-}
+const program = programIn(home, options["no-sqlite"]);
 
 /** Size of the catalog with what SQLite keeps beside it. */
 function catalogMegabytes() {
@@ -207,7 +143,7 @@ const figures = { node: process.version, sessions: files.length, megabytes: Math
 
 /** A server that has answered once: how long a process takes to start is measured elsewhere. */
 async function started() {
-  const server = new Server();
+  const server = new Server(program, home);
   await server.ask("get_state", {});
   return server;
 }

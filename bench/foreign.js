@@ -4,13 +4,11 @@
 //
 // Prints the first list of all, the 95th percentile of a page of 50, the first list of a second process, what the largest
 // session of an agent takes to open (`--large` megabytes), and memory.
-import { spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
+import { dirname, join } from "node:path";
 import { randomFrom } from "./random.js";
+import { percentile, programIn, Server } from "./server.js";
 
 const options = { sessions: 1000, megabytes: 500, large: 100, rounds: 200, json: false, "no-sqlite": false };
 for (let i = 2; i < process.argv.length; i++) {
@@ -189,65 +187,13 @@ for (let i = 0; i < options.sessions; i++) {
 
 // --- the program -----------------------------------------------------------------------------------------------------
 
-let program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-if (options["no-sqlite"]) {
-  // Away from the installed packages, and on a Node without SQLite, there is none.
-  cpSync(dirname(program), join(home, "bin"), { recursive: true });
-  program = join(home, "bin", basename(program));
-}
-
-class Server {
-  constructor() {
-    const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
-    const args = [program, "--no-session", "--dialect", "jsonrpc", "--framing", "lines"];
-    this.process = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
-    this.waiting = new Map();
-    this.ids = 0;
-    createInterface({ input: this.process.stdout }).on("line", (line) => {
-      const message = JSON.parse(line);
-      this.waiting.get(message.id)?.(message);
-    });
-  }
-
-  async ask(method, params) {
-    const id = ++this.ids;
-    const reply = new Promise((resolve) => this.waiting.set(id, resolve));
-    const from = performance.now();
-    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-    const { result, error } = await reply;
-    this.waiting.delete(id);
-    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
-    return { result, took: performance.now() - from };
-  }
-
-  /** Megabytes. */
-  memory(what) {
-    const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
-    return Math.round(Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024);
-  }
-
-  /** Seconds of processor time. */
-  processor() {
-    const fields = readFileSync(`/proc/${this.process.pid}/stat`, "utf8").split(") ")[1].split(" ");
-    return (Number(fields[11]) + Number(fields[12])) / 100;
-  }
-
-  async end() {
-    this.process.stdin.end();
-    await new Promise((resolve) => this.process.on("close", resolve));
-  }
-}
+const program = programIn(home, options["no-sqlite"]);
 
 /** A server that has answered once: how long a process takes to start is measured elsewhere. */
 async function started() {
-  const server = new Server();
+  const server = new Server(program, home);
   await server.ask("get_state", {});
   return server;
-}
-
-function percentile(times, part) {
-  const sorted = [...times].sort((a, b) => a - b);
-  return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
 }
 
 const figures = { node: process.version, sessions: options.sessions, megabytes: Math.round(bytes / 1e6) };

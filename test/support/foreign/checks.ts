@@ -10,7 +10,7 @@ import { foreignStore } from "../../../src/storage/foreign/store.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../disk.ts";
 import { testEnv } from "../env.ts";
-import type { Random } from "../random.ts";
+import { forSeeds, type Random } from "../random.ts";
 
 export const FOREIGN_FILE = "/elsewhere/project/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl";
 
@@ -165,6 +165,43 @@ function otherValue(random: Random, line: string): string {
     }
   }
   return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;
+}
+
+/** Files that were damaged at random, and those among them that were still recognised. */
+interface DamagedFiles {
+  readonly made: number;
+  readonly read: number;
+}
+
+/**
+ * Damages lines at random, with several seeds, and requires that each file that is recognised is sound. `isByLine`: each
+ * line is a record, and all of them are counted.
+ */
+export function readDamaged(
+  seeds: number,
+  linesOf: (random: Random) => readonly string[],
+  { file, isByLine = false }: { file?: string; isByLine?: boolean } = {},
+): DamagedFiles {
+  let made = 0;
+  let read = 0;
+  forSeeds(seeds, (random) => {
+    const bytes = damagedLines(random, linesOf(random));
+    made++;
+    let session: ReturnType<typeof foreignSession>;
+    try {
+      session = foreignSession(bytes, file);
+    } catch (error) {
+      if (/not recognised/.test(String(error))) return;
+      throw error;
+    }
+    read++;
+    requireSound(session);
+    const parts = bytes.toString("latin1").split("\n");
+    if (parts.at(-1) === "") parts.pop();
+    if (isByLine) expect(fidelityOf(session.log).records).toBe(parts.length);
+    session.close();
+  });
+  return { made, read };
 }
 
 /**

@@ -1,0 +1,63 @@
+// A server of the built program whose calls are timed one by one, for benches that make many sessions and ask for them.
+import { spawn } from "node:child_process";
+import { cpSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+/** Returns the path of the program; without SQLite, that of a copy away from the installed packages. */
+export function programIn(home, withoutSqlite) {
+  const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
+  if (!withoutSqlite) return program;
+  cpSync(dirname(program), join(home, "bin"), { recursive: true });
+  return join(home, "bin", basename(program));
+}
+
+export class Server {
+  constructor(program, home) {
+    const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
+    const args = [program, "--no-session", "--dialect", "jsonrpc", "--framing", "lines"];
+    this.process = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
+    this.waiting = new Map();
+    this.progress = 0;
+    this.ids = 0;
+    createInterface({ input: this.process.stdout }).on("line", (line) => {
+      const message = JSON.parse(line);
+      if (message.method === "$/progress") this.progress++;
+      this.waiting.get(message.id)?.(message);
+    });
+  }
+
+  async ask(method, params) {
+    const id = ++this.ids;
+    const reply = new Promise((resolve) => this.waiting.set(id, resolve));
+    const from = performance.now();
+    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    const { result, error } = await reply;
+    this.waiting.delete(id);
+    if (error) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return { result, took: performance.now() - from };
+  }
+
+  /** Megabytes. */
+  memory(what) {
+    const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
+    return Math.round(Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024);
+  }
+
+  /** Seconds of processor time. */
+  processor() {
+    const fields = readFileSync(`/proc/${this.process.pid}/stat`, "utf8").split(") ")[1].split(" ");
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  }
+
+  async end() {
+    this.process.stdin.end();
+    await new Promise((resolve) => this.process.on("close", resolve));
+  }
+}
+
+export function percentile(times, part) {
+  const sorted = [...times].sort((a, b) => a - b);
+  return Number(sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * part) - 1)].toFixed(2));
+}
