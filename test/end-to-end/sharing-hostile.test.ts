@@ -1,11 +1,16 @@
 /** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
 
-import { readdirSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
+import { makeLocks } from "../../src/storage/locks/locks.ts";
+import { attachmentsWith, beside } from "../support/attaching.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 import {
   announced,
   framed,
@@ -252,4 +257,90 @@ test("who could not join a holder joins the next one at once", async () => {
   await announced(sessionFile);
   expect((await other.result("append", said("joined"))).entryIds).toHaveLength(1);
   expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
+});
+
+test("a server that took the lock while a dying holder let it in is told of nothing twice", async () => {
+  const place = temporaryPlace();
+  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
+  const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  await lock.result("append", said("held"));
+  const { leafId } = await lock.result("get_state");
+  const streams: Duplex[] = [];
+  const entrance = attachmentsWith().open(file, (stream) => streams.push(stream.resume()));
+  const other = serveHere(["--session", file], { place });
+  await other.result("initialize");
+  // It knocks as soon as it is known that it hears.
+  while (streams.length === 0) await turn();
+  await lock.finish();
+  const { entryIds } = await other.result("append", said("mine"));
+  const attached = { epoch: 1, client: "x", pid: 1 };
+  for (const stream of streams) stream.end(framed(JSON.stringify({ attached, leafId, lastId: leafId })));
+  for (let turns = 0; turns < 50; turns++) await turn();
+  entrance?.abandon();
+  await other.result("append", said("more"));
+  await other.result("get_state");
+  const told = other.events
+    .filter(({ method }) => method === "session_append")
+    .flatMap(({ params }) => params.entryIds);
+  expect(told.filter((id) => id === entryIds[0])).toEqual(entryIds);
+  expect((await other.result("list_clients")).clients).toHaveLength(1);
+});
+
+describe.each(["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
+  /** A server whose locks say, before they are released, what is announced beside the session then. */
+  async function holding(args: string[] = []) {
+    const place = temporaryPlace();
+    const file = join(place.home, store === "v2" ? "s.v2" : "s.jsonl");
+    const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });
+    const left: (string[] | null)[] = [];
+    const locks: Locks = {
+      ...real,
+      acquire(key, at) {
+        const lock = real.acquire(key, at);
+        if (!isLock(lock)) return lock;
+        return lockWith(() => {
+          left.push(beside(dirname(file)));
+          lock.release();
+        }, lock);
+      },
+    };
+    const server = serveHere(["--session", file, "--store", store, ...args], { place, locks });
+    await server.result("append", said("held"));
+    await announced(file);
+    return { server, left, file, place };
+  }
+
+  test.each([
+    ["ends", (server) => server.finish()],
+    ["goes to another session", (server) => server.result("new_session")],
+    ["is told to end", (server) => server.result("shutdown").then(() => server.finish())],
+  ] as [string, (server: HereServer) => Promise<unknown>][])(
+    "says so no more when the lock is free for the next one: it %s",
+    async (_, leave) => {
+      const { server, left, file, place } = await holding();
+      const guest = serveHere(["--session", file, ...QUIET], { place });
+      await guest.result("append", said("shared"));
+      await leave(server);
+      expect(left).toEqual([null]);
+      await guest.result("append", said("alone"));
+      expect((await announced(file)).pid).toBe(process.pid);
+    },
+  );
+
+  test("is found again after somebody cleared the folder in which that is said", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const { server, file, place } = await holding();
+    const guest = serveHere(["--session", file, ...QUIET], { place });
+    await guest.result("append", said("shared"));
+    rmSync(join(dirname(file), ".pi-session-server"), { recursive: true });
+    vi.advanceTimersByTime(10_000);
+    await announced(file);
+    const late = serveHere(["--session", file, ...QUIET], { place });
+    await late.result("append", said("late"));
+    expect((await guest.result("list_clients")).clients).toHaveLength(3);
+    await server.finish();
+    await late.result("append", said("last"));
+    expect(await texts(guest)).toEqual(["held", "shared", "late", "last"]);
+  });
 });

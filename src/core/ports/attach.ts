@@ -30,8 +30,15 @@ export interface Entrance {
    * stays connected. Where that fails nobody finds the holder any more, until it is called again. Never throws.
    */
   moved(file: string): void;
-  /** Stops listening and removes socket and announcement, if they are still ours. Who is connected stays. Never throws. */
+  /**
+   * Stops listening and removes socket and announcement, if they are still ours, while the lock is held: without it, the
+   * next holder may put its own in their place meanwhile. Who is connected stays. Never throws.
+   */
   close(): void;
+  /** Does the same without the lock: the announcement stays, as that of a holder that died. Never throws. */
+  abandon(): void;
+  /** Announces the holder again where others have removed that, as those do who clear folders. Never throws. */
+  renew(): void;
 }
 
 /** A holder as its announcement describes it, which may have died since. */

@@ -141,6 +141,11 @@ export interface Log {
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
   /**
+   * Has `run`, which throws nothing, called before the lock is released, in whatever way; nothing is called any more when
+   * it is undefined. What says that this process has the lock must be gone by then: the next one says so of itself.
+   */
+  beforeRelease?(run: (() => void) | undefined): void;
+  /**
    * Brings entries that a dead writer left to where processes that read beside this one find them, and as far as the
    * durability promises. Does nothing without the lock, or while a commit does it. Removes nothing where it fails, with
    * storage_failed or storage_full. Call `refresh` before.

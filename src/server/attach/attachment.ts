@@ -123,6 +123,8 @@ export class Attachment {
         stream,
         (message) => {
           if (isIn) return this.receive(message);
+          // A write may have taken the lock meanwhile: who lets us in has died, and what it knew is told of already.
+          if (isHeld(session)) return settle("nobody");
           const attached = holderIn(message.value);
           if (!attached) return settle("refused");
           const { holder, place } = this;

@@ -67,20 +67,40 @@ export class Hosting implements GuestRoom {
   sweep(): void {
     const { sessions } = this.options.host.workspace;
     for (const [session, open] of this.entrances) {
-      if (sessions.includes(session) && isHeld(session)) {
-        // A session that was repaired or moved goes on in another file, and those who joined go on with it.
-        if (session.log !== open.log) open.entrance.moved(session.file as string);
+      if (!sessions.includes(session) || !isHeld(session)) this.abandon(session, open);
+      // A session that was repaired or moved goes on in another file, and those who joined go on with it.
+      else if (session.log !== open.log) {
+        open.entrance.moved(session.file as string);
         open.log = session.log;
-        continue;
+        this.leaveInTime(session, open);
       }
-      this.entrances.delete(session);
-      open.entrance.close();
-      this.dismiss(session);
     }
     for (const session of sessions) {
       this.options.presence.note(session);
       if (isHeld(session) && !this.entrances.has(session)) this.open(session);
     }
+    // Those who shared what was let go of meanwhile find out who has it now.
+    for (const session of this.joined.keys()) if (!this.entrances.has(session)) this.dismiss(session);
+  }
+
+  /** Makes sure that those who want to join find the entrances. */
+  renew(): void {
+    for (const { entrance } of this.entrances.values()) entrance.renew();
+  }
+
+  /** Has an entrance closed before the lock is released: then others may announce themselves in its place. */
+  private leaveInTime(session: Session, { entrance, log }: Open): void {
+    log.beforeRelease?.(() => {
+      this.entrances.delete(session);
+      entrance.close();
+    });
+  }
+
+  /** Forgets an entrance to a session whose lock we do not have, or cannot tell of any more. */
+  private abandon(session: Session, { entrance, log }: Open): void {
+    this.entrances.delete(session);
+    log.beforeRelease?.(undefined);
+    entrance.abandon();
   }
 
   private open(session: Session): void {
@@ -94,7 +114,10 @@ export class Hosting implements GuestRoom {
       return;
     }
     const entrance = attachments.open(session.file as string, (stream) => this.enter(session, entrance, stream));
-    if (entrance) this.entrances.set(session, { entrance, log });
+    if (!entrance) return;
+    const open = { entrance, log };
+    this.entrances.set(session, open);
+    this.leaveInTime(session, open);
   }
 
   private enter(session: Session, entrance: Entrance | null, stream: Duplex): void {
@@ -105,12 +128,13 @@ export class Hosting implements GuestRoom {
       (message) => {
         clearTimeout(late);
         // Whoever holds the session next is asked again.
-        if (this.isEnding) return;
+        if (this.isEnding) return guest ? undefined : pipe.drop();
         if (guest) return guest.receive(message);
-        // Who knows only files that are being replaced, or were, comes again.
-        if (this.closed.has(session) || session.log !== log) return pipe.drop();
+        // Who knows only files that are being replaced, or were, or a holder that let go of them, comes again.
+        const isOpen = entrance !== null && this.entrances.get(session)?.entrance === entrance;
+        if (this.closed.has(session) || session.log !== log || !isOpen) return pipe.drop();
         const refused = this.refusal(session, entrance, message);
-        if (refused === undefined) guest = this.admit(session, entrance as Entrance, pipe, message);
+        if (refused === undefined) guest = this.admit(session, entrance, pipe, message);
         else {
           pipe.send(JSON.stringify({ refused }));
           pipe.close();
@@ -127,12 +151,12 @@ export class Hosting implements GuestRoom {
   }
 
   /** Returns why somebody may not join; undefined if he may. */
-  private refusal(session: Session, entrance: Entrance | null, { value }: PipeMessage): string | undefined {
+  private refusal(session: Session, entrance: Entrance, { value }: PipeMessage): string | undefined {
     const { attach } = value;
     const wish = typeof attach === "object" && attach !== null ? (attach as Readonly<Record<string, unknown>>) : {};
-    if (!entrance || !isToken(wish.token, entrance.announcement)) return "The token is not that of the announcement.";
+    if (!isToken(wish.token, entrance.announcement)) return "The token is not that of the announcement.";
     if (wish.protocol !== ATTACH_PROTOCOL) return `The holder speaks version ${ATTACH_PROTOCOL} of the protocol.`;
-    if (wish.sessionId !== session.id || !this.entrances.has(session)) return "The holder has another session here.";
+    if (wish.sessionId !== session.id) return "The holder has another session here.";
     if (wish.durability === "sync" && this.options.durability !== "sync")
       return "The holder does not wait for the medium (--durability os).";
     return undefined;
@@ -304,8 +328,10 @@ export class Hosting implements GuestRoom {
   }
 
   close(): void {
-    for (const { entrance } of this.entrances.values()) entrance.close();
-    this.entrances.clear();
+    for (const [session, open] of this.entrances) {
+      if (isHeld(session)) open.entrance.close();
+      this.abandon(session, open);
+    }
     for (const session of [...this.joined.keys(), ...this.awaited.keys()]) this.dismiss(session);
   }
 }

@@ -84,8 +84,12 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
       for (const place of there) clear(place);
       return announce(there);
     };
+    const announceAgain = (place: PrivatePlace): Announced | null => {
+      clear(place);
+      return announce([place]);
+    };
     const announced = announce(found);
-    return announced && entranceOf(announcement, announced, announceAnew);
+    return announced && entranceOf(announcement, announced, announceAnew, announceAgain);
   };
   const find = (file: string): FoundHolder<Duplex> | null => {
     let newest: FoundHolder<Duplex> | null = null;
@@ -192,33 +196,57 @@ function entranceOf(
   announcement: Announcement,
   first: Announced,
   announceAnew: (file: string) => Announced | null,
+  announceAgain: (place: PrivatePlace) => Announced | null,
 ): Entrance {
   let announced: Announced | null = first;
+  let place: PrivatePlace | undefined = first.place;
   let isOpen = true;
-  const leave = (): void => {
-    if (announced) retract(announced, announcement);
+  const leave = (hasLock: boolean): void => {
+    if (announced) retract(announced, announcement, hasLock);
     announced = null;
+  };
+  const end = (hasLock: boolean): void => {
+    isOpen = false;
+    leave(hasLock);
   };
   return {
     announcement,
     moved(file) {
       if (!isOpen) return;
-      leave();
+      leave(true);
       announced = quietly(() => announceAnew(file));
+      place = announced?.place;
     },
-    close() {
-      isOpen = false;
-      leave();
+    close: () => end(true),
+    abandon: () => end(false),
+    renew() {
+      const known = place;
+      if (!isOpen || !known || (announced && isThere(announced, announcement))) return;
+      announced?.stop();
+      announced = quietly(() => announceAgain(known));
     },
   };
 }
 
-/** Stops listening and removes socket and announcement, unless another holder has put its own there. */
-function retract({ place, socket, stop }: Announced, { token, epoch }: Announcement): void {
+/** Whether a holder can be found at its place. */
+function isThere({ place, socket }: Announced, { token, epoch }: Announcement): boolean {
+  const found = quietly(() =>
+    inPrivateFolder(
+      place,
+      (at, disk) =>
+        readAnnouncement(disk, at, place.name)?.token === token &&
+        isSameFile(disk.info(socketIn(at, place.name, epoch), true), socket),
+    ),
+  );
+  return found === true;
+}
+
+/** Stops listening and removes the socket and, with the lock, the announcement, unless another holder's is there. */
+function retract({ place, socket, stop }: Announced, { token, epoch }: Announcement, hasLock: boolean): void {
   stop();
   quietly(() =>
     inPrivateFolder(place, (at, disk) => {
-      if (readAnnouncement(disk, at, place.name)?.token === token) removeAnnouncement(disk, at, place.name);
+      if (hasLock && readAnnouncement(disk, at, place.name)?.token === token) removeAnnouncement(disk, at, place.name);
       const path = socketIn(at, place.name, epoch);
       if (isSameFile(disk.info(path, true), socket)) disk.remove(path);
     }),

@@ -11,6 +11,8 @@ export class WriterLock {
   private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
   private holder: Holder | null = null;
+  /** Called before the lock is released. */
+  releasing: (() => void) | undefined;
 
   /** `findLocation` returns the place of the lock that a file of the log carries. */
   constructor(locks: Locks, findLocation: (file: FileKey) => LockLocation | undefined = () => undefined) {
@@ -86,7 +88,9 @@ export class WriterLock {
   }
 
   release(): void {
-    this.lock?.release();
+    if (!this.lock) return;
+    this.releasing?.();
+    this.lock.release();
     this.lock = undefined;
   }
 }

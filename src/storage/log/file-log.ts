@@ -300,6 +300,10 @@ export class FileLog implements CopiedLog {
     this.backend.state.lock.prepare();
   }
 
+  beforeRelease(run: (() => void) | undefined): void {
+    this.backend.state.lock.releasing = run;
+  }
+
   unlock(isLast = false): void {
     const { backend } = this;
     if (backend.state.lock.isHeld) backend.unlocking(isLast);
