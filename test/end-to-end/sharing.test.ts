@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import type { Duplex } from "node:stream";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
@@ -194,6 +195,9 @@ test("who leaves is gone, also when it leaves at once", async () => {
   expect(await texts(holder)).toContain("from 4");
 });
 
+/** The clock of somebody who comes so late that a holder has announced itself by then, if it does that at all. */
+const LATER = { now: () => Date.UTC(2026, 1) };
+
 describe("a server joins nobody", () => {
   test.each([
     ["that lets nobody join", ["--attach", "off"], []],
@@ -205,7 +209,7 @@ describe("a server joins nobody", () => {
     const holder = serveHere(["--session", file, ...QUIET, ...ofHolder], { place });
     await holder.result("append", said("held"));
     if (!ofHolder.includes("off")) await announced(file);
-    const other = serveHere(["--session", file, ...QUIET, ...own], { place });
+    const other = serveHere(["--session", file, ...QUIET, ...own], { place, env: LATER });
     expect((await other.failure("append", said("not"))).data.name).toBe("session_locked");
     expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
     expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
@@ -219,7 +223,7 @@ describe("a server joins nobody", () => {
     const answers = ["Content-Length: 2\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n", 'Content-Length: 9\r\n\r\n{"a":nope'];
     for (const answer of answers) {
       const entrance = attachmentsWith().open(file, (stream) => stream.write(answer));
-      const other = serveHere(["--session", file, ...QUIET], { place });
+      const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
       expect((await other.failure("append", said("not"))).data.name, answer).toBe("session_locked");
       entrance?.close();
     }
@@ -395,4 +399,36 @@ describe.skipIf(apart("network and pids") === null)("servers with nothing in com
     await far.result("append", said("far alone"));
     expect(await texts(far)).toEqual(["here", "far", "here again", "far alone"]);
   });
+});
+
+test("a holder that has just taken the lock is waited for while it makes the session", async () => {
+  const place = temporaryPlace();
+  const file = join(place.home, "s.jsonl");
+  const maker = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  const { entryIds } = await maker.result("append", said("made"));
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const pass = async (milliseconds: number): Promise<void> => {
+    for (let n = 0; n < milliseconds; n += 10) {
+      vi.advanceTimersByTime(10);
+      await turn();
+    }
+  };
+  const other = serveHere(["--session", file, ...QUIET], { place });
+  other.send(request(1, "append", said("waits")));
+  await pass(1000);
+  const asked: Duplex[] = [];
+  const entrance = attachmentsWith().open(file, (stream) => {
+    const attached = { epoch: 1, client: "x", pid: 1 };
+    stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
+    stream.on("data", (bytes) => String(bytes).includes("waits") && asked.push(stream));
+  });
+  await pass(500);
+  while (asked.length === 0) await turn();
+  vi.useRealTimers();
+  entrance?.close();
+  await maker.finish();
+  for (const stream of asked) stream.destroy();
+  expect((await other.reply(1)).result.entryIds).toHaveLength(1);
+  expect(await texts(other)).toEqual(["made", "waits"]);
 });

@@ -5,7 +5,10 @@ import { Attachment, type AttachmentOptions } from "./attachment.ts";
 
 /** Milliseconds for which a process that has the lock is waited for until it can be joined. */
 const ANNOUNCED_WITHIN = 300;
-/** Milliseconds for the same where a dead one is announced: his place is being taken, for which a disk is waited for. */
+/**
+ * Milliseconds for the same where a dead one is announced, or where the lock was taken within this time: a place is being
+ * taken, or a session being made, for which a disk is waited for.
+ */
 const SUCCEEDED_WITHIN = 2000;
 /** Milliseconds after which a session whose holder cannot be joined is tried again, unless it has another holder. */
 const TRY_AGAIN = 5000;
@@ -76,7 +79,8 @@ export class Attaching {
         setTimeout(() => session.log.prepareLock?.(), PREPARES_AFTER).unref();
         return attachment;
       }
-      const late = began + (outcome === "dead" ? SUCCEEDED_WITHIN : ANNOUNCED_WITHIN);
+      const isComing = outcome === "dead" || this.isNew(session);
+      const late = began + (isComing ? SUCCEEDED_WITHIN : ANNOUNCED_WITHIN);
       if (
         this.isClosed ||
         this.isHurried ||
@@ -94,6 +98,12 @@ export class Attaching {
         isAsked: isAsked || outcome === "refused",
       });
     return undefined;
+  }
+
+  /** Whether the lock was taken just now. */
+  private isNew({ log: { lockedBy } }: Session): boolean {
+    const age = this.options.now() - Date.parse(lockedBy?.since ?? "");
+    return age >= 0 && age < SUCCEEDED_WITHIN;
   }
 
   /** Tells all holders who our host is and which hooks it has registered for. */

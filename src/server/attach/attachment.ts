@@ -45,6 +45,8 @@ export interface AttachmentOptions {
   /** Asks our host for the holder. */
   readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
   readonly newKey: () => string;
+  /** Returns milliseconds since the epoch. */
+  readonly now: () => number;
   /** Finds the holder of the session. */
   readonly find: (session: Session) => FoundHolder<Duplex> | null;
   /** Sends events of a session to our host. */

@@ -67,6 +67,7 @@ export class Sharing {
       answersWithin: holderTimeout ?? ANSWERS_WITHIN,
       hooks: host.hooks,
       newKey: () => `${keys}-${++keyed}`,
+      now: () => host.workspace.env.now(),
       ask: (session, name, payload) => host.askForHolder(session, name, payload),
       find: ({ file }) => (file === null ? null : attachments.find(file)),
       passOn: (session, events) => host.passOn(session, events),
