@@ -2,11 +2,15 @@
 
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
 import { containers, hasContainers, inVolume, spawnContained } from "../support/containers.ts";
+import { lockFiles } from "../support/elsewhere.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
 import { announced, QUIET, said, texts } from "../support/shared-session.ts";
 import { shareAtRandom } from "../support/sharing.ts";
+
+const sqlite = findSqlite();
 
 describe.skipIf(!hasContainers()).each(["jsonl", "v2"] as const)("containers that share a session of %s", (store) => {
   test("are one tree, also where some are killed or stopped", () =>
@@ -34,6 +38,25 @@ describe.skipIf(!hasContainers()).each(["jsonl", "v2"] as const)("containers tha
     await second.result("append", said("second"));
     expect((await second.result("get_state")).holder).toMatchObject({ pid: 1 });
     expect(await texts(first)).toEqual(["first", "second"]);
+  });
+
+  test.skipIf(!sqlite)("join a holder, too, that took the lock while somebody looked at it", async () => {
+    const { volume, first, second } = await two({ hostname: "two" });
+    first.process.kill("SIGKILL");
+    await first.exit;
+    const left = lockFiles(join(volume, `far.${store}`)).find((name) => name.endsWith(".lock"));
+    const looking = (sqlite as OpenDatabase)(left as string, true);
+    // What looks has a shared lock, and the next holder gets less than all of it.
+    looking.exec("BEGIN; SELECT 1 FROM sqlite_master");
+    const taken = await second.result("append", said("second"));
+    looking.close();
+    const { leafId, lock } = await second.result("get_state");
+    expect({ leafId, lock }).toEqual({ leafId: taken.entryIds[0], lock: "sqlite" });
+    const args = ["--session", inVolume(`far.${store}`), ...QUIET];
+    const third = spawnContained(args, { volume, hostname: "three" });
+    await third.result("append", said("third"));
+    expect((await third.result("get_state")).holder).toMatchObject({ pid: 1 });
+    expect(await texts(second)).toEqual(["first", "second", "third"]);
   });
 
   test("join nobody on another kernel, which is told as ever, nor take away what he announced", async () => {

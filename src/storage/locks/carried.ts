@@ -77,6 +77,12 @@ export class CarriedLocks {
     }
   }
 
+  /** Whether there is a lock file at a path: a process holds it, or died with it. */
+  isThere(path: string): boolean {
+    const info = infoOrNull(this.disk, path);
+    return info !== null && isLockFile(info);
+  }
+
   /** Finds the means, which loads SQLite. */
   prepare(): void {
     this.all();

@@ -35,8 +35,12 @@ export interface Locks {
   acquire(file: FileKey, place?: LockLocation): Lock | Holder;
   /** Loads what taking a lock needs, so that the first one is not later for it (SQLite takes 10 ms). Never throws. */
   prepare?(): void;
-  /** Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. */
-  holder(file: FileKey, place?: LockLocation): Holder | null;
+  /**
+   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. Not every holder in
+   * another pid namespace is seen: `wasRefused` says that the lock was not granted just now, for which there is one if
+   * the lock file is there.
+   */
+  holder(file: FileKey, place?: LockLocation, wasRefused?: boolean): Holder | null;
 }
 
 /** A way to lock an open file. */

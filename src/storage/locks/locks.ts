@@ -38,7 +38,7 @@ export function sharedLocks(locks: Locks): Locks {
       );
     },
     prepare: () => locks.prepare?.(),
-    holder: (file, place) => (held.has(keyOf(file)) ? null : locks.holder(file, place)),
+    holder: (file, place, wasRefused) => (held.has(keyOf(file)) ? null : locks.holder(file, place, wasRefused)),
   };
 }
 

@@ -78,14 +78,14 @@ export function socketLocks(options: LockOptions): Locks {
       );
     },
     prepare: () => carried.prepare(),
-    holder(file, place) {
+    holder(file, place, wasRefused = false) {
       let bound = isBound(disk, file);
       if (bound === undefined) {
         const server = bind(file);
         server?.close();
         bound = server === undefined;
       }
-      if (!bound) bound = place !== undefined && carried.isHeld(place.path);
+      if (!bound && place) bound = carried.isHeld(place.path) || (wasRefused && carried.isThere(place.path));
       return bound ? holderOf(file, place) : null;
     },
   };

@@ -9,6 +9,13 @@ import { isListed, type Means, mayHaveFlock, noteNoFlock } from "./contract.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";
 const SQLITE_BUSY = 5;
+/** Milliseconds for which those who look at a lock are waited for: each has a shared one for 0.1 ms, or is stopped. */
+const LOOKED_AT = 50;
+
+const WHOLE = `${IN_MEMORY};BEGIN EXCLUSIVE`;
+const RESERVED = `${IN_MEMORY};BEGIN IMMEDIATE`;
+/** Takes the whole lock in the place of the reserved one, whose holder nobody can keep from it but those who look. */
+const REST = `ROLLBACK;PRAGMA busy_timeout=${LOOKED_AT};BEGIN EXCLUSIVE`;
 
 export class SqliteLock implements Means {
   readonly kind = "sqlite";
@@ -23,8 +30,9 @@ export class SqliteLock implements Means {
   /**
    * Takes SQLite's exclusive lock, or else its reserved one. A process that calls `isHeld` holds a shared lock for a
    * short time, and so may another that tries to take the lock. That blocks the exclusive lock, but not the reserved
-   * one, which only takers request and only one of them gets. A taker with only the reserved lock excludes every other
-   * taker too, but `isHeld` does not see it.
+   * one, which only takers request and only one of them gets; the rest follows when those who look are done. A taker that
+   * is left with the reserved lock, because one of them was stopped, excludes every other taker too, but `isHeld` does
+   * not see it.
    */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     let database: Database;
@@ -35,10 +43,7 @@ export class SqliteLock implements Means {
     }
     let outcome: "ours" | "held" | "none" = "none";
     try {
-      for (const begin of ["BEGIN EXCLUSIVE", "BEGIN IMMEDIATE"]) {
-        outcome = attempt(database, `${IN_MEMORY};${begin}`);
-        if (outcome !== "held") break;
-      }
+      outcome = take(database);
       // A server without SQLite may hold it by flock; not so a file that we created.
       if (outcome === "ours" && isNew) noteNoFlock(this.disk, fd, info);
       else if (outcome === "ours" && mayHaveFlock(this.disk, fd) && isListed(this.disk, info, ["FLOCK"]))
@@ -57,6 +62,15 @@ export class SqliteLock implements Means {
     closeDatabase(database);
     return outcome === "held";
   }
+}
+
+/** Takes as much of the lock as can be had. */
+function take(database: Database): "ours" | "held" | "none" {
+  const whole = attempt(database, WHOLE);
+  if (whole !== "held") return whole;
+  const reserved = attempt(database, RESERVED);
+  if (reserved !== "ours" || attempt(database, REST) === "ours") return reserved;
+  return attempt(database, RESERVED);
 }
 
 function attempt(database: Database, sql: string): "ours" | "held" | "none" {

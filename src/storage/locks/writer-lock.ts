@@ -4,6 +4,9 @@ import { Failure } from "../../core/failure.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import { type FileKey, isLock, type Lock, type LockLocation, type Locks } from "./locks.ts";
 
+/** Milliseconds for which a refusal shows that somebody has the lock: he may have been killed since. */
+const REFUSAL_COUNTS = 1000;
+
 export class WriterLock {
   private readonly locks: Locks;
   private readonly findLocation: (file: FileKey) => LockLocation | undefined;
@@ -11,6 +14,7 @@ export class WriterLock {
   private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
   private holder: Holder | null = null;
+  private refusedAt = Number.NEGATIVE_INFINITY;
   /** Called before the lock is released. */
   releasing: (() => void) | undefined;
 
@@ -42,7 +46,8 @@ export class WriterLock {
 
   /** Finds out which other process is writing to a file. */
   findHolder(file: FileKey): Holder | null {
-    this.holder = this.locks.holder(file, this.locationOf(file));
+    const wasRefused = performance.now() - this.refusedAt < REFUSAL_COUNTS;
+    this.holder = this.locks.holder(file, this.locationOf(file), wasRefused);
     return this.holder;
   }
 
@@ -66,6 +71,7 @@ export class WriterLock {
     const acquired = this.locks.acquire(file, place);
     if (isLock(acquired)) return acquired;
     this.holder = acquired;
+    this.refusedAt = performance.now();
     throw new Failure(
       "session_locked",
       `${acquired.client}${acquired.pid > 0 ? ` (process ${acquired.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
@@ -78,6 +84,7 @@ export class WriterLock {
     this.release();
     this.lock = lock;
     this.holder = null;
+    this.refusedAt = Number.NEGATIVE_INFINITY;
   }
 
   /** Hands the lock over to the log that continues with the same file. */
