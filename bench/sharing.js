@@ -78,6 +78,18 @@ async function bare() {
   echo.process.kill();
 }
 
+/** Prints what an append takes there and back once both programs have run thousands, in turns of 200. */
+async function warm(children) {
+  const took = { holder: [], guest: [] };
+  for (let turn = 0; turn < 10; turn++)
+    for (const [name, child] of Object.entries(children)) {
+      const trips = await roundTrips(child, append, 200);
+      if (turn > 4) took[name].push(...trips);
+    }
+  print("append after thousands, round trip at the holder, p50", microseconds(took.holder));
+  print("append after thousands, round trip at a guest, p50", microseconds(took.guest));
+}
+
 /** Starts a server that holds a session, and one that has joined it. */
 async function pair(file) {
   const holder = start(file);
@@ -122,6 +134,7 @@ try {
       const appends = Array.from({ length: 2000 }, append);
       print(`append, pipelined at the ${name}`, `${(appends.length / (await child.ask(appends))).toFixed(1)} k/s`);
     }
+    await warm({ holder, guest });
     await stop(guest, holder);
   }
   const large = join(home, "large.jsonl");
