@@ -6,6 +6,7 @@ import { FORMATS } from "../support/foreign/formats.ts";
 import { SessionMaker } from "../support/foreign/ours.ts";
 import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
 import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
+import { entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeeds } from "../support/random.ts";
 
 const AGENTS = ["claude", "codex"] as const;
@@ -47,6 +48,22 @@ test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
     requireResumable(agent, session);
     session.close();
   });
+});
+
+test.each(AGENTS)("to %s, where a summary and an error say nothing: providers refuse texts without text", (agent) => {
+  const said = { role: "assistant", content: [], stopReason: "error", errorMessage: " " };
+  const text = fileText(
+    headerText(),
+    userText(id(1), null),
+    entryText("compaction", id(2), id(1), { summary: " \n", firstKeptEntryId: id(2), tokensBefore: 9 }),
+    entryText("message", id(3), id(2), { message: said }),
+    userText(id(4), id(3)),
+  );
+  const { text: made } = requireResumable(agent, openText(text));
+  const reader = agent === "claude" ? new ClaudeReader(made) : undefined;
+  const words = wordsIn(reader ? reader.messagesAt(reader.leaf as string) : codexHistory(made));
+  expect(words).toHaveLength(2);
+  expect(words.filter((word) => word.trim() === "")).toEqual([]);
 });
 
 test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {

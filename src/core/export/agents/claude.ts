@@ -17,6 +17,7 @@ import {
   type OutgoingCall,
   type OutgoingEntry,
   type OutgoingResult,
+  summaryOf,
   uuidOf,
 } from "./format.ts";
 import { LOST_RESULT } from "./walk.ts";
@@ -138,7 +139,8 @@ export class ClaudeFormat implements AgentFormat {
     const { usage, stopReason, errorMessage, model } = message;
     const content: JsonObject[] = answerBlocks(message, calls, losses);
     const saysNothing = content.every(({ type }) => type === "thinking" || type === "redacted_thinking");
-    const error = textIn(errorMessage);
+    const told = textIn(errorMessage);
+    const error = told?.trim() === "" ? undefined : told;
     if (saysNothing && (stopReason !== "error" || error === undefined)) {
       return dropped(content.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
     }
@@ -251,7 +253,7 @@ export class ClaudeFormat implements AgentFormat {
     const boundary = this.node(entry, "system", "first", { ...told, logicalParentUuid: cursor, compactMetadata });
     this.written[position] |= BOUNDARY;
     const marks = { isCompactSummary: true, isVisibleInTranscriptOnly: true };
-    return losses.outgoing([boundary, this.given(entry, marks, stored.summary)]);
+    return losses.outgoing([boundary, this.given(entry, marks, summaryOf(stored.summary, losses))]);
   }
 
   /** Returns the uuid of the first record that a compaction keeps; undefined when it keeps none. */

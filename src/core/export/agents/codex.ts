@@ -16,6 +16,7 @@ import {
   type OutgoingCall,
   type OutgoingEntry,
   type OutgoingResult,
+  summaryOf,
   uuidOf,
 } from "./format.ts";
 import { LOST_RESULT } from "./walk.ts";
@@ -260,7 +261,7 @@ export class CodexFormat implements AgentFormat {
     const rest = isObject(details) ? details : {};
     const own = first === position && this.isOwn ? itemsIn(rest.replacement_history) : undefined;
     const turn = `turn${++this.turns}`;
-    const content = [{ type: "input_text", text: summary }];
+    const content = own ? [] : [{ type: "input_text", text: summaryOf(summary, losses) }];
     const said = { type: "message", id: `msg_${this.uuid(entry.id, "summary")}`, role: "user", content };
     const history = own ?? [said, ...this.keptItems(first, position, losses)];
     const turnId = this.uuid(entry.id, turn);

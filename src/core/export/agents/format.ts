@@ -88,6 +88,16 @@ export class Losses {
   }
 }
 
+/** What a compaction says whose summary is blank: providers refuse a text without text. */
+const NO_SUMMARY = "The conversation before this was compacted; there is no summary of it.";
+
+/** Returns the summary of a compaction as the model may see it. */
+export function summaryOf(summary: string, losses: Losses): string {
+  if (summary.trim() !== "") return summary;
+  losses.note("A compaction has no summary, and a sentence says so in its place.");
+  return NO_SUMMARY;
+}
+
 export function dropped(warning?: string): Outgoing {
   return { records: [], fate: "dropped", ...(warning === undefined ? {} : { warning }) };
 }
