@@ -21,6 +21,7 @@ import {
   thought,
   wholeClaudeSession,
 } from "../support/foreign/claude.ts";
+import { requireResumable } from "../support/foreign/round-trip.ts";
 import { forSeeds } from "../support/random.ts";
 
 test("every kind of record is counted, and all leaves have a context that providers take", () => {
@@ -101,6 +102,49 @@ test("parallel results are no branches, whichever block they name; a second turn
   expect(requirePairedAtEveryLeaf(retried)).toBe(2);
   w.human("Another way", question);
   expect(requirePairedAtEveryLeaf(foreignSession(w.text))).toBe(3);
+});
+
+test("where answers have no parent, no record names any, and each continues the one before it", () => {
+  const w = new ClaudeWriter();
+  w.human("Hello", null);
+  w.answer([call("toolu_1")], null);
+  w.result("toolu_1", "one", null);
+  w.answer([said("Done.")], null);
+  w.human("Go on", null);
+  const session = foreignSession(w.text);
+  requireSound(session);
+  expect(strictContext(session).map(({ role }) => role)).toEqual([
+    "user",
+    "assistant",
+    "toolResult",
+    "assistant",
+    "user",
+  ]);
+  requireContinued(w.lines, FOREIGN_FILE);
+});
+
+test("what is neither a text nor a picture is given to the model as a text, with the block itself beside it", () => {
+  const pdf = { type: "document", source: { type: "base64", media_type: "application/pdf", data: "JVBERg==" } };
+  const plain = { type: "document", title: "Notes", source: { type: "text", media_type: "text/plain", data: "All." } };
+  const found = { type: "tool_reference", tool_name: "Search" };
+  const w = new ClaudeWriter();
+  w.node("user", { message: { role: "user", content: [pdf, plain] } });
+  w.answer([call("toolu_1")]);
+  w.node("user", {
+    message: { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1", content: [found] }] },
+  });
+  const session = foreignSession(w.text);
+  requireSound(session);
+  expect(strictContext(session).map(({ content }) => content)).toMatchObject([
+    [
+      { type: "text", text: "[document: application/pdf]", original: pdf },
+      { type: "text", text: "All.", original: plain },
+    ],
+    [{ type: "toolCall" }],
+    [{ type: "text", text: "[tool_reference: Search]", original: found }],
+  ]);
+  const again = foreignSession(requireResumable("claude", session).text);
+  expect(strictContext(again)[0].content).toEqual(strictContext(session)[0].content);
 });
 
 test("a compaction keeps what the boundary says, and nothing where that is not on the way to it", () => {

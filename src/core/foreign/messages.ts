@@ -83,6 +83,24 @@ export function textBlock(text: string): JsonObject {
   return { type: "text", text };
 }
 
+/**
+ * Returns a block of a person's or a tool's that is neither a text nor a picture: as a text, because Pi takes whatever is
+ * no text for a picture, and the provider then refuses the whole conversation. The block itself stays beside the text.
+ */
+export function otherBlock(original: JsonObject, about = original): JsonObject {
+  const { type, source, mimeType, media_type, title, name, filename, tool_name } = about;
+  const { media_type: ofSource, data, type: kind } = isObject(source) ? source : ({} as JsonObject);
+  if (kind === "text" && typeof data === "string") return { ...textBlock(data), original };
+  const said = [title, name, filename, tool_name, mimeType, media_type, ofSource].map((one) => textIn(one) ?? "");
+  const names = said.filter((one) => one !== "").join(", ");
+  return { ...textBlock(`[${textIn(type) ?? "part"}${names === "" ? "" : `: ${names}`}]`), original };
+}
+
+/** Returns the block of another agent's that a text stands for. */
+export function originalIn({ original }: JsonObject): JsonObject | undefined {
+  return isObject(original) ? original : undefined;
+}
+
 /** Returns a picture of base64 text. */
 export function imageBlock(data: string, mimeType: string): JsonObject {
   return { type: "image", data, mimeType };

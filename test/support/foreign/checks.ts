@@ -52,25 +52,37 @@ export function entriesOf({ log }: Session): Record<string, unknown>[] {
 
 /** The messages of the strict context at a leaf, by value. */
 export function strictContext(session: Session, leaf = session.tree.leaf): Record<string, unknown>[] {
+  return paired(session.tree, messagesOf(session, leaf)).map(({ text }) => parse(text) as Record<string, unknown>);
+}
+
+/** Returns the messages of the context at a leaf, as they are. */
+function messagesOf(session: Session, leaf: number): Shown[] {
   const shown: Shown[] = [];
   for (const item of session.context(leaf).items) {
     const [text] = session.messageTexts([item]);
     if (text) shown.push({ item, text: Uint8Array.from(text) });
   }
-  return paired(session.tree, shown).map(({ text }) => parse(text) as Record<string, unknown>);
+  return shown;
 }
 
-/** Requires of each leaf that every call has its result directly after it, and that no result comes without its call. */
+function leavesOf({ log: { nodes } }: Session): number[] {
+  const positions = Array.from({ length: nodes.count }, (_, position) => position);
+  const parents = new Set(positions.map((position) => nodes.parent(position)));
+  return positions.filter((position) => !parents.has(position));
+}
+
+/**
+ * Requires of each leaf that every call has its result directly after it, that no result comes without its call, and that
+ * nothing else than texts and pictures is given to the model: providers refuse the whole conversation otherwise.
+ */
 export function requirePairedAtEveryLeaf(session: Session): number {
   const { nodes } = session.log;
-  const parents = new Set(Array.from({ length: nodes.count }, (_, p) => nodes.parent(p)));
-  let leaves = 0;
-  for (let position = 0; position < nodes.count; position++) {
-    if (parents.has(position)) continue;
-    leaves++;
-    expect(pairingFault(strictContext(session, position)), `at entry ${nodes.id(position)}`).toBeNull();
+  const leaves = leavesOf(session);
+  for (const position of leaves) {
+    const messages = strictContext(session, position);
+    expect(pairingFault(messages) ?? givenFault(messages), `at entry ${nodes.id(position)}`).toBeNull();
   }
-  return leaves;
+  return leaves.length;
 }
 
 /** Returns how messages break the rule of providers; null where they keep it. */
@@ -91,6 +103,55 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
     open = content.filter(({ type }) => type === "toolCall").map(({ id }) => String(id));
   }
   return open.length > 0 ? `the results of ${open.join(", ")} are missing at the end` : null;
+}
+
+/** Returns which message has something for the model that is neither a text nor a picture; null where none has. */
+export function givenFault(messages: readonly Record<string, unknown>[]): string | null {
+  for (const [n, { role, content }] of messages.entries()) {
+    if (role === "assistant" || !Array.isArray(content)) continue;
+    for (const { type, text, data, mimeType } of content) {
+      const isFine = type === "text" ? typeof text === "string" : type === "image" && data !== "" && mimeType !== "";
+      if (!isFine) return `message ${n} of ${role} has a block of the type ${type}`;
+    }
+  }
+  return null;
+}
+
+/** What the strict context leaves out at the leaves of a session. */
+export interface LeftOut {
+  readonly leaves: number;
+  /** Ids of calls that have no result there. */
+  readonly unanswered: Set<string>;
+  /** Ids of results without a call there. */
+  readonly unasked: Set<string>;
+  /** Ids of calls that are left out although their result is there. */
+  readonly torn: Set<string>;
+}
+
+/** Returns what is left out of the strict context at all leaves. */
+export function leftOut(session: Session): LeftOut {
+  const out: LeftOut = { leaves: 0, unanswered: new Set(), unasked: new Set(), torn: new Set() };
+  let leaves = 0;
+  for (const leaf of leavesOf(session)) {
+    leaves++;
+    const whole = idsIn(messagesOf(session, leaf).map(({ text }) => parse(text) as Record<string, unknown>));
+    const strict = idsIn(strictContext(session, leaf));
+    for (const id of whole.calls)
+      if (!strict.calls.has(id)) (whole.results.has(id) ? out.torn : out.unanswered).add(id);
+    for (const id of whole.results) if (!strict.results.has(id) && !whole.calls.has(id)) out.unasked.add(id);
+  }
+  return { ...out, leaves };
+}
+
+function idsIn(messages: readonly Record<string, unknown>[]): { calls: Set<string>; results: Set<string> } {
+  const calls = messages.flatMap(({ role, content }) =>
+    role === "assistant" && Array.isArray(content) ? content.filter(({ type }) => type === "toolCall") : [],
+  );
+  const results = messages.filter(({ role }) => role === "toolResult");
+  return {
+    calls: new Set(calls.map(({ id }) => String(id))),
+    results: new Set(results.map(({ toolCallId }) => String(toolCallId))),
+  };
 }
 
 /** Requires that no entry names a parent that is missing or comes later, and that ids are there once. */

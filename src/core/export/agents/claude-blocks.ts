@@ -1,6 +1,6 @@
 /** The blocks of our messages as Claude's, and texts of the program in the user's place. */
 
-import { isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
+import { isObject, type JsonObject, originalIn, textIn } from "../../foreign/messages.ts";
 import type { Losses, OutgoingCall } from "./format.ts";
 
 /** Blocks of the provider's own that are in no message of ours but of an import, as they were. */
@@ -26,6 +26,8 @@ export function givenBlocks(content: unknown, losses: Losses): JsonObject[] {
   if (!Array.isArray(content)) return [];
   return content.filter(isObject).flatMap((block): JsonObject[] => {
     const { type, text, data, mimeType } = block;
+    const original = originalIn(block);
+    if (original && OWN_BLOCKS.has(String(original.type))) return [original];
     if (type === "text") return typeof text === "string" && text.trim() !== "" ? [{ type, text }] : [];
     if (type === "image" && typeof data === "string") {
       const source = { type: "base64", media_type: textIn(mimeType) ?? "image/png", data };

@@ -302,7 +302,9 @@ export class ClaudeFormat implements AgentFormat {
       version: VERSION,
       gitBranch: "",
     };
-    return { parentUuid, ...about, type, ...members, uuid, timestamp: at };
+    // An answer before which nothing is said: without this, it looks as if no record named a parent.
+    const begins = parentUuid === null && type === "assistant" ? { logicalParentUuid: null } : {};
+    return { parentUuid, ...begins, ...about, type, ...members, uuid, timestamp: at };
   }
 
   private uuid(id: string, part: string): string {

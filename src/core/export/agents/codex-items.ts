@@ -1,6 +1,6 @@
 /** Our messages as the response items of Codex's files. */
 
-import { isObject, type JsonObject, textIn } from "../../foreign/messages.ts";
+import { isObject, type JsonObject, originalIn, textIn } from "../../foreign/messages.ts";
 import { toolCalls } from "../../format/message.ts";
 import { elements, jsonText, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
 import type { Session } from "../../session/session.ts";
@@ -17,6 +17,8 @@ export function givenParts(content: unknown, losses: Losses): JsonObject[] {
   if (!Array.isArray(content)) return [];
   return content.filter(isObject).flatMap((block): JsonObject[] => {
     const { type, text, data, mimeType } = block;
+    const original = originalIn(block);
+    if (original && OWN_PARTS.has(String(original.type))) return [original];
     if (type === "text") return typeof text === "string" && text !== "" ? [{ type: "input_text", text }] : [];
     if (type === "image" && typeof data === "string")
       return [{ type: "input_image", image_url: `data:${textIn(mimeType) ?? "image/png"};base64,${data}` }];

@@ -1,6 +1,6 @@
 /** The blocks of Claude's messages as those of ours. Blocks that have no counterpart stay as they are. */
 
-import { imageBlock, isObject, textBlock, textIn, thinkingBlock, toolCallBlock } from "../messages.ts";
+import { imageBlock, isObject, otherBlock, textBlock, textIn, thinkingBlock, toolCallBlock } from "../messages.ts";
 
 type Block = Readonly<Record<string, unknown>>;
 
@@ -27,7 +27,7 @@ export function givenBlock(block: Block): Block {
   if (type === "text") return textBlock(textIn(block.text) ?? "");
   if (type === "image" && isObject(source) && typeof source.data === "string")
     return imageBlock(source.data, textIn(source.media_type) ?? "image/png");
-  return typeof type === "string" ? block : { ...block, type: "unknown" };
+  return otherBlock(block);
 }
 
 /** Returns the text of blocks, for those who want to know how it begins. */

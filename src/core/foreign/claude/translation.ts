@@ -68,6 +68,8 @@ export class ClaudeTranslation implements Translation {
   private session: { nativeIds: Set<string>; agentId?: string; cwd?: string; started?: string } = {
     nativeIds: new Set(),
   };
+  /** Whether records name the one that they continue; undefined as long as that is open. */
+  private namesParents: boolean | undefined;
   /** Whether the file is a subagent's, in which every record is of a side chain; undefined before the first. */
   private isAgents: boolean | undefined;
 
@@ -153,11 +155,21 @@ export class ClaudeTranslation implements Translation {
   }
 
   /** Returns the place that a record continues. One whose parent is not there continues the last before it. */
-  private parentOf({ record }: NodeRecord): { place: RecordPlace; warning: { warning?: string } } {
-    const { parentUuid } = record;
-    if (parentUuid === null) return { place: this.root, warning: {} };
+  private parentOf(
+    { record, isSidechain }: NodeRecord,
+    isReply = false,
+  ): { place: RecordPlace; warning: { warning?: string } } {
+    const { parentUuid, logicalParentUuid } = record;
+    if (parentUuid === null) {
+      // Nobody replies to nothing: programs wrote such a file that give no record a parent.
+      const isOfChain = isSidechain === this.isAgents && logicalParentUuid === undefined;
+      if (isReply && isOfChain && this.last !== this.root) this.namesParents ??= false;
+      if (this.namesParents !== false || !isOfChain) return { place: this.root, warning: {} };
+      return { place: this.last, warning: {} };
+    }
     // The oldest versions, and programs that write such files, name none.
     if (parentUuid === undefined) return { place: this.last, warning: {} };
+    this.namesParents ??= true;
     const place = typeof parentUuid === "string" ? this.places.get(parentUuid) : undefined;
     if (place) return { place, warning: {} };
     const warning =
@@ -228,7 +240,7 @@ export class ClaudeTranslation implements Translation {
     const blocks = blocksOf(message.content);
     let warning: { warning?: string } = {};
     if (!this.step || messageId === undefined || this.step.messageId !== messageId || this.places.has(uuid)) {
-      const parent = this.parentOf(node);
+      const parent = this.parentOf(node, true);
       warning = parent.warning;
       this.settle();
       const isNew = messageId === undefined || !this.counted.has(messageId);
@@ -289,7 +301,7 @@ export class ClaudeTranslation implements Translation {
       this.last = step.place;
       return { kind, fate: "preserved" };
     }
-    const { place, warning } = this.parentOf(node);
+    const { place, warning } = this.parentOf(node, results.length > 0);
     if (said) items.push(said.item);
     if (items.length === 0) items.push(this.item("message", uuid, at, userMessage("", at)));
     this.put(node, place, items);

@@ -7,6 +7,7 @@ import {
   isObject,
   type JsonObject,
   NO_USAGE,
+  otherBlock,
   type SourceUsage,
   textBlock,
   textIn,
@@ -22,6 +23,11 @@ export function clineBlocks(content: unknown): readonly JsonObject[] {
 
 /** Returns a block that a person or a tool gave, as ours. */
 export function givenOf(block: JsonObject): JsonObject {
+  return knownBlock(block) ?? otherBlock(block);
+}
+
+/** Returns a text, a picture or a file as ours; undefined for anything else. */
+function knownBlock(block: JsonObject): JsonObject | undefined {
   const { type, source, data, mediaType, path, content } = block;
   if (type === "text") return textBlock(textIn(block.text) ?? "");
   if (type === "image" && typeof data === "string") return imageBlock(data, textIn(mediaType) ?? "image/png");
@@ -30,7 +36,7 @@ export function givenOf(block: JsonObject): JsonObject {
   // The program writes a file to the model in this way.
   if (type === "file" && typeof path === "string" && typeof content === "string")
     return textBlock(`<file_content path="${path}">\n${content}\n</file_content>`);
-  return typeof type === "string" ? block : { ...block, type: "unknown" };
+  return undefined;
 }
 
 /** Returns what a tool gave, as blocks. Some tools give lists of objects that are no blocks. */
@@ -70,7 +76,7 @@ function spokenBlock(block: JsonObject): JsonObject {
     const call = toolCallBlock(textIn(block.id) ?? "", textIn(block.name) ?? "", block.input);
     return signed === undefined ? call : { ...call, thoughtSignature: signed };
   }
-  return givenOf(block);
+  return knownBlock(block) ?? (typeof type === "string" ? block : { ...block, type: "unknown" });
 }
 
 /** Returns a thought that its provider gave as text, as a summary, or as something that only the provider reads. */

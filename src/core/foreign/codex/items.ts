@@ -1,18 +1,18 @@
 /** Response items as parts of our messages. */
 
 import { parseText } from "../../json/json.ts";
-import { imageBlock, isObject, type JsonObject, textBlock, textIn, thinkingBlock } from "../messages.ts";
+import { imageBlock, isObject, type JsonObject, otherBlock, textBlock, textIn, thinkingBlock } from "../messages.ts";
 
 /** Returns the blocks of a message or of a tool's output: text, or a list of parts. */
 export function blocksIn(content: unknown): JsonObject[] {
   if (typeof content === "string") return content === "" ? [] : [textBlock(content)];
   if (!Array.isArray(content)) return isObject(content) ? blocksIn(content.content ?? JSON.stringify(content)) : [];
   return content.filter(isObject).map((part) => {
-    const { type, text, image_url: url } = part;
+    const { text, image_url: url } = part;
     if (typeof text === "string") return textBlock(text);
     const [, mimeType, data] = /^data:([\w/+.-]{1,100});base64,(.*)$/s.exec(textIn(url) ?? "") ?? [];
     if (data !== undefined) return imageBlock(data, mimeType);
-    return typeof type === "string" ? part : { ...part, type: "unknown" };
+    return otherBlock(part);
   });
 }
 

@@ -7,6 +7,7 @@ import {
   isObject,
   type JsonObject,
   NO_USAGE,
+  otherBlock,
   type SourceUsage,
   textBlock,
   textIn,
@@ -41,11 +42,18 @@ export function partsOf(content: unknown): readonly JsonObject[] {
 
 /** Returns a part of a person's or a tool's as ours. */
 export function givenPart(part: JsonObject): JsonObject {
-  const { text, inlineData } = part;
+  const known = knownPart(part);
+  if (known) return known;
+  const [kind = "part"] = Object.keys(part);
+  return otherBlock(part, { ...(isObject(part[kind]) ? part[kind] : {}), type: kind });
+}
+
+/** Returns a text or a picture; undefined for anything else. */
+function knownPart({ text, inlineData }: JsonObject): JsonObject | undefined {
   if (typeof text === "string") return textBlock(text);
   if (isObject(inlineData) && typeof inlineData.data === "string" && /^image\//.test(textIn(inlineData.mimeType) ?? ""))
     return imageBlock(inlineData.data, inlineData.mimeType as string);
-  return { ...part, type: "unknown" };
+  return undefined;
 }
 
 /** Returns the calls of a message of the model: those among its parts, and those that were recorded beside them. */
@@ -94,7 +102,7 @@ export function answerBlocks(message: JsonObject, calls: readonly GeminiCall[]):
     else if (thought === true) blocks.push(thinkingBlock(textIn(text) ?? "", signature));
     else if (typeof text === "string")
       blocks.push(signature === undefined ? textBlock(text) : { ...textBlock(text), textSignature: signature });
-    else blocks.push(givenPart(part));
+    else blocks.push(knownPart(part) ?? { ...part, type: "unknown" });
   }
   return [...blocks, ...calls.slice(made).map(callBlock)];
 }
