@@ -117,7 +117,7 @@ export function givenFault(messages: readonly Record<string, unknown>[]): string
   return null;
 }
 
-/** What the strict context leaves out at the leaves of a session. */
+/** Calls and results that are left out of the strict contexts at the leaves of a session. */
 export interface LeftOut {
   readonly leaves: number;
   /** Ids of calls that have no result there. */
