@@ -88,7 +88,7 @@ export class Losses {
   }
 }
 
-/** What a compaction says whose summary is blank: providers refuse a text without text. */
+/** The text in place of a blank summary: providers refuse a text without text. */
 const NO_SUMMARY = "The conversation before this was compacted; there is no summary of it.";
 
 /** Returns the summary of a compaction as the model may see it. */
