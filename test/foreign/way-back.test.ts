@@ -1,7 +1,7 @@
 /** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
 
 import { expect, test } from "vitest";
-import { damagedLines, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
 import { SessionMaker } from "../support/foreign/ours.ts";
 import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
@@ -64,6 +64,41 @@ test.each(AGENTS)("to %s, where a summary and an error say nothing: providers re
   const words = wordsIn(reader ? reader.messagesAt(reader.leaf as string) : codexHistory(made));
   expect(words).toHaveLength(2);
   expect(words.filter((word) => word.trim() === "")).toEqual([]);
+});
+
+test("to Codex and back, with the models and how much they think", () => {
+  const answer = (n: number, model: string): string =>
+    entryText("message", id(n), id(n - 1), {
+      message: { role: "assistant", content: [{ type: "text", text: "Yes" }], provider: "openai", model },
+    });
+  const text = fileText(
+    headerText(),
+    userText(id(1), null),
+    answer(2, "gpt-one"),
+    entryText("model_change", id(3), id(2), { provider: "openai", modelId: "gpt-two" }),
+    entryText("thinking_level_change", id(4), id(3), { thinkingLevel: "high" }),
+    userText(id(5), id(4)),
+    answer(6, "gpt-two"),
+    answer(7, "gpt-two"),
+  );
+  const { text: made, report } = requireResumable("codex", openText(text));
+  expect(made).not.toMatch(/approval_policy|sandbox_policy/);
+  expect(report.kinds.filter(({ derived }) => derived > 0).map(({ kind }) => kind)).toEqual([
+    "model_change",
+    "thinking_level_change",
+  ]);
+  const back = foreignSession(made, "/elsewhere/back.jsonl");
+  const told = entriesOf(back).map(({ modelId, thinkingLevel, message }) =>
+    [modelId, thinkingLevel, (message as { model?: string } | undefined)?.model].find((one) => one !== undefined),
+  );
+  expect(told.filter((one) => one !== undefined)).toEqual([
+    "gpt-one",
+    "gpt-one",
+    "gpt-two",
+    "high",
+    "gpt-two",
+    "gpt-two",
+  ]);
 });
 
 test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {

@@ -34,6 +34,12 @@ interface HeldItems {
   readonly items: readonly JsonObject[];
 }
 
+/** The model, and how much it is to think. */
+interface TurnSettings {
+  readonly model?: string | undefined;
+  readonly effort?: string | undefined;
+}
+
 interface CodexUsage {
   readonly input_tokens: number;
   readonly cached_input_tokens: number;
@@ -56,6 +62,8 @@ export class CodexFormat implements AgentFormat {
   private turns = 0;
   private readonly isKept: Uint8Array;
   private held: HeldItems[] = [];
+  private settings: TurnSettings = {};
+  private changesSettings = false;
   private total: CodexUsage = usageIn({});
   private last: CodexUsage | undefined;
 
@@ -91,9 +99,12 @@ export class CodexFormat implements AgentFormat {
   warnings(): readonly string[] {
     const { session, route } = this.options;
     const left = session.tree.entryCount - route.order.length;
-    return left === 0
-      ? []
-      : [`${left} ${left === 1 ? "entry" : "entries"} on other branches are left out: a file of Codex's is one line.`];
+    const sentences = this.changesSettings ? ["Codex goes on with the model and the effort of its own settings."] : [];
+    if (left > 0)
+      sentences.push(
+        `${left} ${left === 1 ? "entry" : "entries"} on other branches are left out: a file of Codex's is one line.`,
+      );
+    return sentences;
   }
 
   end(): readonly JsonObject[] {
@@ -123,7 +134,30 @@ export class CodexFormat implements AgentFormat {
       return isName ? { records: [], fate: "derived", warning: sentence } : dropped();
     }
     if (type === "context_edit") return { records: [], fate: "derived" };
+    if (type === "model_change") return this.settingsChange(entry, { model: textIn(entry.entry.modelId) });
+    if (type === "thinking_level_change")
+      return this.settingsChange(entry, { effort: textIn(entry.entry.thinkingLevel) });
     return dropped();
+  }
+
+  // --- models --------------------------------------------------------------------------------------------------
+
+  private settingsChange({ at }: OutgoingEntry, changed: TurnSettings): Outgoing {
+    if (Object.values(changed).includes(undefined)) return dropped();
+    this.changesSettings = true;
+    return { records: this.settingsOf(changed, at), fate: "derived" };
+  }
+
+  /**
+   * Returns the record of the settings of what follows; none where they are those of before. It says nothing of approvals
+   * and the sandbox: Codex would take those for the ones that a person chose, and goes on with them.
+   */
+  private settingsOf(changed: TurnSettings, at: string): JsonObject[] {
+    const { model, effort } = this.settings;
+    this.settings = { model, effort, ...changed };
+    if (this.settings.model === model && this.settings.effort === effort) return [];
+    const { cwd } = this.options.session;
+    return [this.line("turn_context", { turn_id: this.turnId, cwd, ...this.settings }, at)];
   }
 
   // --- the conversation ----------------------------------------------------------------------------------------
@@ -154,6 +188,8 @@ export class CodexFormat implements AgentFormat {
     if (saysNothing && error === undefined)
       return dropped(items.length > 0 ? "It has thoughts only, which providers refuse." : undefined);
     const records = this.turnId === undefined ? this.beginTurn(entry) : [];
+    const model = textIn(message.model);
+    if (model !== undefined) records.push(...this.settingsOf({ model }, entry.at));
     if (saysNothing) {
       losses.note();
       return losses.outgoing([...records, this.event({ type: "error", message: error }, entry.at)]);
