@@ -1,12 +1,14 @@
 /** Sessions of other agents over the wire: read like any other, never written, and taken along by a fork or an import. */
 
-import { appendFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { entriesOf, fidelityOf, foreignSessionOn } from "../support/foreign/checks.ts";
 import { randomClaudeSession, wholeClaudeSession } from "../support/foreign/claude.ts";
 import { randomCodexSession } from "../support/foreign/codex.ts";
+import { opencodeDatabase } from "../support/foreign/databases.ts";
+import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
@@ -70,6 +72,36 @@ test("one opens like any other, and nothing is written beside it", async () => {
   await refused("archive_session", { sessionPath: file });
   await refused("relocate_session", { sessionPath: file, cwd: place.cwd });
   expect(withoutTimes(file)).toEqual(before);
+});
+
+test("a migration of one is refused with what to do, wherever its session is", async () => {
+  const place = temporaryPlace();
+  const database = join(place.home, ".local/share/opencode/opencode.db");
+  mkdirSync(dirname(database), { recursive: true });
+  opencodeDatabase(database, [wholeOpencodeExport()]).close();
+  const files = [claudeFile(place, wholeClaudeSession().text), join(database, OPENCODE_SESSION)];
+  const server = serveLibrary(place);
+  const asks = [
+    ["migrate_session", {}],
+    ["migrate_session", { dryRun: true }],
+    ["migrate_session", { to: "jsonl" }],
+    ["migrate_session", { to: "jsonl", dryRun: true }],
+    ["rollback_migration", {}],
+    ["migration_status", {}],
+  ] as const;
+  for (const sessionPath of files) {
+    const told = async (more: object): Promise<void> => {
+      for (const [method, params] of asks) {
+        const { data, message } = await server.failure(method, { ...params, ...more });
+        expect([method, params, data.name]).toEqual([method, params, "read_only"]);
+        expect(message).toContain("import_session makes it yours");
+      }
+    };
+    await told({ sessionPath });
+    await server.result("switch_session", { sessionPath });
+    await told({ sessionPath });
+    await told({});
+  }
 });
 
 test("a clone and a fork are ours, in the folder of the session's directory", async () => {
