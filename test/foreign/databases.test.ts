@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
-import { entriesOf, foreignSession, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
+import { entriesOf, foreignSession, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
 import {
   addGoose,
   addOpencode,
@@ -62,6 +62,87 @@ test.each(MAKINGS)("opencode's, as %j: the entries are those of its export, byte
   expect(entriesOf(session)).toEqual(entriesOf(foreignSession(wholeOpencodeExport().text)));
   expect(session.log.header.id).toBe(foreignSession(wholeOpencodeExport().text).log.header.id);
   expect(contentsOf(join(file, ".."))).toEqual(before);
+  database.close();
+});
+
+test("opencode's, of a version that has whole messages in one table", async () => {
+  const place = temporaryPlace();
+  const file = opencodeFile(place);
+  const database = opencodeDatabase(file, [small("ses_older", "older")]);
+  const { info } = new OpencodeWriter();
+  const own = { info: { ...info, id: "ses_newer", title: "About newer" }, messages: [] };
+  addOpencode(database, own as unknown as OpencodeWriter);
+  const put = database.prepare("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)");
+  const add = (session: string, type: string, seq: number, data: Json): void => {
+    const time = { created: 1_784_094_124_000 + seq * 1000, completed: 1_784_094_124_500 + seq * 1000 };
+    put.run(`evt_${session}_${seq}`, session, type, seq, JSON.stringify({ time, ...data }));
+  };
+  const model = { id: "claude-sonnet-4-5", providerID: "anthropic" };
+  const tool = (id: string, state: Json): Json => ({ type: "tool", id, name: "bash", state, time: { created: 1 } });
+  const rows: [string, Json][] = [
+    ["model-switched", { model }],
+    ["user", { text: "Look", files: [{ uri: "data:image/png;base64,AAAA", mime: "image/png", name: "a.png" }] }],
+    [
+      "assistant",
+      {
+        agent: "build",
+        model,
+        cost: 0.5,
+        tokens: { input: 10, output: 5, reasoning: 1, cache: { read: 2, write: 0 } },
+        content: [
+          { type: "reasoning", id: "r", text: "Hm", providerMetadata: { anthropic: { signature: "c2ln" } } },
+          { type: "text", id: "t", text: "I look." },
+          tool("c1", { status: "completed", input: { command: "ls" }, content: [{ type: "text", text: "a.txt" }] }),
+          tool("c2", { status: "error", input: {}, content: [], error: { type: "unknown", message: "No." } }),
+          tool("c3", { status: "pending", input: '{"comm' }),
+        ],
+      },
+    ],
+    ["shell", { callID: "s", command: "pwd", output: "/home/me" }],
+    ["synthetic", { text: "A reminder" }],
+    ["compaction", { reason: "auto", summary: "In short", recent: "The last words" }],
+    ["user", { text: "Go on" }],
+    ["assistant", { agent: "build", model, content: [], error: { type: "aborted", message: "Stopped" } }],
+    ["of-tomorrow", { what: 1 }],
+  ];
+  for (const [n, [type, data]] of [...rows.entries()].reverse()) add("ses_newer", type, n, data);
+  // In the older tables all of a session is there, and these repeat it.
+  add("ses_older", "user", 1, { text: "older" });
+  database.prepare("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)").run("x", "ses_newer", "user", 99, "{");
+  const session = foreignSessionOn(realDisk, join(file, "ses_newer"));
+  requireSound(session);
+  const entries = entriesOf(session);
+  expect(strictContext(session).map(({ role, summary, content }) => summary ?? [role, content])).toMatchObject([
+    "In short\nThe last words",
+    ["user", [{ text: "Go on" }]],
+    ["assistant", []],
+  ]);
+  const spoken = entries.map(({ message }) => message as Json).filter((message) => message?.role !== undefined);
+  expect(spoken.map(({ role, content }) => [role, content])).toMatchObject([
+    ["user", [{ text: "Look" }, { type: "image", data: "AAAA" }]],
+    [
+      "assistant",
+      [
+        { type: "thinking", thinking: "Hm", thinkingSignature: "c2ln" },
+        { text: "I look." },
+        { type: "toolCall", id: "c1", name: "bash", arguments: { command: "ls" } },
+        { type: "toolCall", id: "c2" },
+        { type: "toolCall", id: "c3", arguments: { input: '{"comm' } },
+      ],
+    ],
+    ["toolResult", [{ text: "a.txt" }]],
+    ["toolResult", [{ text: "No." }]],
+    ["user", [{ text: "Go on" }]],
+    ["assistant", []],
+  ]);
+  expect(spoken[1].usage).toMatchObject({ input: 10, output: 6, cacheRead: 2, cost: { total: 0.5 } });
+  expect(spoken.at(-1)).toMatchObject({ stopReason: "aborted", errorMessage: "Stopped" });
+  expect(JSON.stringify(entries)).toContain("$ pwd\\n/home/me");
+  expect(entriesOf(foreignSessionOn(realDisk, join(file, "ses_older")))).toEqual(
+    entriesOf(foreignSession(small("ses_older", "older").text)),
+  );
+  const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["opencode"] });
+  expect(sessions.map(({ name }: Json) => name).sort()).toEqual(["About newer", "About older"]);
   database.close();
 });
 

@@ -1,6 +1,7 @@
 /**
  * opencode's database (`opencode.db`, measured with 1.18.34): `session` has the facts, `message` and `part` have what an
- * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done.
+ * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done. Newer
+ * versions have a row of `session_message` for each message; where a session is in both, the older tables have all of it.
  */
 
 import { bytesOf, concat, parse } from "../../json/json.ts";
@@ -15,6 +16,7 @@ import {
   type TableFormat,
 } from "../rows.ts";
 import { opencode } from "./opencode.ts";
+import { exportedMessage } from "./session-messages.ts";
 
 export const opencodeTables: TableFormat = {
   translator: opencode,
@@ -23,7 +25,8 @@ export const opencodeTables: TableFormat = {
     hasColumns(tables, "message", "id", "session_id", "data") &&
     hasColumns(tables, "part", "id", "message_id", "data"),
   sessions,
-  has: (tables, id) => hasRow(tables, id, ["session", "id"], ["message", "session_id"]),
+  has: (tables, id) =>
+    hasRow(tables, id, ["session", "id"], ["message", "session_id"], ["session_message", "session_id"]),
   records,
 };
 
@@ -37,11 +40,11 @@ function sessions(tables: SourceTables): StoredSession[] {
     sums.add(id, row, row.count("time_updated"));
   }
   // A session whose own row is damaged still has its messages.
-  for (const table of ["message", "part"])
+  for (const table of ["message", "part", "session_message"])
     for (const row of tables.rows(table)) {
       const id = row.text("session_id");
       sums.add(id, row, row.count("time_updated"));
-      if (table === "message" && id !== undefined) ids.push(id);
+      if (table !== "part" && id !== undefined) ids.push(id);
     }
   return sums.of(ids);
 }
@@ -58,14 +61,18 @@ function records(tables: SourceTables, id: string): Uint8Array[] {
     if (known) known.push(row);
     else parts.set(message, [row]);
   }
-  for (const row of of("message", (message) => `${timeKey(message)} ${message.text("id") ?? ""}`)) {
+  const messages = of("message", (message) => `${timeKey(message)} ${message.text("id") ?? ""}`);
+  if (messages.length === 0)
+    for (const row of of("session_message", (message) => `${paddedCount(message, "seq")} ${timeKey(message)}`))
+      found.push(...wholeMessage(row));
+  for (const row of messages) {
     found.push(recordOf(row, [["sessionID", "session_id"]]));
     const own = row.text("id") ?? "";
     for (const part of parts.get(own) ?? []) found.push(recordOf(part, PART_IDS));
     parts.delete(own);
   }
   for (const rest of parts.values()) for (const part of rest) found.push(recordOf(part, PART_IDS));
-  for (const row of of("todo", (todo) => String(todo.count("position") ?? 0).padStart(10, "0")))
+  for (const row of of("todo", (todo) => paddedCount(todo, "position")))
     found.push(bytesOf(JSON.stringify({ todo: valuesOf(tables, "todo", row) })));
   return found;
 }
@@ -82,7 +89,19 @@ function inOrder(rows: Iterable<SourceRow>, key: (row: SourceRow) => string): So
 }
 
 function timeKey(row: SourceRow): string {
-  return String(row.count("time_created") ?? 0).padStart(16, "0");
+  return paddedCount(row, "time_created");
+}
+
+function paddedCount(row: SourceRow, column: string): string {
+  return String(row.count(column) ?? 0).padStart(16, "0");
+}
+
+/** Returns a row of `session_message` as records; where it is damaged, as it is. */
+function wholeMessage(row: SourceRow): Uint8Array[] {
+  const data = jsonIn(row.bytes("data"));
+  const [id, type] = [row.text("id"), row.text("type")];
+  if (id === undefined || type === undefined || !isObject(data)) return [recordOf(row, [["sessionID", "session_id"]])];
+  return exportedMessage({ id, type, data }).map((record) => bytesOf(JSON.stringify(record)));
 }
 
 /** Returns the text of a row as an export has it: `data` with the ids after it. */
