@@ -5,7 +5,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
-import { type Disk, exists } from "../fs/disk.ts";
+import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
@@ -180,6 +180,23 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
   ];
 }
 
+/** A file that may be a session. */
+interface FoundFile {
+  readonly name: string;
+  readonly path: string;
+  /** A text that other files of the same session have in their names, too. */
+  readonly session: string | undefined;
+}
+
+/** The files and folders of a folder that count in a place. */
+interface Listing {
+  readonly files: readonly FoundFile[];
+  readonly folders: readonly string[];
+}
+
+/** The listings of a place by the names that they were made of: making 1,000 paths takes a fifth of a page of a list. */
+const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], Listing>>();
+
 /**
  * Yields the files in places that may be sessions, in no order. Folders that cannot be read have none. No link is
  * followed: it may lead anywhere, and in circles.
@@ -190,32 +207,50 @@ export function* filesIn(
   list: ListFolder = (folder) => entriesIn(disk, folder),
 ): Generator<string> {
   for (const place of places) {
-    const { sessionIn } = place;
-    const last = new Map<string, { readonly name: string; readonly path: string }>();
-    for (const found of filesOf(place, list)) {
-      const session = sessionIn?.(found.name);
-      if (session === undefined) yield found.path;
-      else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
-    }
+    const last = new Map<string, FoundFile>();
+    for (const { files } of listingsOf(place, list))
+      for (const found of files) {
+        const { session } = found;
+        if (session === undefined) yield found.path;
+        else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
+      }
     for (const { path } of last.values()) yield path;
   }
 }
 
-/** Yields the files of one place that fit. */
-function* filesOf(
-  { folder, depth, least = 0, fits, enters }: AgentPlace,
-  list: ListFolder,
-): Generator<{ readonly name: string; readonly path: string }> {
-  const open: [folder: string, level: number][] = [[folder, 0]];
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    const [at, level] = next;
-    const entries = ifAllowed(() => list(at)) ?? [];
-    const files = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
-    for (const { name, kind } of entries)
-      if (kind === "folder") {
-        if (level < depth && enters?.(name, level + 1) !== false) open.push([join(at, name), level + 1]);
-      } else if (kind === "file" && level >= least && fits(name, files)) yield { name, path: join(at, name) };
+/** Yields what is in the folders of a place. */
+function* listingsOf(place: AgentPlace, list: ListFolder): Generator<Listing> {
+  let known = listings.get(place);
+  if (!known) {
+    known = new WeakMap();
+    listings.set(place, known);
   }
+  const open: [folder: string, level: number][] = [[place.folder, 0]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [folder, level] = next;
+    const entries = ifAllowed(() => list(folder)) ?? [];
+    const listing = known.get(entries) ?? listingOf(place, folder, level, entries);
+    known.set(entries, listing);
+    for (const within of listing.folders) open.push([within, level + 1]);
+    yield listing;
+  }
+}
+
+function listingOf(
+  { depth, least = 0, fits, enters, sessionIn }: AgentPlace,
+  folder: string,
+  level: number,
+  entries: readonly Named[],
+): Listing {
+  const beside = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
+  const files = entries.filter(({ name, kind }) => kind === "file" && level >= least && fits(name, beside));
+  const folders = entries.filter(
+    ({ name, kind }) => kind === "folder" && level < depth && enters?.(name, level + 1) !== false,
+  );
+  return {
+    files: files.map(({ name }) => ({ name, path: join(folder, name), session: sessionIn?.(name) })),
+    folders: folders.map(({ name }) => join(folder, name)),
+  };
 }
 
 /** Returns the file of the session with an agent's own id that another one was made from, or by. */

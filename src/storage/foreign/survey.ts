@@ -14,7 +14,7 @@ export interface Surveyed {
 }
 
 /** Bytes at the beginning and the end of a file of which each line is read. */
-const READ = 1 << 15;
+const READ = 1 << 13;
 
 /** `parentOf`: see ForeignOptions. Throws storage_failed. */
 export function survey(

@@ -7,6 +7,7 @@ import { parse } from "../../json/json.ts";
 import { documentRecords, isArrayAt, partsOf, recordOf, restAfter, wholeOf } from "../documents.ts";
 import { isObject, type JsonObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
+import { geminiSkim } from "./skim.ts";
 import { GeminiTranslation } from "./translation.ts";
 
 const TYPES = new Set(["user", "gemini", "info", "warning", "error"]);
@@ -18,6 +19,7 @@ export const geminiLines: Translator = {
   title: "Gemini CLI",
   form: { kind: "lines" },
   recognises: ({ lines }) => lines.some(isOfGemini),
+  skim: geminiSkim,
   begin: (tools) => new GeminiTranslation(tools),
 };
 
