@@ -128,7 +128,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     // A database of pi_agent_rust may have become a container.
-    const others = foreign.open(file, pirust.agent);
+    const others = foreign.open(file, { but: pirust.agent, asReader });
     if (others) return others;
     try {
       return openActive(disk, at, file, asReader);
@@ -166,7 +166,7 @@ export function makeStores(options: StoresOptions): Stores {
     factsAt: (file) => factsAt(disk, file, openForReading),
     openTrashed: (file) => at(file).open(file, true),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign.open(allowed(file)),
+    openForeign: (file) => foreign.open(allowed(file), { asReader: true }),
     absolute: (path) => absolute(path, cwd),
     allowed,
     find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),

@@ -7,6 +7,7 @@ import { Column } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
+import type { KeptLines } from "./kept.ts";
 
 /** Bytes up to which lines stay in memory, and bytes that are gathered before a write to the file. */
 const LINE_FEED = 0x0a;
@@ -21,7 +22,9 @@ export class DerivedLines {
   private readonly now: () => number;
   private readonly starts = new Column(new Float64Array(64));
   count = 0;
-  private size = 0;
+  size = 0;
+  /** Whether the file is one that was kept (`kept.ts`), to which nothing is added. */
+  private isKept = false;
   /** Lines that are not in the file, each with its line feed; they begin at `held` there. */
   private pieces: Uint8Array[] = [];
   private held = 0;
@@ -32,6 +35,21 @@ export class DerivedLines {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
+  }
+
+  /** Begins with so many lines that are in an open file. */
+  adopt({ fd, starts }: KeptLines, count: number): void {
+    this.fd = fd;
+    this.isKept = true;
+    this.count = count;
+    this.starts.values = starts as Float64Array<ArrayBuffer>;
+    this.size = starts[this.count];
+    this.held = this.size;
+  }
+
+  /** Returns where each line begins, and where the last one ends. */
+  get places(): Float64Array {
+    return this.starts.values.slice(0, this.count + 1);
   }
 
   add(line: Uint8Array): void {
@@ -89,11 +107,24 @@ export class DerivedLines {
 
   private write(): void {
     this.guarded(() => {
+      if (this.isKept) this.leaveKept();
       this.fd ??= this.make();
       writeAll(this.disk, this.fd, concat(this.pieces));
     });
     this.pieces = [];
     this.held = this.size;
+  }
+
+  /** Goes on in a file of its own. */
+  private leaveKept(): void {
+    const { disk, held } = this;
+    const kept = this.fd as number;
+    const fd = this.make();
+    for (let at = 0; at < held; at += GATHERED)
+      writeAll(disk, fd, readAt(disk, kept, at, Math.min(GATHERED, held - at)));
+    closeQuietly(disk, kept);
+    this.fd = fd;
+    this.isKept = false;
   }
 
   private make(): number {

@@ -4,7 +4,7 @@ import { basename, sep } from "node:path";
 import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
 import { nameInFolders } from "../../core/foreign/file-name.ts";
 import { Ids } from "../../core/foreign/ids.ts";
-import type { SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
+import type { AboutSession, SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
@@ -49,6 +49,9 @@ export class Derived {
     this.derivation = new Derivation(translator, env, nameInFolders(file.split(sep)), sink);
   }
 
+  /** Whether other files have a part in it, whose changes the stamp of this one does not show. */
+  hasOthers = false;
+
   /** Reads what is new in the file. */
   read(fd: number): void {
     const { disk, translator, gathered, skips } = this.options;
@@ -86,6 +89,7 @@ export class Derived {
     const { disk, translator, file, baseOf } = this.options;
     const chain: (SourceBase & { readonly file: string })[] = [];
     let base = translator.base?.(firstRecord(disk, fd));
+    this.hasOthers = base !== undefined;
     for (let at = file; base !== undefined; ) {
       const found = chain.length < MOST_BASES ? baseOf(at, base) : undefined;
       if (found === undefined || chain.some((known) => known.file === found)) {
@@ -140,28 +144,9 @@ export class Derived {
     return this.reach.isUnfinished ? this.derivation.unfinished(this.reach.lines + 1) : this.derivation.report();
   }
 
-  /** Returns the header of the session. `parentSession`: the file of the session that its parent is. */
-  header(parentSession: string | undefined): { header: SessionHeader; line: Uint8Array } {
-    const { file, translator, env, cwdOf } = this.options;
-    const { nativeId = basename(file), ownId, cwd, started, leafId, ...about } = this.derivation.about();
-    const header = {
-      type: "session",
-      version: 3,
-      id: ownId ?? new Ids(translator.agent, env.sha256).session(nativeId),
-      timestamp: started,
-      cwd: cwd ?? cwdOf?.(file),
-      parentSession: parentSession ?? about.parentSession,
-      // Before the first entry, as pi_agent_rust writes it.
-      leafId: leafId === null ? "" : leafId,
-      importedFrom: { agent: translator.agent, id: nativeId },
-    };
-    const line = bytesOf(JSON.stringify(header));
-    return { header: headerOf(JSON.parse(JSON.stringify(header))), line };
-  }
-
-  /** The agent's own id of the session that this one was made from, where its records say it. */
-  get nativeParentId(): string | undefined {
-    return this.derivation.about().nativeParentId;
+  /** What is known of the session. */
+  about(): AboutSession {
+    return this.derivation.about();
   }
 
   /** Returns the edges of what was read; undefined where the file ends before. */
@@ -178,4 +163,25 @@ export class Derived {
     const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
     this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
+}
+
+/** Returns the header of a session. `parentSession`: the file of the session that its parent is. */
+export function foreignHeader(
+  { file, translator, env, cwdOf }: Pick<DerivedOptions, "file" | "translator" | "env" | "cwdOf">,
+  { nativeId = basename(file), ownId, cwd, started, leafId, ...about }: AboutSession,
+  parentSession: string | undefined,
+): { header: SessionHeader; line: Uint8Array } {
+  const header = {
+    type: "session",
+    version: 3,
+    id: ownId ?? new Ids(translator.agent, env.sha256).session(nativeId),
+    timestamp: started,
+    cwd: cwd ?? cwdOf?.(file),
+    parentSession: parentSession ?? about.parentSession,
+    // Before the first entry, as pi_agent_rust writes it.
+    leafId: leafId === null ? "" : leafId,
+    importedFrom: { agent: translator.agent, id: nativeId },
+  };
+  const line = bytesOf(JSON.stringify(header));
+  return { header: headerOf(JSON.parse(JSON.stringify(header))), line };
 }

@@ -13,11 +13,12 @@ import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Change, FileStamp, ForeignSource, Log } from "../../core/ports/store.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import { type FileInfo, infoIfPresent } from "../fs/disk.ts";
-import { guarded, withFile } from "../fs/files.ts";
+import { guarded, infoOrNull, withFile } from "../fs/files.ts";
 import { clockOf, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { notASession } from "../log/failures.ts";
-import { Derived, type DerivedOptions } from "./derived.ts";
+import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
+import type { KeptDerivations, KeptLines, KeptSession } from "./kept.ts";
 
 /** Milliseconds after the agent's last write in which an answer in the middle is expected to go on. */
 const GOING_ON = 5000;
@@ -25,6 +26,10 @@ const GOING_ON = 5000;
 export interface ForeignOptions extends DerivedOptions {
   /** Folder for what is derived. */
   readonly folder: string;
+  /** What was derived before. */
+  readonly kept: KeptDerivations;
+  /** Whether it is kept when it is closed. */
+  readonly keeps: boolean;
   /** Returns the file of the session with an agent's own id, beside another one. */
   readonly parentOf: (file: string, nativeId: string) => string | undefined;
 }
@@ -52,7 +57,9 @@ export class ForeignLog implements Log {
   private readonly options: ForeignOptions;
   private readonly heads = new HeadReader(this.nodes);
   private readonly lines: DerivedLines;
-  private derived: Derived;
+  /** Undefined as long as nothing else is known than what was kept. */
+  private derived: Derived | undefined;
+  private readonly kept: KeptSession | null;
   private seen: FileInfo;
   /** The last entries, if they waited when they were shown, and how many of them came as they were shown. */
   private shown: readonly Uint8Array[] = [];
@@ -69,19 +76,23 @@ export class ForeignLog implements Log {
     this.options = options;
     this.file = file;
     this.lines = new DerivedLines(disk, folder, () => env.now());
-    this.derived = new Derived(options, { line: (line) => this.keepSettled(line) });
     const { agent, title } = translator;
     this.readOnly = readOnlyOf(translator);
-    this.foreign = { agent, title, fidelity: () => this.derived.fidelity() };
+    this.foreign = { agent, title, fidelity: () => this.known.fidelity };
     try {
+      let kept: (KeptSession & KeptLines) | null = null;
       this.seen = this.reading((fd, info) => {
-        this.derived.read(fd);
+        kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
+        if (!kept) this.derived = this.derive(fd);
         return info;
       });
-      this.show(true);
-      const parentId = this.derived.nativeParentId;
+      this.kept = kept;
+      if (this.kept) this.showKept(kept as unknown as KeptSession & KeptLines);
+      else this.show(true);
+      const { about } = this.known;
+      const parentId = about.nativeParentId;
       this.parentSession = parentId === undefined ? undefined : options.parentOf(file, parentId);
-      const made = this.derived.header(this.parentSession);
+      const made = foreignHeader(options, about, this.parentSession);
       this.header = made.header;
       this.headerLine = made.line;
     } catch (error) {
@@ -91,7 +102,14 @@ export class ForeignLog implements Log {
   }
 
   get damage() {
-    return this.derived.damage;
+    return this.known.damage;
+  }
+
+  /** What is known besides the entries. */
+  private get known(): Omit<KeptSession, "settled"> {
+    const { derived } = this;
+    if (!derived) return this.kept as KeptSession;
+    return { about: derived.about(), fidelity: derived.fidelity(), damage: derived.damage };
   }
 
   get durableCount(): number {
@@ -138,7 +156,7 @@ export class ForeignLog implements Log {
     if (isSameStamp(info, this.seen) && !isYoung(this.seen, clockOf(disk)) && !this.holdsBack) return { kind: "none" };
     const first = this.nodes.count;
     const isThere = this.reading((fd, now) => {
-      if (!this.derived.isFollowed) return this.readAnew(fd, now);
+      if (!this.derived?.isFollowed) return this.readAnew(fd, now);
       if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
       this.derived.read(fd);
       this.seen = now;
@@ -146,7 +164,7 @@ export class ForeignLog implements Log {
     });
     if (!isThere) this.isReplaced = true;
     if (this.isReplaced) return { kind: "replaced" };
-    const made = this.derived.header(this.parentSession);
+    const made = foreignHeader(this.options, this.known.about, this.parentSession);
     // The session is the one that was opened, whatever its records say later.
     this.header = { ...made.header, id: this.header.id };
     this.headerLine = bytesOf(JSON.stringify(this.header));
@@ -176,8 +194,40 @@ export class ForeignLog implements Log {
   }
 
   close(): void {
+    if (!this.isClosed) this.keep();
     this.isClosed = true;
     this.lines.close();
+  }
+
+  /** Keeps what was derived for the next opening, where the file is as it was read, and sure to show when it is not. */
+  private keep(): void {
+    const { derived, seen, lines, nodes, options } = this;
+    const { disk, gathered, kept, keeps } = options;
+    if (!keeps || !derived || derived.hasOthers || gathered || this.isReplaced || this.holdsBack) return;
+    const now = infoOrNull(disk, this.file);
+    if (!now || !isSameStamp(now, seen) || isYoung(seen, clockOf(disk))) return;
+    const settled = lines.count - (this.shown.length - this.confirmed);
+    const known = { ...this.known, settled };
+    kept.keep(
+      this.file,
+      seen,
+      { count: lines.count, size: lines.size, starts: lines.places, copy: (at) => lines.copy(at) },
+      nodes,
+      known,
+    );
+  }
+
+  private showKept(kept: KeptSession & KeptLines): void {
+    const { count } = this.nodes;
+    this.lines.adopt(kept, count);
+    this.shown = Array.from({ length: count - kept.settled }, (_, n) => this.lines.read(kept.settled + n));
+  }
+
+  /** Reads all of the file. */
+  private derive(fd: number): Derived {
+    const derived = new Derived(this.options, { line: (line) => this.keepSettled(line) });
+    derived.read(fd);
+    return derived;
   }
 
   /** Takes a line that is settled: a new entry, or one of those that were shown while they waited. */
@@ -190,7 +240,7 @@ export class ForeignLog implements Log {
   /** Shows what waits. Returns false when that is other than what was shown before. */
   private show(isOpening = false): boolean {
     if (this.isReplaced) return false;
-    const { lines, isPartial } = this.derived.waiting();
+    const { lines, isPartial } = (this.derived as Derived).waiting();
     const before = this.shown.slice(this.confirmed);
     const age = clockOf(this.options.disk) - this.seen.modified;
     this.holdsBack = isPartial && !isOpening && before.length === 0 && age < GOING_ON;
@@ -206,25 +256,37 @@ export class ForeignLog implements Log {
     return true;
   }
 
-  /** Reads a document that was written anew. Returns false unless it has all entries that are known, and then others. */
+  /**
+   * Reads a document that was written anew, or what was kept before it grew. Returns false unless it has all entries that
+   * are known, and then others.
+   */
   private readAnew(fd: number, now: FileInfo): boolean {
     if (isSameStamp(now, this.seen)) return true;
     let at = 0;
     let isSame = true;
     const come: Uint8Array[] = [];
-    const take = (line: Uint8Array): void => {
+    const compare = (line: Uint8Array): void => {
       if (at >= this.nodes.count) come.push(line);
       else if (isSame) isSame = sameBytes(line, this.lines.read(at));
       at++;
     };
-    const derived = new Derived(this.options, { line: take });
+    let take = compare;
+    const derived = new Derived(this.options, { line: (line) => take(line) });
     derived.read(fd);
-    for (const line of derived.waiting().lines) take(line);
-    if (!isSame || at < this.nodes.count) return false;
+    const { isFollowed } = derived;
+    if (!isFollowed) for (const line of derived.waiting().lines) compare(line);
+    const { count } = this.nodes;
+    if (!isSame || (!isFollowed && at < count)) return false;
+    const rest = Array.from({ length: Math.max(0, count - at) }, (_, n) => this.lines.read(at + n));
     for (const line of come) this.add(line);
     this.derived = derived;
     this.seen = now;
-    return true;
+    if (!isFollowed) return true;
+    // From here on, only what is new is read.
+    take = (line) => this.keepSettled(line);
+    this.shown = rest;
+    this.confirmed = 0;
+    return this.show();
   }
 
   private add(line: Uint8Array): void {

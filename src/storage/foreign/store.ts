@@ -12,6 +12,7 @@ import type { Disk } from "../fs/disk.ts";
 import { besideInDatabase, sessionInDatabase } from "./databases.ts";
 import type { GatheredSession } from "./gathered.ts";
 import { geminiProject } from "./gemini-projects.ts";
+import { KeptDerivations } from "./kept.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
 import { sessionInFolder } from "./opencode-folder.ts";
 import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
@@ -21,9 +22,9 @@ import { type Surveyed, survey } from "./survey.ts";
 export interface ForeignStore {
   /**
    * Opens a file that is one of another agent's; returns undefined for any other, and where none is. `but`: an agent
-   * whose sessions other backends may know better.
+   * whose sessions other backends may know better. `asReader`: it is read once, so that nothing is kept for a next time.
    */
-  open(file: string, but?: string): Log | undefined;
+  open(file: string, options?: { readonly but?: string; readonly asReader?: boolean | undefined }): Log | undefined;
   /** Returns why a file cannot be changed that is one of another agent's; undefined for any other. `but`: as for open. */
   refusal(file: string, but?: string): Failure | undefined;
   /** Returns what lists show of such a file; undefined for any other. Throws storage_failed. */
@@ -39,6 +40,7 @@ export interface AgentSessions {
 /** `state`: our state folder, in which what is derived is kept meanwhile. */
 export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
   const folder = join(state, "foreign");
+  const kept = new KeptDerivations(disk, folder, env.sha256);
   const parentOf = (file: string, nativeId: string): string | undefined =>
     ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
@@ -58,10 +60,12 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     }
   };
   return {
-    open(file, but) {
+    open(file, { but, asReader = false } = {}) {
       const found = known(file);
       if (found?.translator.agent === but) return undefined;
-      return found && new ForeignLog({ ...found, disk, env, file, folder, parentOf, baseOf, cwdOf });
+      return (
+        found && new ForeignLog({ ...found, disk, env, file, folder, kept, keeps: !asReader, parentOf, baseOf, cwdOf })
+      );
     },
     refusal(file, but) {
       const found = known(file);

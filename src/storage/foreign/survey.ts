@@ -4,7 +4,7 @@ import { SurveyFacts } from "../../core/foreign/survey.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { guarded, withFile } from "../fs/files.ts";
-import { Derived, type DerivedOptions } from "./derived.ts";
+import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
 
 /** A session of another agent as lists show it. */
 export interface Surveyed {
@@ -37,8 +37,10 @@ export function survey(
       });
   });
   for (const entry of derived.waitingEntries()) facts.add(entry);
-  const parentId = derived.nativeParentId;
-  const { header } = derived.header(parentId === undefined ? undefined : parentOf(file, parentId));
+  const about = derived.about();
+  const { nativeParentId } = about;
+  const parent = nativeParentId === undefined ? undefined : parentOf(file, nativeParentId);
+  const { header } = foreignHeader(options, about, parent);
   return { agent: translator.agent, header, facts };
 }
 

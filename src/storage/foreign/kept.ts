@@ -1,0 +1,173 @@
+/**
+ * What was derived from large files of other agents, kept in our state folder, so that opening them again translates
+ * nothing: 100 MB take a hundredth of the time. It holds for one stamp of the agent's file and for one build of this
+ * program, and is made anew where either changed, or where it is damaged.
+ *
+ * Layout: the lines of the entries; an index snapshot (`log/snapshot-cache.ts`) with where they begin and the facts
+ * below; the offset of that snapshot, 8 bytes. A kept file is complete before it has its name.
+ */
+
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { crc32 } from "node:zlib";
+import type { AboutSession } from "../../core/foreign/translator.ts";
+import type { Damage } from "../../core/format/damage.ts";
+import { bytesOf } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Fidelity } from "../../core/ports/fidelity.ts";
+import type { Nodes } from "../../core/tree/nodes.ts";
+import { closeQuietly, type Disk, publishNew, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { infoOrNull, readAt } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import type { Stamp } from "../fs/stamps.ts";
+import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
+
+/** Bytes of an agent's file from which on it is worth it: less is translated in a tenth of a second. */
+export const WORTH_KEEPING = 4 << 20;
+/** Bytes that are kept of one session, and of all. */
+const MOST = 256 << 20;
+const MOST_OF_ALL = 512 << 20;
+const ENDING = ".kept";
+/** Bytes of one read. */
+const PIECE = 1 << 20;
+const TRAILER = 8;
+
+/** The facts of a session that are not in its lines. */
+export interface KeptSession {
+  readonly about: AboutSession;
+  readonly fidelity: Fidelity;
+  readonly damage: readonly Damage[];
+  /** Entries that were settled; those after them waited. */
+  readonly settled: number;
+}
+
+interface KeptFacts extends KeptSession {
+  readonly build: string;
+  readonly file: string;
+  readonly stamp: readonly (number | undefined)[];
+  readonly crc: number;
+}
+
+/** Lines of a kept session, in an open file. */
+export interface KeptLines {
+  readonly fd: number;
+  /** Where each line begins, and where the last one ends; there may be spare elements after it. */
+  readonly starts: Float64Array;
+}
+
+/** The lines that are kept, as they are now. */
+export interface LinesToKeep {
+  readonly count: number;
+  readonly size: number;
+  readonly starts: Float64Array;
+  copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
+}
+
+/** This build of the program, which changes what is derived; undefined where it has no file of its own. */
+const BUILD = ((): string | undefined => {
+  try {
+    const { size, modified } = realDisk.info(fileURLToPath(import.meta.url));
+    return `${process.version} ${size} ${modified}`;
+  } catch {
+    return undefined;
+  }
+})();
+
+export class KeptDerivations {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly sha256: Env["sha256"];
+
+  constructor(disk: Disk, folder: string, sha256: Env["sha256"]) {
+    this.disk = disk;
+    this.folder = folder;
+    this.sha256 = sha256;
+  }
+
+  private pathOf(file: string): string {
+    return join(this.folder, `${this.sha256(bytesOf(file)).slice(0, 32)}${ENDING}`);
+  }
+
+  /** Reads what is kept of a file that has this stamp into the empty `nodes`; null where nothing whole is. Never throws. */
+  open(file: string, stamp: Stamp, nodes: Nodes): (KeptSession & KeptLines) | null {
+    if (BUILD === undefined || stamp.size < WORTH_KEEPING) return null;
+    const { disk } = this;
+    let fd: number;
+    try {
+      fd = disk.openRead(this.pathOf(file), true);
+    } catch {
+      return null;
+    }
+    try {
+      const { size } = disk.infoOf(fd);
+      const from = new DataView(Uint8Array.from(readAt(disk, fd, size - TRAILER, TRAILER)).buffer).getFloat64(0, true);
+      const wanted = (facts: unknown): boolean => {
+        const { build, file: of, stamp: at, crc } = facts as KeptFacts;
+        const isOf = build === BUILD && of === file && String(at) === String(partsOf(stamp));
+        return isOf && crc === this.sumOf(fd, from);
+      };
+      const found = readIndexSnapshot(disk, fd, nodes, from, wanted);
+      const starts = found?.columns.starts;
+      if (found && starts instanceof Float64Array) return { ...(found.facts as KeptFacts), fd, starts };
+    } catch {
+      // It is made anew.
+    }
+    closeQuietly(disk, fd);
+    return null;
+  }
+
+  /** Keeps what was derived from a file that had this stamp. Never throws: it can be made again. */
+  keep(file: string, stamp: Stamp, lines: LinesToKeep, nodes: Nodes, session: KeptSession): void {
+    if (BUILD === undefined || stamp.size < WORTH_KEEPING || lines.size > MOST) return;
+    const { disk } = this;
+    const path = this.pathOf(file);
+    try {
+      disk.makeFolder(dirname(path));
+      const fill = (fd: number): void => {
+        let crc = 0;
+        let from = 0;
+        for (const piece of lines.copy(Array.from({ length: lines.count }, (_, position) => position))) {
+          crc = crc32(piece, crc);
+          writeAll(disk, fd, piece);
+          from += piece.length;
+        }
+        const facts: KeptFacts = { ...session, build: BUILD, file, stamp: partsOf(stamp), crc };
+        writeIndexSnapshot(disk, fd, nodes, { columns: { starts: lines.starts }, facts });
+        const trailer = new DataView(new ArrayBuffer(TRAILER));
+        trailer.setFloat64(0, from, true);
+        writeAll(disk, fd, new Uint8Array(trailer.buffer));
+      };
+      closeQuietly(
+        disk,
+        publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path)),
+      );
+      this.bound();
+    } catch {
+      // A full disk, or one that is only read.
+    }
+  }
+
+  /** Removes those that were made first, when there is too much. */
+  private bound(): void {
+    const { disk, folder } = this;
+    const kept = namesIn(disk, folder)
+      .filter((name) => name.endsWith(ENDING))
+      .map((name) => ({ path: join(folder, name), info: infoOrNull(disk, join(folder, name), true) }))
+      .sort((a, b) => (b.info?.modified ?? 0) - (a.info?.modified ?? 0));
+    let size = 0;
+    for (const { path, info } of kept) {
+      size += info?.size ?? 0;
+      if (size > MOST_OF_ALL) removeQuietly(disk, path);
+    }
+  }
+
+  private sumOf(fd: number, end: number): number {
+    let crc = 0;
+    for (let at = 0; at < end; at += PIECE) crc = crc32(readAt(this.disk, fd, at, Math.min(PIECE, end - at)), crc);
+    return crc;
+  }
+}
+
+function partsOf({ device, inode, size, modified, changed }: Stamp): (number | undefined)[] {
+  return [device, inode, size, modified, changed];
+}

@@ -1,0 +1,145 @@
+/** What was derived from a large file, kept for the next process: the same session, for the same file only. */
+
+import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { entriesOf, fidelityOf, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
+import { ClaudeWriter, call, said } from "../support/foreign/claude.ts";
+import { put } from "../support/lifecycle.ts";
+import { temporaryFolder } from "../support/server.ts";
+
+const PARTS = 45;
+
+/** A session of 4.5 MB, whose last answer waits, with a damaged line. */
+function large(): ClaudeWriter {
+  const w = new ClaudeWriter();
+  const text = "a long text ".repeat(9000);
+  for (let n = 0; n < PARTS; n++) {
+    w.human(`Turn ${n} ${text}`);
+    w.answer([said("I look."), call(`toolu_${n}`)]);
+    w.result(`toolu_${n}`, `output ${n}`);
+  }
+  w.answer([said("At the end.")]);
+  return w;
+}
+
+interface Kept {
+  readonly file: string;
+  readonly state: string;
+  /** The file in which it is kept; undefined where none is. */
+  kept(): string | undefined;
+  open(): ReturnType<typeof foreignSessionOn>;
+}
+
+function placed(text: string): Kept {
+  const home = temporaryFolder();
+  const file = put(join(home, "session.jsonl"), text);
+  // What changed in this moment may change again under the same stamp.
+  age(file);
+  const state = join(home, "state");
+  const folder = join(state, "foreign");
+  return {
+    file,
+    state,
+    kept: () => {
+      const names = existsSync(folder) ? readdirSync(folder) : [];
+      const name = names.find((one) => one.endsWith(".kept"));
+      return name && join(folder, name);
+    },
+    open: () => foreignSessionOn(realDisk, file, state),
+  };
+}
+
+/** Waits until a stamp is sure to change with the next write. */
+function age(file: string): void {
+  const { mtimeMs } = statSync(file);
+  utimesSync(file, mtimeMs / 1000 - 60, mtimeMs / 1000 - 60);
+  const changed = statSync(file).ctimeMs;
+  while (Date.now() - changed < 25);
+}
+
+/** Opens and closes a session, so that it is kept, and returns all that is known of it. */
+function seen(place: Kept) {
+  const session = place.open();
+  const { header, damage } = session.log;
+  const all = {
+    entries: entriesOf(session),
+    header,
+    damage,
+    fidelity: fidelityOf(session.log),
+    leaf: session.tree.leaf,
+  };
+  session.close();
+  return all;
+}
+
+test("it is the same session, and nothing is translated again", () => {
+  const place = placed(`${large().lines.join("\n")}\n{"type":"user","uuid":\n`);
+  const first = seen(place);
+  const kept = place.kept() as string;
+  expect(statSync(kept).mode & 0o777).toBe(0o600);
+  const before = readFileSync(kept);
+  expect(seen(place)).toEqual(first);
+  expect(readFileSync(kept).equals(before)).toBe(true);
+  // Another stamp of the same bytes.
+  age(place.file);
+  expect(seen(place)).toEqual(first);
+  expect(readFileSync(kept).equals(before)).toBe(false);
+});
+
+test("it goes on where the file does, also in the middle of an answer, and is not what was kept where the file is another", () => {
+  const w = large();
+  const place = placed(w.text);
+  seen(place);
+  const session = place.open();
+  const { count } = session.log.nodes;
+  const old = w.lines.length;
+  w.human("And now?");
+  w.answer([said("More.")]);
+  appendFileSync(place.file, `${w.lines.slice(old).join("\n")}\n`);
+  expect(session.log.refresh()).toEqual({ kind: "grown", first: count });
+  const more = w.lines.length;
+  w.human("And then?");
+  appendFileSync(place.file, `${w.lines.slice(more).join("\n")}\n`);
+  expect(session.log.refresh()).toEqual({ kind: "grown", first: count + 2 });
+  const whole = entriesOf(foreignSessionOn(realDisk, place.file, temporaryFolder()));
+  expect(entriesOf(session)).toEqual(whole);
+  requireSound(session);
+  age(place.file);
+  session.close();
+  const again = place.open();
+  writeFileSync(place.file, w.text.replace("Turn 0", "Torn 0"));
+  expect(again.log.refresh()).toEqual({ kind: "replaced" });
+  again.close();
+  expect(JSON.stringify(seen(place).entries)).toContain("Torn 0");
+});
+
+test("what is damaged or cut off is made anew", () => {
+  const place = placed(large().text);
+  const first = seen(place);
+  const kept = place.kept() as string;
+  const whole = readFileSync(kept);
+  for (const at of [1000, whole.length - 4000, whole.length - 3]) {
+    const bytes = Buffer.from(whole);
+    bytes[at] ^= 1;
+    writeFileSync(kept, bytes);
+    expect(seen(place)).toEqual(first);
+  }
+  for (const size of [7, whole.length - 1]) {
+    writeFileSync(kept, whole.subarray(0, size));
+    expect(seen(place)).toEqual(first);
+    expect(readFileSync(kept).equals(whole)).toBe(true);
+  }
+});
+
+test("a small one is not kept, nor one that changed while it was open", () => {
+  const small = placed(large().lines.slice(0, 12).join("\n"));
+  seen(small);
+  expect(small.kept()).toBeUndefined();
+  const place = placed(large().text);
+  const session = place.open();
+  appendFileSync(place.file, "\n");
+  session.close();
+  expect(place.kept()).toBeUndefined();
+});
