@@ -144,7 +144,7 @@ export class Derived {
     return this.reach.isUnfinished ? this.derivation.unfinished(this.reach.lines + 1) : this.derivation.report();
   }
 
-  /** What is known of the session. */
+  /** Returns what is known of the session. */
   about(): AboutSession {
     return this.derivation.about();
   }

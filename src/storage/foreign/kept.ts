@@ -1,6 +1,6 @@
 /**
- * What was derived from large files of other agents, kept in our state folder, so that opening them again translates
- * nothing: 100 MB take a hundredth of the time. It holds for one stamp of the agent's file and for one build of this
+ * Keeps what was derived from large files of other agents in our state folder, so that opening them again translates
+ * nothing: 100 MB take a twentieth of the time. It holds for one stamp of the agent's file and for one build of this
  * program, and is made anew where either changed, or where it is damaged.
  *
  * Layout: the lines of the entries; an index snapshot (`log/snapshot-cache.ts`) with where they begin and the facts

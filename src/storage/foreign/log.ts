@@ -26,7 +26,7 @@ const GOING_ON = 5000;
 export interface ForeignOptions extends DerivedOptions {
   /** Folder for what is derived. */
   readonly folder: string;
-  /** What was derived before. */
+  /** Sessions that were derived before. */
   readonly kept: KeptDerivations;
   /** Whether it is kept when it is closed. */
   readonly keeps: boolean;
@@ -105,7 +105,7 @@ export class ForeignLog implements Log {
     return this.known.damage;
   }
 
-  /** What is known besides the entries. */
+  /** Returns what is known besides the entries. */
   private get known(): Omit<KeptSession, "settled"> {
     const { derived } = this;
     if (!derived) return this.kept as KeptSession;

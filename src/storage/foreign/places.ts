@@ -189,13 +189,13 @@ interface FoundFile {
 }
 
 /** The files and folders of a folder that count in a place. */
-interface Listing {
+interface FolderListing {
   readonly files: readonly FoundFile[];
   readonly folders: readonly string[];
 }
 
 /** The listings of a place by the names that they were made of: making 1,000 paths takes a fifth of a page of a list. */
-const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], Listing>>();
+const listings = new WeakMap<AgentPlace, WeakMap<readonly Named[], FolderListing>>();
 
 /**
  * Yields the files in places that may be sessions, in no order. Folders that cannot be read have none. No link is
@@ -219,7 +219,7 @@ export function* filesIn(
 }
 
 /** Yields what is in the folders of a place. */
-function* listingsOf(place: AgentPlace, list: ListFolder): Generator<Listing> {
+function* listingsOf(place: AgentPlace, list: ListFolder): Generator<FolderListing> {
   let known = listings.get(place);
   if (!known) {
     known = new WeakMap();
@@ -241,7 +241,7 @@ function listingOf(
   folder: string,
   level: number,
   entries: readonly Named[],
-): Listing {
+): FolderListing {
   const beside = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
   const files = entries.filter(({ name, kind }) => kind === "file" && level >= least && fits(name, beside));
   const folders = entries.filter(

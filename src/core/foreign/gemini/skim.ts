@@ -4,7 +4,7 @@ import { bytesOf } from "../../json/json.ts";
 import { beginningIn, type Skim } from "../skim.ts";
 
 const LINE = /^\{"id":"([^"\\]+)","timestamp":"[^"]*","type":"(user|gemini)"/;
-/** What a tool gave; in a text, its quotes are escaped. */
+/** The beginning of a result; in a text, its quotes are escaped. */
 const RESULT = bytesOf('"functionResponse":{');
 
 export function geminiSkim(): Skim {
