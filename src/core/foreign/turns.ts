@@ -115,7 +115,7 @@ export class Turns {
    * laid out otherwise in an export than in a database.
    */
   keep(record: SourceRecord, at: string, given?: JsonObject): void {
-    const bytes = compacted(record.bytes);
+    const bytes = isLaidOut(record.bytes) ? compacted(record.bytes) : Uint8Array.from(record.bytes);
     const members = given ?? { customType: `import:${this.tools.agent}`, data: bytes };
     const sum = this.tools.sha256(bytes);
     const nth = (this.copies.get(sum) ?? 0) + 1;
@@ -178,4 +178,10 @@ export class Turns {
     this.parents.set(entry.id, entry.parentId);
     this.end = entry.id;
   }
+}
+
+/** Whether a record has white space between its parts, as its first parts show: nearly all lines have none. */
+function isLaidOut(bytes: Uint8Array): boolean {
+  const colon = bytes.indexOf(0x3a);
+  return bytes[0] <= 0x20 || bytes[1] <= 0x20 || (colon >= 0 && bytes[colon + 1] <= 0x20);
 }

@@ -2,7 +2,6 @@
 
 import { dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
-import { concat } from "../../core/json/json.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { readAt } from "../fs/files.ts";
@@ -25,7 +24,7 @@ export class DerivedLines {
   size = 0;
   /** Whether the file is one that was kept (`kept.ts`), to which nothing is added. */
   private isKept = false;
-  /** Lines that are not in the file, each with its line feed; they begin at `held` there. */
+  /** Lines that are not in the file, without their line feeds; they begin at `held` there. */
   private pieces: Uint8Array[] = [];
   private held = 0;
   private fd: number | undefined;
@@ -55,11 +54,8 @@ export class DerivedLines {
   add(line: Uint8Array): void {
     this.starts.set(this.count, this.size);
     this.count++;
-    const whole = Buffer.allocUnsafe(line.length + 1);
-    whole.set(line);
-    whole[line.length] = LINE_FEED;
-    this.pieces.push(whole);
-    this.size += whole.length;
+    this.pieces.push(line);
+    this.size += line.length + 1;
     this.starts.set(this.count, this.size);
     if (this.size > IN_MEMORY && this.size - this.held >= GATHERED) this.write();
   }
@@ -72,7 +68,7 @@ export class DerivedLines {
   /** Returns a line without its line feed. */
   read(position: number): Uint8Array {
     const start = this.starts.values[position];
-    if (this.fd === undefined) return this.pieces[position].subarray(0, -1);
+    if (this.fd === undefined) return this.pieces[position];
     if (start >= this.held) this.write();
     const { fd } = this;
     return this.guarded(() => readAt(this.disk, fd as number, start, this.length(position)));
@@ -91,7 +87,7 @@ export class DerivedLines {
 
   private *stretch(first: number, count: number, bytes: number): Generator<Uint8Array> {
     if (this.fd === undefined) {
-      yield* this.pieces.slice(first, first + count);
+      yield withLineFeeds(this.pieces.slice(first, first + count), bytes);
       return;
     }
     const start = this.starts.values[first];
@@ -109,7 +105,7 @@ export class DerivedLines {
     this.guarded(() => {
       if (this.isKept) this.leaveKept();
       this.fd ??= this.make();
-      writeAll(this.disk, this.fd, concat(this.pieces));
+      writeAll(this.disk, this.fd, withLineFeeds(this.pieces, this.size - this.held));
     });
     this.pieces = [];
     this.held = this.size;
@@ -145,4 +141,16 @@ export class DerivedLines {
       throw storageFailure(error, "keeping what was derived from another agent's file");
     }
   }
+}
+
+/** Returns lines one after the other, each with its line feed, in so many bytes. */
+function withLineFeeds(lines: readonly Uint8Array[], bytes: number): Uint8Array {
+  const all = Buffer.allocUnsafe(bytes);
+  let at = 0;
+  for (const line of lines) {
+    all.set(line, at);
+    at += line.length;
+    all[at++] = LINE_FEED;
+  }
+  return all;
 }
