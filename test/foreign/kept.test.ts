@@ -1,6 +1,15 @@
 /** What was derived from a large file, kept for the next process: the same session, for the same file only. */
 
-import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
@@ -142,4 +151,19 @@ test("a small one is not kept, nor one that changed while it was open", () => {
   appendFileSync(place.file, "\n");
   session.close();
   expect(place.kept()).toBeUndefined();
+});
+
+test("what was kept of a file that is gone goes when the next one is kept", () => {
+  const place = placed(large().text);
+  seen(place);
+  const gone = place.kept();
+  const damaged = join(place.state, "foreign", `${"0".repeat(32)}.kept`);
+  writeFileSync(damaged, "cut");
+  renameSync(place.file, `${place.file}.else`);
+  age(`${place.file}.else`);
+  const other = foreignSessionOn(realDisk, `${place.file}.else`, place.state);
+  other.close();
+  const now = place.kept();
+  expect(existsSync(damaged)).toBe(false);
+  expect([gone !== undefined, now !== undefined, gone === now]).toEqual([true, true, false]);
 });

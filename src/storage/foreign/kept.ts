@@ -15,9 +15,9 @@ import type { Damage } from "../../core/format/damage.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
-import type { Nodes } from "../../core/tree/nodes.ts";
+import { Nodes } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, publishNew, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
-import { infoOrNull, readAt } from "../fs/files.ts";
+import { infoOrNull, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
@@ -99,8 +99,7 @@ export class KeptDerivations {
       return null;
     }
     try {
-      const { size } = disk.infoOf(fd);
-      const from = new DataView(Uint8Array.from(readAt(disk, fd, size - TRAILER, TRAILER)).buffer).getFloat64(0, true);
+      const from = this.snapshotIn(fd);
       const wanted = (facts: unknown): boolean => {
         const { build, file: of, stamp: at, crc } = facts as KeptFacts;
         const isOf = build === BUILD && of === file && String(at) === String(partsOf(stamp));
@@ -147,7 +146,7 @@ export class KeptDerivations {
     }
   }
 
-  /** Removes those that were made first, when there is too much. */
+  /** Removes those whose own file is gone, which may have gone for a reason, and the first made when there is too much. */
   private bound(): void {
     const { disk, folder } = this;
     const kept = namesIn(disk, folder)
@@ -157,8 +156,33 @@ export class KeptDerivations {
     let size = 0;
     for (const { path, info } of kept) {
       size += info?.size ?? 0;
-      if (size > MOST_OF_ALL) removeQuietly(disk, path);
+      if (size > MOST_OF_ALL || this.isOfNone(path)) removeQuietly(disk, path);
     }
+  }
+
+  /** Whether a kept file is of one that is gone, or is damaged. */
+  private isOfNone(path: string): boolean {
+    const { disk } = this;
+    let file: string | undefined;
+    const note = (facts: unknown): boolean => {
+      file = (facts as KeptFacts).file;
+      return false;
+    };
+    try {
+      withFile(disk, disk.openRead(path, true), (fd) =>
+        readIndexSnapshot(disk, fd, new Nodes(), this.snapshotIn(fd), note),
+      );
+    } catch {
+      return true;
+    }
+    return file === undefined || infoOrNull(disk, file) === null;
+  }
+
+  /** Returns where the index snapshot of a kept file begins. */
+  private snapshotIn(fd: number): number {
+    const { disk } = this;
+    const trailer = Uint8Array.from(readAt(disk, fd, disk.infoOf(fd).size - TRAILER, TRAILER));
+    return new DataView(trailer.buffer).getFloat64(0, true);
   }
 
   private sumOf(fd: number, end: number): number {
