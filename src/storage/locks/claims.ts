@@ -9,14 +9,16 @@ import { basename, dirname, join } from "node:path";
 import { isMissing } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Disk, exists, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
-import { infoOrNull, isNameTaken, withFile } from "../fs/files.ts";
+import { type Disk, exists, removeQuietly, writeAll } from "../fs/disk.ts";
+import { infoOrNull, isNameTaken, readAt, withFile } from "../fs/files.ts";
 import { isSameProcess, processStart } from "../fs/processes.ts";
 import { type FileKey, type LockOptions, UNKNOWN } from "./contract.ts";
 import { noteNextTo } from "./lock-paths.ts";
 
 /** Ending of the names of notes in the lock folders. */
 const NOTE = "json";
+/** Bytes of a claim; ours have 200, and names of programs and machines in them. */
+const LARGEST = 65_536;
 
 /** A holder as its lock file or its note describes it. */
 interface Claim extends Holder {
@@ -82,7 +84,11 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
-    bytes = readWhole(disk, path);
+    bytes = withFile(disk, disk.openRead(path), (fd) => {
+      const { size } = disk.infoOf(fd);
+      // Whoever may write to the session's folder may have made it.
+      return size > LARGEST ? bytes : readAt(disk, fd, 0, size);
+    });
     const claim = parse(bytes);
     return { bytes, claim: typeof claim === "object" && claim !== null ? (claim as Partial<Claim>) : null };
   } catch (error) {

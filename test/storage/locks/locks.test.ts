@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -275,6 +275,26 @@ describe.runIf(process.platform === "linux")("the note of a holder", () => {
     held(makeLocks(options("elsewhere", readOnly)).acquire(file));
     expect(makeLocks(options("two")).acquire(file)).toMatchObject({ client: "elsewhere" });
   });
+});
+
+test.runIf(process.platform === "linux")("a note of a size that no holder writes is not read", () => {
+  const note = join(folder, ".pi-session-1.holder");
+  writeFileSync(note, "{");
+  truncateSync(note, 50_000_000);
+  let most = 0;
+  const disk: Disk = {
+    ...realDisk,
+    read(fd, into, offset, length, position) {
+      most = Math.max(most, length);
+      return realDisk.read(fd, into, offset, length, position);
+    },
+  };
+  const locks = makeLocks(options("one", disk));
+  const lock = held(locks.acquire(file, { path: join(folder, ".pi-session-1.lock") }));
+  expect(lock.previousHolderDied).toBe(true);
+  lock.release();
+  expect(most).toBeLessThan(1_000_000);
+  expect(existsSync(note)).toBe(false);
 });
 
 describe("a process", () => {
