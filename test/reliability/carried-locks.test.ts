@@ -1,9 +1,9 @@
 /** The lock that the session carries: it excludes processes that share nothing but the session's folder. */
 
 import { once } from "node:events";
-import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { pointerFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
 import { type Disk, type FileInfo, realDisk } from "../../src/storage/fs/disk.ts";
 import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
@@ -15,6 +15,7 @@ import { user } from "../support/drafts.ts";
 import { apart, type Elsewhere, isLockedInKernel, lockFiles, spawnElsewhere } from "../support/elsewhere.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import {
+  type HereServer,
   type Json,
   type Place,
   type SpawnedServer,
@@ -38,9 +39,12 @@ function folderOf(place: Place): string {
 }
 
 /** A session that a server in this process writes to. */
-async function written(store: string): Promise<{ server: ReturnType<typeof serveHere>; file: string; place: Place }> {
+async function written(
+  store: string,
+  more: readonly string[] = [],
+): Promise<{ server: ReturnType<typeof serveHere>; file: string; place: Place }> {
   const place = temporaryPlace();
-  const args = ["--store", store, "--session-dir", folderOf(place), "--events", "none"];
+  const args = ["--store", store, "--session-dir", folderOf(place), "--events", "none", ...more];
   const server = serveHere(args, { place });
   await server.result("append", ENTRIES);
   return { server, file: (await server.result("get_state")).sessionFile, place };
@@ -161,6 +165,44 @@ describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that 
     if (store === "v2") expect(lockFiles(backupPath)).toEqual([]);
     await second.finish();
     expect(lockFiles(file)).toEqual([]);
+  });
+
+  describe("whose file somebody removed", () => {
+    /** A session that is written, and where nothing happens by itself any more. */
+    async function withoutFile(): Promise<Awaited<ReturnType<typeof written>>> {
+      vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+      onTestFinished(() => void vi.useRealTimers());
+      const made = await written(store, ["--attach", "off"]);
+      for (const path of lockFiles(made.file)) rmSync(path);
+      return made;
+    }
+
+    test.each([
+      ["writes", (server: HereServer) => server.result("append", ENTRIES)],
+      ["looks at its sessions", () => vi.advanceTimersByTime(1000)],
+    ])("keeps others out again as soon as its holder %s", async (_, look) => {
+      const { server, file } = await withoutFile();
+      await look(server);
+      expect(lockFiles(file)).toHaveLength(2);
+      expect(await refusal(file, stranger())).toMatchObject(refused);
+      await server.finish();
+      expect(lockFiles(file)).toEqual([]);
+    });
+
+    test("is that of another who took it meanwhile, beside whom nobody writes", async () => {
+      const { server, file } = await withoutFile();
+      const other = openElsewhere(file, stranger());
+      await other.result("append", { entries: [user("theirs")] });
+      const { data } = await server.failure("append", ENTRIES);
+      expect(data).toMatchObject({ name: "session_locked", holder: { pid: other.process.pid } });
+      expect((await server.result("get_state")).lockedBy).toEqual(data.holder);
+      await server.finish();
+      expect(lockFiles(file)).toHaveLength(2);
+      expect(await refusal(file, stranger())).toMatchObject(refused);
+      expect((await other.result("get_entries")).entries).toHaveLength(2);
+      await other.finish();
+      expect(lockFiles(file)).toEqual([]);
+    });
   });
 
   test("is not made by who only reads, also while another one has it", async () => {

@@ -138,6 +138,11 @@ export interface Log {
   follow?(): Promise<void> | undefined;
   /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
   prepareLock?(): void;
+  /**
+   * Makes sure, while this process is the writer, that others are kept from it: somebody may have removed what they look
+   * at. Where another process has become the writer meanwhile, this one is it no more. Never throws.
+   */
+  renewLock?(): void;
   /** Releases the lock, so that other processes can write. */
   unlock(): void;
   /**

@@ -90,6 +90,7 @@ export class ForeignChanges {
   becomeWriter(): boolean {
     const { log } = this.entries;
     if (log.readOnly) return false;
+    log.renewLock?.();
     try {
       if (!log.acquireLock()) return false;
     } catch (error) {

@@ -46,6 +46,7 @@ export class Upkeep {
     const { workspace, sink, lanes, replies } = this.host;
     // A reply that is being read still refers to bytes of a file as it is now.
     if (!sink.hasRoom) return;
+    for (const { log } of workspace.sessions) log.renewLock?.();
     sharing?.hosting.renew();
     sharing?.sweep();
     for (const session of workspace.sessions) {

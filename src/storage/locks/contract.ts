@@ -16,6 +16,12 @@ export interface Lock {
   readonly kind?: LockKind;
   /** Whether the previous holder died with the lock, or could not remove its note: it was still there. */
   readonly previousHolderDied?: boolean;
+  /**
+   * Takes the lock's file again where somebody removed it, without which it excludes no one beyond this network
+   * namespace. Returns false where another process took it meanwhile: whatever is there is that process's, and `release`
+   * removes nothing of it. `find` returns the file's place now, which may have been moved. Never throws.
+   */
+  renew?(find: () => LockLocation | undefined): boolean;
   release(): void;
 }
 

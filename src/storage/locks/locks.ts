@@ -28,13 +28,25 @@ export function sharedLocks(locks: Locks): Locks {
       shared.users++;
       // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
       const previousHolderDied = !known && lock.previousHolderDied === true;
+      const forget = (): void => {
+        if (held.get(key) === shared) held.delete(key);
+      };
       return lockWith(
         () => {
           if (--shared.users > 0) return;
-          held.delete(key);
+          forget();
           lock.release();
         },
-        { kind: lock.kind, previousHolderDied },
+        {
+          kind: lock.kind,
+          previousHolderDied,
+          renew(find) {
+            const isOurs = lock.renew?.(find) !== false;
+            // Nobody else in this process has it from here on.
+            if (!isOurs) forget();
+            return isOurs;
+          },
+        },
       );
     },
     prepare: () => locks.prepare?.(),

@@ -40,26 +40,48 @@ export function socketLocks(options: LockOptions): Locks {
   const holderOf = (file: FileKey, place?: LockLocation): Holder => notes.read(file, place?.path) ?? UNKNOWN;
   /** Takes the file lock and writes the note, once the socket is ours. */
   const acquireFileLock = (file: FileKey, server: Server, place?: LockLocation): Lock | Holder => {
-    let lock: CarriedLock | "held" | null = null;
+    let taken: CarriedLock | "held" | null = null;
     try {
-      lock = place ? carried.acquire(file, place) : null;
+      taken = place ? carried.acquire(file, place) : null;
     } catch (error) {
       server.close();
       throw error;
     }
-    if (lock === "held") {
+    if (taken === "held") {
       server.close();
       return holderOf(file, place);
     }
-    const note = notes.write(file, place?.path);
+    let lock = taken;
+    let note = notes.write(file, place?.path);
+    let isLost = false;
+    let known = place;
+    const renew = (find: () => LockLocation | undefined): boolean => {
+      if (isLost || !lock || lock.currentPath() !== undefined) return !isLost;
+      known = find() ?? known;
+      let next: CarriedLock | "held" | null = null;
+      try {
+        next = known ? carried.acquire(file, known) : null;
+      } catch {
+        // It is tried again.
+      }
+      isLost = next === "held";
+      if (next === null || next === "held") return !isLost;
+      lock.release(undefined);
+      lock = next;
+      note = notes.write(file, known?.path);
+      return true;
+    };
     return lockWith(
       () => {
-        const now = lock?.currentPath();
-        note.remove(now);
-        lock?.release(now);
+        // What lies there may be that of another by now.
+        if (renew(() => known)) {
+          const now = lock?.currentPath();
+          note.remove(now);
+          lock?.release(now);
+        } else lock?.release(undefined);
         server.close();
       },
-      { kind: lock?.kind ?? "socket", previousHolderDied: note.wasLeft },
+      { kind: taken?.kind ?? "socket", previousHolderDied: note.wasLeft, renew },
     );
   };
   return {

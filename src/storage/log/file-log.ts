@@ -300,6 +300,15 @@ export class FileLog implements CopiedLog {
     this.backend.state.lock.prepare();
   }
 
+  renewLock(): void {
+    const { lock, isCommitting, readOnly } = this.backend.state;
+    const { lockedFile } = this.backend;
+    // What is not durable yet is ended as it began.
+    if (!lock.isHeld || !lockedFile || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
+    lock.keep(lockedFile);
+    if (!lock.isHeld) this.backend.state.isConfirmed = false;
+  }
+
   beforeRelease(run: (() => void) | undefined): void {
     this.backend.state.lock.releasing = run;
   }
