@@ -1,6 +1,6 @@
 /** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
 
-import { readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -326,6 +326,17 @@ describe.each(["jsonl", "v2"] as const)("who holds a session of %s", (store) => 
       expect((await announced(file)).pid).toBe(process.pid);
     },
   );
+
+  test.runIf(store === "jsonl")("says so no more either where the file was overwritten before it goes", async () => {
+    const { server, left, file } = await holding(QUIET);
+    await server.result("append", said("cut off"));
+    truncateSync(file, readFileSync(file, "utf8").indexOf("\n", 200) + 1);
+    server.send(request(1, "append", said("found it")), request(2, "new_session"));
+    expect((await server.reply(1)).error).toBeUndefined();
+    expect((await server.reply(2)).error).toBeUndefined();
+    expect([left, beside(dirname(file))]).toEqual([[null], null]);
+    await server.finish();
+  });
 
   test("is found again after somebody cleared the folder in which that is said", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });

@@ -105,6 +105,9 @@ export class WriterLock {
   handTo(next: WriterLock): void {
     if (!this.lock) return;
     next.adopt(this.lock);
+    // Whoever wants to know when it is released need not know that the log is another.
+    next.releasing = this.releasing;
+    this.releasing = undefined;
     this.lock = undefined;
   }
 
