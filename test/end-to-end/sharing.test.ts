@@ -401,6 +401,43 @@ describe.skipIf(apart("network and pids") === null)("servers with nothing in com
   });
 });
 
+/** Lets time pass, in the timers and for what happens meanwhile. */
+async function pass(milliseconds: number): Promise<void> {
+  for (let n = 0; n < milliseconds; n += 10) {
+    vi.advanceTimersByTime(10);
+    await turn();
+  }
+}
+
+test("a holder that was stopped when it was asked is joined soon after it goes on", async () => {
+  const place = temporaryPlace();
+  const file = join(place.home, "s.jsonl");
+  const maker = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  const { entryIds } = await maker.result("append", said("made"));
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  let isStopped = true;
+  const asked: Duplex[] = [];
+  const entrance = attachmentsWith().open(file, (stream) => {
+    stream.on("data", (bytes) => String(bytes).includes("again") && asked.push(stream));
+    const attached = { epoch: 1, client: "x", pid: 1 };
+    if (!isStopped) stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
+  });
+  const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
+  other.send(request(1, "append", said("not")));
+  await pass(1500);
+  expect((await other.reply(1)).error.data.name).toBe("session_locked");
+  isStopped = false;
+  await pass(1000);
+  other.send(request(2, "append", said("again")));
+  while (asked.length === 0) await turn();
+  vi.useRealTimers();
+  entrance?.close();
+  await maker.finish();
+  for (const stream of asked) stream.destroy();
+  expect((await other.reply(2)).result.entryIds).toHaveLength(1);
+});
+
 test("a holder that has just taken the lock is waited for while it makes the session", async () => {
   const place = temporaryPlace();
   const file = join(place.home, "s.jsonl");
@@ -408,12 +445,6 @@ test("a holder that has just taken the lock is waited for while it makes the ses
   const { entryIds } = await maker.result("append", said("made"));
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   onTestFinished(() => void vi.useRealTimers());
-  const pass = async (milliseconds: number): Promise<void> => {
-    for (let n = 0; n < milliseconds; n += 10) {
-      vi.advanceTimersByTime(10);
-      await turn();
-    }
-  };
   const other = serveHere(["--session", file, ...QUIET], { place });
   other.send(request(1, "append", said("waits")));
   await pass(1000);

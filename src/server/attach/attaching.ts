@@ -10,8 +10,10 @@ const ANNOUNCED_WITHIN = 300;
  * taken, or a session being made, for which a disk is waited for.
  */
 const SUCCEEDED_WITHIN = 2000;
-/** Milliseconds after which a session whose holder cannot be joined is tried again, unless it has another holder. */
-const TRY_AGAIN = 5000;
+/** Milliseconds after which a session whose holder refuses us is tried again, unless it has another holder. */
+const REFUSED_FOR = 5000;
+/** Milliseconds for the same where the holder said nothing, or is not announced: it may have been stopped for a while. */
+const SILENT_FOR = 1000;
 
 /** Milliseconds for which holders are waited for once this process was told to end: it has two seconds. */
 const ANSWERS_AT_END = 1000;
@@ -22,8 +24,8 @@ export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
   private readonly joining = new Map<Session, Promise<Attachment | undefined>>();
-  /** Holders that could not be joined: their epochs, when that was, and whether a call had asked for it. */
-  private readonly refused = new WeakMap<Session, { epoch: number | undefined; at: number; isAsked: boolean }>();
+  /** Holders that could not be joined: their epochs, until when that counts, and whether a call had asked for it. */
+  private readonly refused = new WeakMap<Session, { epoch: number | undefined; until: number; isAsked: boolean }>();
   private isClosed = false;
   /** Whether this process was told to end: nobody is joined any more. */
   private isHurried = false;
@@ -54,7 +56,7 @@ export class Attaching {
 
   private isRefused(session: Session, isAsked: boolean): boolean {
     const refused = this.refused.get(session);
-    if (refused === undefined || performance.now() - refused.at >= TRY_AGAIN) return false;
+    if (refused === undefined || performance.now() >= refused.until) return false;
     return (refused.isAsked || !isAsked) && refused.epoch === this.epochOf(session);
   }
 
@@ -94,7 +96,7 @@ export class Attaching {
     if (session.log.lockedBy !== null)
       this.refused.set(session, {
         epoch: this.epochOf(session),
-        at: performance.now(),
+        until: performance.now() + (outcome === "refused" ? REFUSED_FOR : SILENT_FOR),
         isAsked: isAsked || outcome === "refused",
       });
     return undefined;
