@@ -13,7 +13,8 @@ import { Asker, type Submitting } from "./asker.ts";
 import { Attached, type Job } from "./attached.ts";
 import { paramsText } from "./bounds.ts";
 import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED } from "./errors.ts";
-import { type AcpRequest, type MethodContext, methods } from "./methods.ts";
+import type { AcpRequest, MethodContext } from "./method.ts";
+import { methods } from "./methods.ts";
 import type { AcpUpdate, ClientSkills } from "./narrator.ts";
 import { catchUp } from "./replay.ts";
 
@@ -82,6 +83,11 @@ const NEWS: ReadonlySet<string> = new Set([
 /** A request that has no reply yet. */
 interface OngoingRequest {
   isCancelled: boolean;
+  /** The session whose turn it is; undefined for other requests. */
+  readonly turnOf: unknown;
+  isTurnCancelled: boolean;
+  /** Work that waits until it has its reply. */
+  readonly afterwards: (() => void)[];
 }
 
 export class AcpConversation {
@@ -172,8 +178,12 @@ export class AcpConversation {
       if (!request) return;
       request.isCancelled = true;
       this.wake();
-    } else if (method === "session/cancel" && typeof params.sessionId === "string")
+    } else if (method === "session/cancel" && typeof params.sessionId === "string") {
+      // The agent may not have heard of the turn yet.
+      for (const request of this.requests.values())
+        if (request.turnOf === params.sessionId) request.isTurnCancelled = true;
       this.facts.agent?.cancel(params.sessionId);
+    }
   }
 
   private begin(idText: string, method: string, params: unknown): void {
@@ -181,7 +191,8 @@ export class AcpConversation {
       const sentence = `The id ${idText} belongs to a request that is still being answered. Use another.`;
       return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
     }
-    const ongoing = { isCancelled: false };
+    const turnOf = method === "session/prompt" ? membersOf(params).sessionId : undefined;
+    const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
     this.hold();
     const ended = this.run(method, params, ongoing)
@@ -194,6 +205,7 @@ export class AcpConversation {
         this.requests.delete(idText);
         this.wire.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
         this.wire.flush();
+        if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
         if (wasFull) this.wire.goOn();
         this.release();
       });
@@ -208,7 +220,12 @@ export class AcpConversation {
     if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
       throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
     if (method !== "initialize") await this.introduction;
-    const request: AcpRequest = { params, isCancelled: () => ongoing.isCancelled };
+    const request: AcpRequest = {
+      params,
+      isCancelled: () => ongoing.isCancelled,
+      isTurnCancelled: () => ongoing.isTurnCancelled,
+      afterwards: (work) => void ongoing.afterwards.push(work),
+    };
     return known(this.context, request);
   }
 
@@ -228,7 +245,7 @@ export class AcpConversation {
   };
 
   private get stage() {
-    const { asker, skills = { compaction: false, notices: false } } = this;
+    const { asker, skills = { compaction: false, notices: false, forms: false } } = this;
     return {
       asker,
       skills,

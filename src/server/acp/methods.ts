@@ -3,45 +3,14 @@
 import { BadParams, Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { preview } from "../../core/format/message.ts";
-import type { AgentBehind, PromptBlock } from "./agent.ts";
-import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing } from "./attached.ts";
-import { forkBeside, type Located, locate, make, readOutline, type SessionOutline } from "./commands.ts";
-import { AcpError, CANCELLED, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
-import { type ClientSkills, OURS } from "./narrator.ts";
+import { forkBeside, type Located, locate, make } from "./commands.ts";
+import { AcpError, INVALID_PARAMS, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND } from "./errors.ts";
+import type { AcpRequest, Conversing, Method, MethodContext } from "./method.ts";
+import { OURS } from "./narrator.ts";
 import { listedCwd, oursOf, ourText, paramsOf, unusedIn } from "./params.ts";
-import { catchUp, type Replayed, replay, type Stage } from "./replay.ts";
-
-/** A request, as a method takes it. */
-export interface AcpRequest {
-  readonly params: unknown;
-  readonly isCancelled: () => boolean;
-}
-
-/** The conversation, as methods need it. */
-interface Conversing {
-  readonly asker: Asker;
-  readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBehind | undefined };
-  skills: ClientSkills | undefined;
-  /** Wakes what waits for room, after it was told to give up. */
-  wake(): void;
-  /** Whether the client says nothing more, so that no turn can end well. */
-  readonly isOver: boolean;
-  /** Sends a request to the client. Rejects with its error. */
-  askClient(method: string, params: LooseMembers): Promise<unknown>;
-}
-
-export interface MethodContext {
-  readonly conversation: Conversing;
-  /** Runs a job of a session after those before it. */
-  inOrder<T>(id: string, job: (session: Attached, isStopped: () => boolean) => Promise<T>): Promise<T>;
-  find(id: string): Attached | undefined;
-  /** Shows what has come to a session since. */
-  awaken(session: Attached): void;
-  stage(): Stage;
-}
-
-type Method = (context: MethodContext, request: AcpRequest) => Promise<object>;
+import { catchUp, type Replayed, replay } from "./replay.ts";
+import { factsOf, prompt, setConfigOption, setMode, settingsOf } from "./turns.ts";
 
 /** The version of the Agent Client Protocol that is spoken; a client that knows others says so, and is told this one. */
 const ACP_VERSION = 1;
@@ -56,11 +25,16 @@ const initialize: Method = async ({ conversation }, { params }) => {
   const { protocolVersion, clientCapabilities, clientInfo } = membersOf(params);
   if (typeof protocolVersion !== "number" || !Number.isInteger(protocolVersion))
     throw new BadParams([{ path: "protocolVersion", message: "must be a whole number, such as 1" }]);
-  const can = membersOf(membersOf(clientCapabilities).session);
-  const isGiven = (name: string): boolean => typeof can[name] === "object" && can[name] !== null;
+  const { session: sessions, elicitation } = membersOf(clientCapabilities);
+  const can = membersOf(sessions);
+  const isGiven = (name: string): boolean => isObject(can[name]);
   const { version, readOnly, agent } = conversation.facts;
   const { name, version: clientVersion } = membersOf(clientInfo);
-  conversation.skills = { compaction: isGiven("compaction"), notices: isGiven("notices") };
+  conversation.skills = {
+    compaction: isGiven("compaction"),
+    notices: isGiven("notices"),
+    forms: isObject(membersOf(elicitation).form),
+  };
   // Others who share a session see by this who it is.
   if (typeof name === "string")
     await conversation.asker.ask("initialize", {
@@ -81,20 +55,25 @@ const initialize: Method = async ({ conversation }, { params }) => {
   };
 };
 
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null;
+}
+
 const authenticate: Method = async () => {
   throw new AcpError(INVALID_PARAMS, "There is nothing to log in to: this server offers no ways to authenticate.");
 };
 
 // --- sessions --------------------------------------------------------------------------------------------------
 
-const newSession: Method = async ({ conversation, inOrder }, { params }) => {
-  const given = paramsOf(params, "cwd", "mcpServers", "additionalDirectories");
+const newSession: Method = async (context, request) => {
+  const { conversation, inOrder } = context;
+  const given = paramsOf(request.params, "cwd", "mcpServers", "additionalDirectories");
   const { sessionId } = await conversation.asker.run(make, { cwd: given.cwd });
   await inOrder(sessionId, async (session) => {
     const { leafId } = await factsOf(conversation, sessionId);
     session.told = { lastId: leafId, narrator: undefined };
   });
-  return { sessionId, ...(await settingsOf(conversation, sessionId)), ...metaOf({ ...ignoredIn(given) }) };
+  return { sessionId, ...(await settingsOf(context, request, sessionId)), ...metaOf({ ...ignoredIn(given) }) };
 };
 
 const load: Method = (context, request) => take(context, request, true);
@@ -103,7 +82,8 @@ const resume: Method = (context, request) =>
   take(context, request, ourText(membersOf(request.params), "since") !== undefined);
 
 /** Opens a session for the client, and shows it what it has not. */
-function take(context: MethodContext, { params, isCancelled }: AcpRequest, isShown: boolean): Promise<object> {
+function take(context: MethodContext, request: AcpRequest, isShown: boolean): Promise<object> {
+  const { params, isCancelled } = request;
   const { conversation, inOrder, stage } = context;
   const given = paramsOf(params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
   const since = ourText(given, "since");
@@ -116,7 +96,7 @@ function take(context: MethodContext, { params, isCancelled }: AcpRequest, isSho
     const shown = isShown ? await replay(stage(), session, since, isStopped) : await passedOver(conversation, session);
     const { cwd } = shown.facts;
     const told = { ...shownOf(shown), ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(given) };
-    return { ...(await settingsOf(conversation, sessionId)), ...metaOf(told) };
+    return { ...(await settingsOf(context, request, sessionId)), ...metaOf(told) };
   });
 }
 
@@ -263,8 +243,9 @@ function requireWritable({ facts }: Conversing): void {
     );
 }
 
-const fork: Method = async ({ conversation, inOrder }, { params }) => {
-  const given = paramsOf(params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
+const fork: Method = async (context, request) => {
+  const { conversation, inOrder } = context;
+  const given = paramsOf(request.params, "sessionId", "cwd", "mcpServers", "additionalDirectories");
   const { sessionId } = given;
   const { entryId, position } = anchorOf(given);
   const made = await inOrder(sessionId, async () => {
@@ -274,7 +255,7 @@ const fork: Method = async ({ conversation, inOrder }, { params }) => {
   const shown = await inOrder(made.sessionId, (session) => passedOver(conversation, session));
   const { cwd } = shown.facts;
   const told = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(given) };
-  return { sessionId: made.sessionId, ...(await settingsOf(conversation, made.sessionId)), ...metaOf(told) };
+  return { sessionId: made.sessionId, ...(await settingsOf(context, request, made.sessionId)), ...metaOf(told) };
 };
 
 /** Returns where a fork ends, as the client says in our words or in those of JetBrains' agents; at the leaf by default. */
@@ -304,73 +285,6 @@ const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
     await conversation.asker.ask("set_session_name", { ...where, name: title });
     return { title: title.replace(/[\r\n]+/g, " ").trim() };
   });
-};
-
-// --- what an agent does ------------------------------------------------------------------------------------------
-
-async function settingsOf({ facts }: Conversing, sessionId: string): Promise<object> {
-  return (await facts.agent?.settings(sessionId)) ?? {};
-}
-
-const prompt: Method = async (context, { params }) => {
-  const { conversation, inOrder } = context;
-  const { sessionId, prompt: blocks } = paramsOf(params, "sessionId", "prompt");
-  // What was sent before it may be what opens the session.
-  const session = await inOrder(sessionId, async (found) => (found.told ? found : undefined));
-  if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
-  const { agent } = conversation.facts;
-  if (agent) return turn(context, agent, session, blocks);
-  const { isStored } = await conversation.asker.run(locate, { sessionId });
-  throw new AcpError(
-    REFUSED,
-    "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, " +
-      (isStored ? `run pi-session-server resume ${sessionId} in a terminal, or ` : "") +
-      "let your editor start an agent instead.",
-  );
-};
-
-/** Has the agent run a turn. What is written meanwhile is shown when it has ended. */
-async function turn(
-  { conversation, stage, awaken }: MethodContext,
-  agent: AgentBehind,
-  session: Attached,
-  blocks: readonly PromptBlock[],
-): Promise<object> {
-  const { id } = session;
-  if (session.isInTurn)
-    throw new AcpError(INVALID_REQUEST, "A turn of this session runs already. Wait until it ends, or cancel it.");
-  if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
-  session.isInTurn = true;
-  try {
-    return await agent.prompt(id, blocks, {
-      update: (update) => stage().update(id, update, () => session.told === undefined),
-      ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
-      shown(entryId) {
-        if (session.told) session.told = { lastId: entryId, narrator: undefined };
-      },
-    });
-  } finally {
-    session.isInTurn = false;
-    awaken(session);
-  }
-}
-
-function requireAgent({ facts: { agent } }: Conversing): AgentBehind {
-  if (agent) return agent;
-  const sentence = "This server keeps the history and runs no agent: there are no modes or options to set.";
-  throw new AcpError(NO_SUCH_METHOD, sentence);
-}
-
-const setMode: Method = async ({ conversation }, { params }) => {
-  const agent = requireAgent(conversation);
-  const { sessionId, modeId } = paramsOf(params, "sessionId", "modeId");
-  return agent.setMode(sessionId, modeId);
-};
-
-const setConfigOption: Method = async ({ conversation }, { params }) => {
-  const agent = requireAgent(conversation);
-  const { sessionId, configId, value } = paramsOf(params, "sessionId", "configId", "value");
-  return agent.setConfigOption(sessionId, configId, value);
 };
 
 // --- ours --------------------------------------------------------------------------------------------------------
@@ -423,10 +337,6 @@ export const methods: Readonly<Record<string, Method>> = {
   "session/set_config_option": setConfigOption,
   ...extensions,
 };
-
-function factsOf({ asker }: Conversing, sessionId: string): Promise<SessionOutline> {
-  return asker.run(readOutline, { sessionId });
-}
 
 /** Returns our part of `_meta`, if it has anything to say. */
 function metaOf(ours: LooseMembers): object {

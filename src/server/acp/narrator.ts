@@ -4,8 +4,9 @@ import { pairUp } from "../../core/context/pairing.ts";
 import { blocksOf, type LooseMembers, membersOf, textMember } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf } from "../../core/format/message.ts";
 import { usageIn } from "../../core/session/stats.ts";
-import { type AcpBlock, shownBlock, shownBlocks } from "./blocks.ts";
-import { diffsOf, kindOf, locationsOf, planOf, titleOf } from "./tools.ts";
+import { shownBlocks } from "./blocks.ts";
+import { callUpdate, contentsOf, givenUpUpdate, resultUpdate, textContent } from "./call-updates.ts";
+import { kindOf, planOf, titleOf } from "./tools.ts";
 
 /** The name of what is ours in `_meta`. */
 export const OURS = "pi-session-server";
@@ -28,6 +29,8 @@ export interface AcpUpdate extends LooseMembers {
 export interface ClientSkills {
   readonly compaction: boolean;
   readonly notices: boolean;
+  /** Whether it shows forms that ask for a text. */
+  readonly forms: boolean;
 }
 
 /** A call of the last answer on the path. */
@@ -57,6 +60,8 @@ export class Narrator {
   private waiting: WaitingResult[] = [];
   /** Ids of calls that the client was told of: those of a session need not differ, and a client's must. */
   private readonly used = new Set<string>();
+  /** Ids of calls that were told of and are not in the session yet. */
+  private claimed: { readonly wanted: string; readonly id: string }[] = [];
   /** The cost of the entries that were told, in dollars. */
   cost = 0;
 
@@ -67,19 +72,39 @@ export class Narrator {
 
   /** Yields the updates about an entry, at least one, each with the ids of the entry. */
   *updatesOf(item: PathEntry): Generator<AcpUpdate> {
-    const facts: Record<string, unknown> = { ...idsOf(item), ...factsOf(item) };
-    this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
-    if (speaks(item)) {
-      // Whatever comes now is after the results of the answer before.
-      yield* this.rest(false);
-      this.calls = [];
-    }
+    const facts = { ...idsOf(item), ...factsOf(item) };
+    yield* this.before(item);
     let isFirst = true;
     for (const update of this.told(item)) {
       yield withOurs(update, isFirst ? facts : idsOf(item));
       isFirst = false;
     }
     if (isFirst) yield withOurs({ sessionUpdate: "session_info_update" }, facts);
+  }
+
+  /** Yields what is left to say of an entry that the client was shown while it came: its ids and facts. */
+  *factsAbout(item: PathEntry): Generator<AcpUpdate> {
+    yield* this.before(item);
+    for (const _ of this.told(item));
+    yield withOurs({ sessionUpdate: "session_info_update" }, { ...idsOf(item), ...factsOf(item) });
+  }
+
+  /** Counts an entry, and yields what was left to say before it. */
+  private *before(item: PathEntry): Generator<AcpUpdate> {
+    this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
+    if (!speaks(item)) return;
+    // Whatever comes now is after the results of the answer before.
+    yield* this.rest(false);
+    this.calls = [];
+  }
+
+  /** Returns the id of a call that is told before it is in the session, by the id that its agent gave it. */
+  claim(wanted: string): string {
+    let id = wanted;
+    for (let n = 2; id === "" || this.used.has(id); n++) id = `${wanted}~${n}`;
+    this.used.add(id);
+    this.claimed.push({ wanted, id });
+    return id;
   }
 
   /**
@@ -176,16 +201,7 @@ export class Narrator {
       isGivenUp: false,
     };
     this.calls.push(call);
-    yield {
-      sessionUpdate: "tool_call",
-      toolCallId: call.toolCallId,
-      title: titleOf(name, given),
-      ...(name === "" ? {} : { name }),
-      kind: kindOf(name),
-      status: "pending",
-      ...atPlaces(given, this.cwd),
-      ...(given === undefined ? {} : { rawInput: given }),
-    };
+    yield callUpdate(call, this.cwd);
     const entries = planOf(name, given);
     if (entries) yield { sessionUpdate: "plan", entries };
   }
@@ -222,22 +238,13 @@ export class Narrator {
     for (const call of this.calls) {
       if (call.isAnswered || call.isGivenUp) continue;
       call.isGivenUp = true;
-      const content = [textContent("There is no result of this call: the agent ended, or was ended, before it.")];
-      const update = { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "failed", content };
-      yield withOurs(update, { ...call.ids, kind: "no_result" });
+      yield withOurs(givenUpUpdate(call.toolCallId), { ...call.ids, kind: "no_result" });
     }
   }
 
   private answered(call: OpenCall, message: LooseMembers): AcpUpdate {
     call.isAnswered = true;
-    const hasFailed = message.isError === true;
-    return {
-      sessionUpdate: "tool_call_update",
-      toolCallId: call.toolCallId,
-      status: hasFailed ? "failed" : "completed",
-      content: [...(hasFailed ? [] : diffsOf(call.name, call.arguments, this.cwd)), ...contentsOf(message.content)],
-      ...(message.details === undefined ? {} : { rawOutput: message.details }),
-    };
+    return resultUpdate(call, message, this.cwd);
   }
 
   /** Returns a result whose call is not on the path, as a call that is over. */
@@ -257,6 +264,8 @@ export class Narrator {
 
   /** Returns an id that no other call has: the wanted one, or else one that the entry gives. */
   private freshId(wanted: string, otherwise: string): string {
+    const at = this.claimed.findIndex((call) => call.wanted === wanted);
+    if (at >= 0) return this.claimed.splice(at, 1)[0].id;
     let id = wanted === "" ? otherwise : wanted;
     for (let n = 0; this.used.has(id); n++) id = n === 0 ? otherwise : `${otherwise}/${n}`;
     this.used.add(id);
@@ -294,24 +303,6 @@ function* chunks(sessionUpdate: string, messageId: string, content: unknown): Ge
 function* spoken(messageId: string, text: string, mark: LooseMembers): Generator<AcpUpdate> {
   for (const { block } of shownBlocks(text))
     yield withOurs({ sessionUpdate: "agent_message_chunk", messageId, content: block }, mark);
-}
-
-function textContent(text: string): { type: "content"; content: AcpBlock } {
-  return { type: "content", content: { type: "text", text } };
-}
-
-/** Returns the content of a result as that of a call, which is sent whole. */
-function contentsOf(content: unknown): object[] {
-  return blocksOf(content).flatMap((block) => {
-    if (block.type === "text" && typeof block.text === "string")
-      return block.text === "" ? [] : [textContent(block.text)];
-    return [...shownBlock(block)].map(({ block: shown }) => ({ type: "content", content: shown }));
-  });
-}
-
-function atPlaces(args: unknown, cwd: string): LooseMembers {
-  const locations = locationsOf(args, cwd);
-  return locations.length === 0 ? {} : { locations };
 }
 
 /** Returns an update with these among our members of its `_meta`. */

@@ -5,7 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing, type Telltale } from "./attached.ts";
 import { type Page, readOutline, readPage, type SessionOutline } from "./commands.ts";
-import { type AcpUpdate, type ClientSkills, Narrator, OURS, withOurs } from "./narrator.ts";
+import { type AcpUpdate, type ClientSkills, Narrator, OURS, type PathEntry, withOurs } from "./narrator.ts";
 
 const REPLACED = "The session was changed by another program while it was read. Load it again.";
 
@@ -40,23 +40,24 @@ export async function replay(
   const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: since !== undefined });
   requireGoing(isStopped);
   const narrator = told.narrator as Narrator;
-  for (const update of narrator.rest(facts.isElsewhere)) await stage.update(session.id, update, isStopped);
+  for (const update of narrator.rest(facts.isElsewhere || session.isInTurn)) await stage.update(session.id, update, isStopped);
   await stage.update(session.id, infoOf(facts), isStopped);
   await tellUsage(stage, session, facts, narrator, isStopped);
   session.told = told;
   return { facts, after, entries };
 }
 
-/** Shows what has come to a session since. */
+/** Shows what has come to a session since; of entries that `wasShown` knows, only their ids and facts. */
 export async function catchUp(
   stage: Stage,
   session: Attached,
   isStopped: () => boolean,
+  wasShown?: (item: PathEntry) => boolean,
 ): Promise<Replayed | undefined> {
   const { told } = session;
   if (!told) return undefined;
   const facts = await stage.asker.run(readOutline, { sessionId: session.id });
-  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false });
+  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false, wasShown });
   const { narrator } = told;
   if (narrator && entries > 0) {
     for (const update of narrator.rest(true)) await stage.update(session.id, update, isStopped);
@@ -73,6 +74,20 @@ interface GoingOn {
   readonly facts: SessionOutline;
   /** Whether the client is told in any case which entry the first one follows. */
   readonly tellsWhere: boolean;
+  /** Whether the client was shown an entry while it came. */
+  readonly wasShown?: (item: PathEntry) => boolean;
+}
+
+/** Makes sure that it is known which calls the client was told of, before it is told of others. */
+export async function makeReady(stage: Stage, session: Attached, isStopped: () => boolean): Promise<void> {
+  await catchUp(stage, session, isStopped);
+  const { told } = session;
+  if (!told || told.narrator) return;
+  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
+  const narrator = narratorOf(stage, facts);
+  const going = { stage, session, told, isStopped, facts, tellsWhere: false };
+  if (told.lastId !== null) await walkThrough(going, narrator, await pageAfter(stage, session, told.lastId));
+  told.narrator = narrator;
 }
 
 /** Sends what follows the last entry that was told of, or the place where the path has left that. */
@@ -95,7 +110,9 @@ async function goOn(going: GoingOn): Promise<{ after: string | null; entries: nu
   }
   let entries = 0;
   for await (const item of entriesFrom(going, first, after)) {
-    for (const update of (told.narrator as Narrator).updatesOf(item)) await stage.update(session.id, update, isStopped);
+    const narrator = told.narrator as Narrator;
+    const updates = going.wasShown?.(item) ? narrator.factsAbout(item) : narrator.updatesOf(item);
+    for (const update of updates) await stage.update(session.id, update, isStopped);
     told.lastId = item.id;
     entries++;
   }

@@ -1,7 +1,7 @@
 /** An agent behind the conversation with an editor, as its contract has it. */
 
 import { expect, test, vi } from "vitest";
-import type { AgentBehind, Telling } from "../../../src/server/acp/agent.ts";
+import type { AgentBehind, AgentSession, Telling } from "../../../src/server/acp/agent.ts";
 import { editorHere } from "../../support/acp.ts";
 import type { Json } from "../../support/server.ts";
 
@@ -24,7 +24,7 @@ class Echo implements AgentBehind {
     return { modes: { currentModeId: "ask", availableModes: [{ id: "ask", name: "Ask" }] } };
   }
 
-  async prompt(sessionId: string, prompt: readonly Json[], telling: Telling): Promise<Json> {
+  async prompt({ sessionId }: AgentSession, prompt: readonly Json[], telling: Telling): Promise<Json> {
     const { text } = prompt[0];
     if (text === "wait") {
       this.begin();
@@ -43,12 +43,12 @@ class Echo implements AgentBehind {
     this.ends.get(sessionId)?.({ stopReason: "cancelled" });
   }
 
-  async setMode(_: string, modeId: string): Promise<Json> {
+  async setMode(_: AgentSession, modeId: string): Promise<Json> {
     this.done.push(modeId);
     return {};
   }
 
-  async setConfigOption(_: string, configId: string, value: unknown): Promise<Json> {
+  async setConfigOption(_: AgentSession, configId: string, value: unknown): Promise<Json> {
     this.done.push([configId, value]);
     return { configOptions: [] };
   }
