@@ -17,6 +17,16 @@ const MODEL = {
   maxTokens: 4096,
 };
 
+/** A model that thinks. */
+const THINKER = {
+  ...MODEL,
+  id: "scripted-2",
+  name: "Scripted, thinking",
+  reasoning: true,
+};
+const MODELS = [MODEL, THINKER];
+const LEVELS = ["off", "low", "high"];
+
 /** Some of the words in a message make the agent do something; `chunks 100` makes an answer of a hundred pieces. */
 const numberAfter = (text, word, otherwise) => Number(new RegExp(`\\b${word} (\\d+)`).exec(text)?.[1] ?? otherwise);
 
@@ -102,20 +112,24 @@ async function finish(message) {
   file.append("message", { message });
 }
 
-async function speak(pieces, { wait, after }) {
+async function speak(pieces, { wait, after, thought, error }) {
   const message = begun();
   await say({ type: "message_start", message });
   let text = "";
+  const at = thought ? 1 : 0;
+  if (thought)
+    await say({ type: "message_update", assistantMessageEvent: { type: "thinking_delta", contentIndex: 0, delta: thought } });
   for (const [index, delta] of pieces.entries()) {
     if (aborted) break;
     text += delta;
     // Only what has come is told, as Pi does since 0.84.
-    await say({ type: "message_update", assistantMessageEvent: { type: "text_delta", contentIndex: 0, delta } });
+    await say({ type: "message_update", assistantMessageEvent: { type: "text_delta", contentIndex: at, delta } });
     if (index + 1 === after) await dieOrHang(after);
     if (wait > 0) await pause(wait);
   }
-  message.content = [{ type: "text", text }];
+  message.content = [...(thought ? [{ type: "thinking", thinking: thought }] : []), { type: "text", text }];
   message.usage = usage(pieces.length);
+  if (error) Object.assign(message, { stopReason: "error", errorMessage: error });
   if (aborted) message.stopReason = "aborted";
   await finish(message);
   return message;
@@ -124,7 +138,7 @@ async function speak(pieces, { wait, after }) {
 let fate = () => {};
 const dieOrHang = async () => fate();
 
-async function useTool(name, args, result) {
+async function useTool(name, args, result, details) {
   const message = begun();
   const call = { type: "toolCall", id: `call_${randomBytes(4).toString("hex")}`, name, arguments: args };
   message.content = [call];
@@ -133,8 +147,11 @@ async function useTool(name, args, result) {
   await finish(message);
   await say({ type: "tool_execution_start", toolCallId: call.id, toolName: name, args });
   const content = [{ type: "text", text: result }];
-  await say({ type: "tool_execution_end", toolCallId: call.id, toolName: name, result: { content }, isError: false });
-  const toolResult = { role: "toolResult", toolCallId: call.id, toolName: name, content, isError: false, timestamp: Date.now() };
+  const outcome = details ? { content, details } : { content };
+  await say({ type: "tool_execution_update", toolCallId: call.id, toolName: name, args, partialResult: { content } });
+  await say({ type: "tool_execution_end", toolCallId: call.id, toolName: name, result: outcome, isError: false });
+  const about = { toolCallId: call.id, toolName: name };
+  const toolResult = { role: "toolResult", ...about, ...outcome, isError: false, timestamp: Date.now() };
   await say({ type: "message_start", message: toolResult });
   await finish(toolResult);
 }
@@ -148,14 +165,23 @@ async function turn(text, images) {
   const user = { role: "user", content, timestamp: Date.now() };
   await say({ type: "message_start", message: user });
   await finish(user);
-  if (/\bask\b/.test(text)) await ask();
+  if (/\bask\b/.test(text)) await ask({ method: "confirm", title: "Go on?", message: "The agent asks." });
+  let chosen = "";
+  if (/\bchoose\b/.test(text))
+    chosen = `${(await ask({ method: "select", title: "Which?", options: ["This one", "No, that one"] })).value} `;
+  if (/\bwrite\b/.test(text)) chosen = `${(await ask({ method: "input", title: "Name?" })).value ?? "nothing"} `;
+  if (/\bedit\b/.test(text))
+    await useTool("edit", { path: "a.txt", oldText: "old", newText: "new" }, "Changed a.txt", { diff: "-old\n+new" });
   for (let i = numberAfter(text, "tools", 0); i > 0 && !aborted; i--) await useTool("read", { path: `file-${i}` }, `file ${i}`);
   const count = numberAfter(text, "chunks", 0);
-  const pieces = count > 0 ? Array.from({ length: count }, (_, i) => `${i} `) : [`You said: `, text];
+  const pieces = count > 0 ? Array.from({ length: count }, (_, i) => `${i} `) : [`You said: `, ...(chosen ? [chosen] : []), text];
   const giant = numberAfter(text, "giant", 0);
   if (giant > 0) pieces.push("x".repeat(giant));
   fate = fateIn(text);
-  const message = await speak(pieces, { wait: numberAfter(text, "every", 0), after: numberAfter(text, "after", 0) });
+  const thought = /\bthink\b/.test(text) ? "Let me think." : undefined;
+  const error = /\bfail\b/.test(text) ? "The model is tired." : undefined;
+  const how = { wait: numberAfter(text, "every", 0), after: numberAfter(text, "after", 0), thought, error };
+  const message = await speak(pieces, how);
   await say({ type: "turn_end", message, toolResults: [] });
   state.isStreaming = false;
   await say({ type: "agent_end", messages: [user, message] });
@@ -171,11 +197,11 @@ function fateIn(text) {
 
 /** Asks the person at the client, and waits for the answer. */
 const questions = new Map();
-async function ask() {
+async function ask(request) {
   const id = randomBytes(8).toString("hex");
   const answered = new Promise((resolve) => questions.set(id, resolve));
-  await say({ type: "extension_ui_request", id, method: "confirm", title: "Go on?", message: "The agent asks." });
-  await answered;
+  await say({ type: "extension_ui_request", id, ...request });
+  return answered;
 }
 
 // --- commands --------------------------------------------------------------------------------------------------------
@@ -183,6 +209,8 @@ async function ask() {
 const COMMANDS = {
   async prompt(command) {
     if (state.isStreaming) return refuse(command, "The agent is at work. Say steer or follow_up.");
+    // A command of an extension, which begins no turn.
+    if (command.message === "/greet") return answer(command, { disposition: "handled" });
     await answer(command);
     await turn(command.message, command.images);
   },
@@ -191,6 +219,7 @@ const COMMANDS = {
   async abort(command) {
     aborted = true;
     wake();
+    for (const answered of questions.values()) answered({ cancelled: true });
     while (state.isStreaming) await new Promise(setImmediate);
     await answer(command);
   },
@@ -208,11 +237,13 @@ const COMMANDS = {
       ...{ steeringMode: "one-at-a-time", followUpMode: "one-at-a-time", sessionFile: file.path, sessionId: "scripted" },
       ...{ autoCompactionEnabled: true, messageCount: file.messages.length, pendingMessageCount: 0 },
     }),
-  get_available_models: (command) => answer(command, { models: [MODEL] }),
+  get_available_thinking_levels: (command) => answer(command, { levels: model.reasoning ? LEVELS : ["off"] }),
+  get_available_models: (command) => answer(command, { models: MODELS }),
   get_commands: (command) => answer(command, { commands: [{ name: "greet", description: `process ${process.pid}`, source: "prompt" }] }),
   async set_model(command) {
-    if (command.modelId !== MODEL.id) return refuse(command, `Model not found: ${command.provider}/${command.modelId}`);
-    model = MODEL;
+    const found = MODELS.find(({ id }) => id === command.modelId);
+    if (!found) return refuse(command, `Model not found: ${command.provider}/${command.modelId}`);
+    model = found;
     file.append("model_change", { provider: command.provider, modelId: command.modelId });
     await answer(command, model);
   },

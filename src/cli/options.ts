@@ -359,8 +359,8 @@ function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string,
   const chosen = isPi ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
   if (chosen !== undefined)
     throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
-  if (isPi && settings.dialect !== "pi")
-    throw new UsageError("--agent is for hosts that speak Pi's dialect. Give --mode rpc, or --dialect pi, with it.");
+  if (isPi && settings.dialect !== "pi" && settings.dialect !== "acp")
+    throw new UsageError("Say with --agent who the host is: --mode rpc for clients of Pi, --dialect acp for editors.");
   const unfit = settings.inMemory
     ? "--no-session keeps none"
     : settings.readOnly

@@ -8,6 +8,7 @@ import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
 import { type AcpConversation, type AcpFacts, converse } from "./acp/conversation.ts";
+import { EditorAgents } from "./agent/editor-agents.ts";
 import { type AgentMeans, PiBehind } from "./agent/pi-behind.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
@@ -72,6 +73,8 @@ export class Connection implements Sink {
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
   private readonly behind: PiBehind | undefined;
+  /** The agents behind a conversation with an editor. */
+  private readonly editorAgents: EditorAgents | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
@@ -98,12 +101,17 @@ export class Connection implements Sink {
       hookTimeout,
     );
     this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
+    if (options.agent && dialect === "acp") {
+      const ends = { dispatcher: this.dispatcher, workspace: options.workspace, goOn: () => this.onRoom() };
+      this.editorAgents = new EditorAgents(ends, options.agent);
+      this.dispatcher.watch(this.editorAgents);
+    }
     if (dialect !== "auto") this.speak(dialect);
     if (options.sharing) {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);
     }
-    if (options.agent) {
+    if (options.agent && !this.editorAgents) {
       const { output, dispatcher } = this;
       const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
       const ends = { output, dispatcher, workspace: options.workspace, reply, goOn: () => this.onRoom() };
@@ -132,11 +140,13 @@ export class Connection implements Sink {
     this.sharing?.hosting.stop();
     this.drainInput(true);
     this.acp?.abandon();
+    const agentsEnd = this.editorAgents?.end();
     if (!this.canTell && this.dispatcher.pending > 0) {
       // What a host that never spoke was to be told is in a dialect of our choice.
       this.dialect = jsonrpc;
       this.dispatcher.resume();
     }
+    await agentsEnd;
     await this.acp?.idle();
     await this.dispatcher.idle();
     await this.behind?.agent.end();
@@ -211,7 +221,7 @@ export class Connection implements Sink {
   }
 
   private get mayRead(): boolean {
-    if (this.behind?.agent.isFull) return false;
+    if (this.behind?.agent.isFull || this.editorAgents?.isFull) return false;
     // What waits for a host that has said nothing waits for its first word.
     if (this.acp?.isFull) return false;
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
@@ -226,7 +236,7 @@ export class Connection implements Sink {
 
   /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitRoom(): void {
-    const isFull = this.acp?.isFull || this.behind?.agent.isFull;
+    const isFull = this.acp?.isFull || this.behind?.agent.isFull || this.editorAgents?.isFull;
     if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onRoom());
   }
 
@@ -234,6 +244,7 @@ export class Connection implements Sink {
     this.dispatcher.resume();
     this.acp?.wake();
     this.behind?.agent.resume();
+    this.editorAgents?.resume();
     if (!this.paused) return;
     if (!this.mayRead) return this.awaitRoom();
     this.paused = false;
@@ -281,7 +292,9 @@ export class Connection implements Sink {
   private speak(name: DialectName | "acp"): void {
     this.dialect = DIALECTS[name === "acp" ? "jsonrpc" : name];
     const { output, dispatcher } = this;
-    if (name === "acp") this.acp = converse({ output, dispatcher, goOn: () => this.onRoom() }, this.options.acp);
+    if (name !== "acp") return;
+    const facts = this.editorAgents ? { ...this.options.acp, agent: this.editorAgents } : this.options.acp;
+    this.acp = converse({ output, dispatcher, goOn: () => this.onRoom() }, facts);
   }
 
   private refuseInput(refusal: Refusal, idText?: string): void {

@@ -77,9 +77,10 @@ export class Editor {
 
   /** Begins the conversation. */
   async begin(): Promise<this> {
+    const { elicitation, ...session } = this.skills as { elicitation?: object };
     this.agent = await this.result("initialize", {
       protocolVersion: 1,
-      clientCapabilities: { session: this.skills },
+      clientCapabilities: { session, ...(elicitation ? { elicitation } : {}) },
       clientInfo: { name: "test-editor", version: "1.0.0" },
     });
     return this;
@@ -145,6 +146,10 @@ export class Editor {
   check(message: Json): void {
     expect(message.jsonrpc).toBe("2.0");
     if (message.method !== undefined && "id" in message) {
+      if (message.method === "elicitation/create") {
+        expect(this.skills).toHaveProperty("elicitation");
+        return stable.require("CreateElicitationRequest", message.params);
+      }
       expect(message.method).toBe("session/request_permission");
       return stable.require("RequestPermissionRequest", message.params);
     }

@@ -5,6 +5,12 @@ import type { ClientSkills, PathEntry } from "./narrator.ts";
 /** A block of a prompt, as the client sent it. */
 export type PromptBlock = Readonly<Record<string, unknown>>;
 
+/**
+ * How a client stands to an entry of a turn: it was shown it while it came, it is not shown it otherwise, or it will be
+ * shown it soon, so that nothing after it is told yet.
+ */
+export type Acquaintance = "shown" | "new" | "soon";
+
 /** The client, as an agent reaches it for a session that it has open. */
 export interface Telling {
   readonly skills: ClientSkills;
@@ -14,11 +20,8 @@ export interface Telling {
   ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
   /** Returns the id by which the client knows a call of the turn that is not in the session yet. */
   claim(callId: string): string;
-  /**
-   * Shows what has been written to the session since; of entries that `wasShown` knows, because the client was told of
-   * them while they came, only their ids and facts.
-   */
-  keepUp(wasShown: (item: PathEntry) => boolean): Promise<void>;
+  /** Shows what has been written to the session since; of what the client was shown while it came, only ids and facts. */
+  keepUp(judge: (item: PathEntry) => Acquaintance): Promise<void>;
 }
 
 /** The result of a request that goes through to the client. */
@@ -54,4 +57,3 @@ export interface AgentBehind {
   /** Ends what runs for a session, which the client has closed. */
   close(sessionId: string): Promise<void>;
 }
-

@@ -106,6 +106,7 @@ export class AcpConversation {
   /** Whether the client says nothing more. */
   isOver = false;
   private jobs = 0;
+  private isFlushing = false;
   /** Ends with the answer to `initialize`, which comes first. */
   private introduction: Promise<unknown> | undefined;
   /** The skills of the client; undefined before `initialize`. */
@@ -303,6 +304,17 @@ export class AcpConversation {
     if (this.wire.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
     this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${paramsText(sessionId, update)}}`);
+    this.flushSoon();
+  }
+
+  /** Sends what was told in this turn of the loop together. */
+  private flushSoon(): void {
+    if (this.isFlushing) return;
+    this.isFlushing = true;
+    setImmediate(() => {
+      this.isFlushing = false;
+      this.wire.flush();
+    });
   }
 
   private refuse(idText: string, error: AcpError): void {

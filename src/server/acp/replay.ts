@@ -2,6 +2,7 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Failure } from "../../core/failure.ts";
+import type { Acquaintance } from "./agent.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing, type Telltale } from "./attached.ts";
 import { type Page, readOutline, readPage, type SessionOutline } from "./commands.ts";
@@ -40,24 +41,25 @@ export async function replay(
   const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: since !== undefined });
   requireGoing(isStopped);
   const narrator = told.narrator as Narrator;
-  for (const update of narrator.rest(facts.isElsewhere || session.isInTurn)) await stage.update(session.id, update, isStopped);
+  for (const update of narrator.rest(facts.isElsewhere || session.isInTurn))
+    await stage.update(session.id, update, isStopped);
   await stage.update(session.id, infoOf(facts), isStopped);
   await tellUsage(stage, session, facts, narrator, isStopped);
   session.told = told;
   return { facts, after, entries };
 }
 
-/** Shows what has come to a session since; of entries that `wasShown` knows, only their ids and facts. */
+/** Shows what has come to a session since, as far as `judge` says that it is to be shown. */
 export async function catchUp(
   stage: Stage,
   session: Attached,
   isStopped: () => boolean,
-  wasShown?: (item: PathEntry) => boolean,
+  judge?: (item: PathEntry) => Acquaintance,
 ): Promise<Replayed | undefined> {
   const { told } = session;
   if (!told) return undefined;
   const facts = await stage.asker.run(readOutline, { sessionId: session.id });
-  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false, wasShown });
+  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false, judge });
   const { narrator } = told;
   if (narrator && entries > 0) {
     for (const update of narrator.rest(true)) await stage.update(session.id, update, isStopped);
@@ -74,8 +76,8 @@ interface GoingOn {
   readonly facts: SessionOutline;
   /** Whether the client is told in any case which entry the first one follows. */
   readonly tellsWhere: boolean;
-  /** Whether the client was shown an entry while it came. */
-  readonly wasShown?: (item: PathEntry) => boolean;
+  /** Says how the client stands to an entry; it is shown all of them by default. */
+  readonly judge?: (item: PathEntry) => Acquaintance;
 }
 
 /** Makes sure that it is known which calls the client was told of, before it is told of others. */
@@ -111,7 +113,9 @@ async function goOn(going: GoingOn): Promise<{ after: string | null; entries: nu
   let entries = 0;
   for await (const item of entriesFrom(going, first, after)) {
     const narrator = told.narrator as Narrator;
-    const updates = going.wasShown?.(item) ? narrator.factsAbout(item) : narrator.updatesOf(item);
+    const known = going.judge?.(item) ?? "new";
+    if (known === "soon") break;
+    const updates = known === "shown" ? narrator.factsAbout(item) : narrator.updatesOf(item);
     for (const update of updates) await stage.update(session.id, update, isStopped);
     told.lastId = item.id;
     entries++;

@@ -40,8 +40,8 @@ function tellingOf(context: MethodContext, session: Attached): Telling {
     update: (update) => stage().update(id, update, isClosed),
     ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.told?.narrator?.claim(callId) ?? callId,
-    async keepUp(wasShown) {
-      await inOrder(id, (_, isStopped) => catchUp(stage(), session, () => isStopped() || isClosed(), wasShown));
+    async keepUp(judge) {
+      await inOrder(id, (_, isStopped) => catchUp(stage(), session, () => isStopped() || isClosed(), judge));
     },
   };
 }

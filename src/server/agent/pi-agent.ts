@@ -51,6 +51,8 @@ export interface AgentHost {
   show(notice: string): void;
   /** Notes entries that were written for the agent. */
   wrote(session: Session, entryIds: readonly string[]): void;
+  /** Notes that the agent has ended, and that all there was to say of that is said. */
+  over(failure: Failure): void;
   printError(sentence: string): void;
   now(): number;
   nonce(): string;
@@ -172,6 +174,28 @@ export class PiAgent implements AgentSink {
         throw new Failure("agent_failed", "An extension of the agent refused to open the session.");
     });
     this.hasNews = true;
+  }
+
+  /** Asks for what the agent has, or has it change that, and starts it. Rejects with the reason why it does not answer. */
+  async question(command: string, params: Readonly<Record<string, unknown>>, route: AgentRoute): Promise<PiReply> {
+    await this.bury();
+    const process = this.started();
+    if (route.onSession) await this.getInStep();
+    if (this.process !== process) throw this.gone();
+    return this.ask(command, params);
+  }
+
+  /** Ends the turn that runs, as the host asks; `isOver` says when it has. Ends the agent where it goes on. Never rejects. */
+  async abort(isOver: () => boolean): Promise<void> {
+    this.hasAborted = true;
+    const until = performance.now() + this.within;
+    // It may have taken the prompt and not begun, so that there is nothing to abort yet.
+    for (let wait = 20; this.process && !isOver(); wait = Math.min(wait * 2, 500)) {
+      const answered = await this.ask("abort").catch(() => undefined);
+      if (!answered) return;
+      await new Promise((resolve) => setTimeout(resolve, wait).unref());
+      if (performance.now() > until) return void this.process?.end();
+    }
   }
 
   /** Asks a question of ours. An agent that does not answer is ended. */
@@ -347,6 +371,7 @@ export class PiAgent implements AgentSink {
       for (const request of requests) this.host.fail(request, failure);
       if (remains.rest.isRunning) this.host.tellOfEnd(remains.last, remains.isAborted);
       if (!this.isEnding) this.host.show(failure.message);
+      this.host.over(failure);
       this.host.flush();
     });
     this.host.goOn();

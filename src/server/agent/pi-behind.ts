@@ -3,14 +3,14 @@
 import type { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { type Command, type CommandContext, command } from "../../handlers/shared/command.ts";
+import type { Command, CommandContext } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
-import { eventOf } from "../connection/host.ts";
 import type { Output } from "../connection/output.ts";
 import { isNotice, noticeOf, pi } from "../connection/pi.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import { NO_COMMAND, runInOrder, tellOfWritten } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
@@ -170,18 +170,7 @@ export class PiBehind implements AgentHost {
   }
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    return new Promise((resolve) => {
-      const command = { ...NO_COMMAND, run: work as Command["run"] };
-      // A server that is ending runs nothing more of its host, but this.
-      const answer = (outcome: Outcome): void => ("error" in outcome ? void work().then(resolve) : resolve());
-      const messageText: Call["messageText"] = () => ({
-        bytes: Buffer.alloc(0),
-        range: { start: 0, end: 0 },
-        toParams: [],
-      });
-      this.ends.dispatcher.submit({ command, name: "", params: {}, idText: undefined, messageText, answer });
-      this.ends.dispatcher.commitPending();
-    });
+    return runInOrder(this.ends.dispatcher, work);
   }
 
   fail({ command: name, idText }: ForwardedRequest, failure: Failure): void {
@@ -207,10 +196,10 @@ export class PiBehind implements AgentHost {
   }
 
   wrote(session: Session, entryIds: readonly string[]): void {
-    this.ends.dispatcher.passOn(session, [
-      eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" }),
-    ]);
+    tellOfWritten(this.ends.dispatcher, session, entryIds);
   }
+
+  over(): void {}
 
   printError(sentence: string): void {
     this.means.printError(sentence);
@@ -224,16 +213,6 @@ export class PiBehind implements AgentHost {
     return this.ends.workspace.env.entryId();
   }
 }
-
-/** A command of no table, which runs in the order of the others. */
-const NO_COMMAND: Command = command({
-  name: "agent",
-  summary: "Done by the agent.",
-  effect: "control",
-  result: undefined as never,
-  example: { params: {}, result: undefined as never },
-  run: () => undefined as never,
-});
 
 /** Returns the params of a message. */
 function paramsOf({ id: _id, type: _type, ...params }: HostParams): HostParams {

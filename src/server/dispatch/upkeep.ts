@@ -80,7 +80,7 @@ export class Upkeep {
     for (const [index, session] of sessions.entries()) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && index <= sessions.length - MAX_OPEN) {
+      if (session !== current && index <= sessions.length - MAX_OPEN && !session.foreign.followsFile) {
         const drop = (): void => lanes.drop(session.id);
         this.occupy(lane, () => workspace.suspend(session), drop);
       } else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))

@@ -1,0 +1,38 @@
+/** Work of an agent in the order of the calls of its session. */
+
+import type { Session } from "../../core/session/session.ts";
+import { type Command, command } from "../../handlers/shared/command.ts";
+import type { Call, Outcome } from "../connection/call.ts";
+import { eventOf } from "../connection/host.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+
+type Dispatching = Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
+
+/** A command of no table, which runs in the order of the others. */
+export const NO_COMMAND: Command = command({
+  name: "agent",
+  summary: "Done by the agent.",
+  effect: "control",
+  result: undefined as never,
+  example: { params: {}, result: undefined as never },
+  run: () => undefined as never,
+});
+
+const noText: Call["messageText"] = () => ({ bytes: Buffer.alloc(0), range: { start: 0, end: 0 }, toParams: [] });
+
+/** Runs work in the order of the calls of a session, or of the current one. It runs even when the server is ending. */
+export function runInOrder(dispatcher: Dispatching, work: () => Promise<void>, sessionId?: string): Promise<void> {
+  return new Promise((resolve) => {
+    const run = { ...NO_COMMAND, run: work as Command["run"] };
+    // A server that is ending runs nothing more of its host, but this.
+    const answer = (outcome: Outcome): void => ("error" in outcome ? void work().then(resolve) : resolve());
+    const params = sessionId === undefined ? {} : { sessionId };
+    dispatcher.submit({ command: run, name: "", params, idText: undefined, messageText: noText, answer });
+    dispatcher.commitPending();
+  });
+}
+
+/** Tells of entries that were written for an agent. */
+export function tellOfWritten(dispatcher: Dispatching, session: Session, entryIds: readonly string[]): void {
+  dispatcher.passOn(session, [eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
+}

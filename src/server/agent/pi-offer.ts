@@ -1,0 +1,74 @@
+/** The models and thinking levels that Pi offers, as modes and options of an editor. */
+
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+
+/** What Pi offers in a directory. */
+export interface PiOffer {
+  readonly models: readonly LooseMembers[];
+  readonly commands: readonly LooseMembers[];
+  /** The model and the level with which Pi begins. */
+  readonly model: LooseMembers | undefined;
+  readonly thinkingLevel: string;
+}
+
+/** What is in force in a session. */
+export interface InForce {
+  readonly model: LooseMembers | undefined;
+  readonly thinkingLevel: string;
+  /** The levels that Pi itself names for the model. */
+  readonly levels?: readonly string[];
+}
+
+const LEVELS = ["off", "minimal", "low", "medium", "high"];
+export const MODEL = "model";
+export const THINKING = "thought_level";
+
+/** Returns the name by which an editor chooses a model. */
+export function modelName(model: LooseMembers): string {
+  return `${stringOf(model.provider)}/${stringOf(model.id)}`;
+}
+
+/** Returns the levels of a model: those that it says it has, or the usual ones. */
+export function levelsOf(model: LooseMembers | undefined): readonly string[] {
+  if (!model || model.reasoning !== true) return [];
+  const map = membersOf(model.thinkingLevelMap);
+  const more = ["xhigh", "max"].filter((level) => typeof map[level] === "string");
+  return [...LEVELS.filter((level) => map[level] !== null), ...more];
+}
+
+/** Returns the thinking levels as modes, and `configOptions`; a choice of one thing is none. */
+export function settingsOf({ models }: PiOffer, { model, thinkingLevel, levels }: InForce): LooseMembers {
+  const offered = levels ?? levelsOf(model);
+  const known = offered.includes(thinkingLevel) ? offered : [thinkingLevel, ...offered];
+  const configOptions: object[] = [];
+  const listed = model && !models.some((one) => modelName(one) === modelName(model)) ? [model, ...models] : models;
+  if (model && listed.length > 0)
+    configOptions.push({
+      ...{ id: MODEL, name: "Model", category: "model", type: "select", currentValue: modelName(model) },
+      options: listed.map((one) => ({
+        value: modelName(one),
+        name: stringOf(one.name) || stringOf(one.id),
+        description: stringOf(one.provider),
+      })),
+    });
+  if (offered.length < 2) return { configOptions };
+  configOptions.push({
+    ...{ id: THINKING, name: "Thinking", category: "thought_level", type: "select", currentValue: thinkingLevel },
+    options: known.map((value) => ({ value, name: value })),
+  });
+  const availableModes = known.map((id) => ({ id, name: `Thinking: ${id}` }));
+  return { modes: { currentModeId: thinkingLevel, availableModes }, configOptions };
+}
+
+/** Returns Pi's slash commands: prompts, skills and those of extensions. */
+export function commandsOf({ commands }: PiOffer): object {
+  const availableCommands = commands
+    .filter(({ name }) => typeof name === "string" && name !== "")
+    .map(({ name, description, source }) => ({
+      name,
+      description: stringOf(description) || stringOf(source) || "A command of the agent",
+      input: { hint: "arguments" },
+    }));
+  return { sessionUpdate: "available_commands_update", availableCommands };
+}

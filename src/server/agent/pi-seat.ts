@@ -1,0 +1,398 @@
+/** Pi as it works for one session of an editor: a process of its own, with the turn that runs and what it tells of it. */
+
+import type { Failure } from "../../core/failure.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
+import type { AgentReply, PromptBlock, Telling } from "../acp/agent.ts";
+import { AcpError, REFUSED } from "../acp/errors.ts";
+import { OURS } from "../acp/narrator.ts";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import { runInOrder, tellOfWritten } from "./joining.ts";
+import type { MessageValue } from "./messages.ts";
+import { type AgentHost, PiAgent } from "./pi-agent.ts";
+import type { AgentMeans } from "./pi-behind.ts";
+import { askPerson, isDialog } from "./pi-dialogs.ts";
+import { membersOfLine, type PiReply } from "./pi-lines.ts";
+import { piPrompt } from "./pi-prompt.ts";
+import type { ForwardedRequest } from "./pi-questions.ts";
+import { type PiEvent, PiTurn } from "./pi-turn.ts";
+import type { AgentRoute } from "./routes.ts";
+
+/** Bytes of events that wait for the editor, beyond which nothing more is taken from Pi. */
+const FULL_AT = 1 << 20;
+/** Milliseconds between looks whether an agent that says nothing of a turn has begun one. */
+const LOOK_AFTER = 250;
+
+const PROMPT: AgentRoute = { onSession: true, works: true };
+
+/** The server, as seats are joined to it. */
+export interface SeatEnds {
+  readonly workspace: Workspace;
+  readonly dispatcher: Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
+  /** Goes on reading. */
+  goOn(): void;
+}
+
+/** The turn that runs. */
+interface Running {
+  readonly turn: PiTurn;
+  readonly telling: Telling;
+  hasBegun: boolean;
+  isCancelled: boolean;
+  /** Ends the wait for its end; with what it failed. */
+  readonly over: (failure?: Error) => void;
+  readonly whenOver: Promise<Error | undefined>;
+  isOver: boolean;
+}
+
+/** An event of Pi's on its way to the editor. */
+interface QueuedEvent {
+  readonly event: PiEvent;
+  readonly bytes: number;
+}
+
+export class PiSeat implements AgentHost {
+  readonly sessionId: string;
+  readonly agent: PiAgent;
+  current: Session | null = null;
+  /** The client of the session, also between turns. */
+  telling: Telling | undefined;
+  /** Called with each level that Pi has taken. */
+  onLevel: (level: string) => Promise<void> = async () => {};
+  private readonly ends: SeatEnds;
+  private readonly means: AgentMeans;
+  private readonly queue: QueuedEvent[] = [];
+  private queuedBytes = 0;
+  private isTelling = false;
+  private whenTold: (() => void)[] = [];
+  private running: Running | undefined;
+  private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
+  private prompts = 0;
+  /** Whether Pi says when it has settled. */
+  private settles = false;
+  /** Dialogs that are asked, by what gives them up. */
+  private readonly dialogs = new Set<() => void>();
+
+  constructor(sessionId: string, ends: SeatEnds, means: AgentMeans) {
+    this.sessionId = sessionId;
+    this.ends = ends;
+    this.means = means;
+    this.agent = new PiAgent(means, this, means.within);
+  }
+
+  get isAtWork(): boolean {
+    return this.running !== undefined;
+  }
+
+  /** Runs work on the session in the order of its calls. Rejects with what the work fails with. */
+  private inOrder<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const run = async (): Promise<void> => {
+        try {
+          this.current = this.ends.workspace.session(this.sessionId);
+          resolve(await work());
+        } catch (error) {
+          reject(error);
+        }
+      };
+      void runInOrder(this.ends.dispatcher, run, this.sessionId);
+    });
+  }
+
+  /** Asks Pi for what it has, or has it change that. Rejects when it does not answer. */
+  question(command: string, params: LooseMembers = {}, onSession = false): Promise<PiReply> {
+    return this.inOrder(() => this.agent.question(command, params, { onSession }));
+  }
+
+  state(): Promise<LooseMembers | undefined> {
+    return this.inOrder(() => this.agent.state());
+  }
+
+  // --- a turn --------------------------------------------------------------------------------------------------
+
+  async prompt(blocks: readonly PromptBlock[], cwd: string, telling: Telling): Promise<AgentReply> {
+    const message = piPrompt(blocks);
+    const running = newRunning(new PiTurn(telling, cwd), telling);
+    this.running = running;
+    this.telling = telling;
+    try {
+      const reply = await this.ask(message, running);
+      if (reply && reply.success !== true)
+        throw new AcpError(REFUSED, reply.error || "The agent refused the prompt and does not say why.");
+      if (reply?.data?.disposition === "handled") running.over();
+      else if (reply && !running.hasBegun) void this.watchBeginning(running, reply);
+      const failure = await running.whenOver;
+      await this.told();
+      await running.turn.end();
+      if (failure && !running.isCancelled) throw failure;
+      return running.turn.reply(running.isCancelled);
+    } finally {
+      running.isOver = true;
+      this.running = undefined;
+      for (const giveUp of this.dialogs) giveUp();
+    }
+  }
+
+  /** Sends a prompt. Returns the reply to it; undefined when the turn was cancelled before. */
+  private async ask(message: LooseMembers, running: Running): Promise<PiReply | undefined> {
+    const id = `${OURS}-prompt-${++this.prompts}`;
+    const line = Buffer.from(`${JSON.stringify({ id, type: "prompt", ...message })}\n`);
+    const replied = new Promise<PiReply>((resolve, reject) => {
+      this.prompted = { id, settle: (reply) => (reply instanceof Error ? reject(reply) : resolve(reply)) };
+    });
+    replied.catch(() => {});
+    try {
+      const isSent = await this.inOrder(async () => {
+        if (running.isCancelled) return false;
+        await this.agent.forward({ command: "prompt", idText: JSON.stringify(id), route: PROMPT, line });
+        return true;
+      });
+      if (!isSent) {
+        running.over();
+        return undefined;
+      }
+      if (running.isCancelled) void this.agent.abort(() => running.isOver);
+      // An extension may take as long as it likes to take the prompt; the turn may be over before that.
+      return await Promise.race([replied, running.whenOver.then(() => undefined)]);
+    } finally {
+      this.prompted = undefined;
+    }
+  }
+
+  /** Finds out whether a prompt has begun a turn: a command of an extension begins none, and old versions do not say so. */
+  private async watchBeginning(running: Running, reply: PiReply): Promise<void> {
+    if (typeof reply.data?.disposition === "string") return;
+    for (let idle = 0; idle < 2; ) {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AFTER).unref());
+      if (running.hasBegun || running.isOver || !this.agent.isRunning) return;
+      const state = await this.state();
+      idle = state && isIdle(state) ? idle + 1 : 0;
+    }
+    if (!running.hasBegun) running.over();
+  }
+
+  cancel(): void {
+    const { running } = this;
+    if (!running || running.isCancelled) return;
+    running.isCancelled = true;
+    for (const giveUp of this.dialogs) giveUp();
+    if (this.agent.isRunning) void this.agent.abort(() => running.isOver);
+  }
+
+  /** Ends Pi, and with it the turn that runs. */
+  async end(): Promise<void> {
+    this.cancel();
+    await this.agent.end();
+    this.running?.over();
+  }
+
+  // --- from Pi -------------------------------------------------------------------------------------------------
+
+  passOn(line: Buffer): void {
+    const event = membersOfLine(line);
+    if (event.type === "response") {
+      const reply = event as unknown as PiReply;
+      // Old versions leave the id out of a refusal.
+      const isMeant = reply.id === this.prompted?.id || (reply.id === undefined && reply.command === "prompt");
+      if (isMeant) this.prompted?.settle(reply);
+      return;
+    }
+    if (event.type === "extension_ui_request") return this.asked(event);
+    const { running } = this;
+    if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(event.type))) running.hasBegun = true;
+    this.enqueue(event, line.length);
+  }
+
+  private enqueue(event: PiEvent, bytes: number): void {
+    const before = this.queue.at(-1);
+    // Of what a tool has said so far, the last counts.
+    if (before && isLaterPart(before.event, event)) {
+      this.queue[this.queue.length - 1] = { event, bytes };
+      this.queuedBytes += bytes - before.bytes;
+    } else {
+      this.queue.push({ event, bytes });
+      this.queuedBytes += bytes;
+    }
+    if (!this.isTelling) void this.tellAll();
+  }
+
+  private async tellAll(): Promise<void> {
+    this.isTelling = true;
+    for (let next = this.queue.shift(); next; next = this.queue.shift()) {
+      this.queuedBytes -= next.bytes;
+      // A client that has gone, or has closed the session, hears no more.
+      await this.tell(next.event).catch(() => {});
+      if (this.hasRoom) this.agent.resume();
+    }
+    this.isTelling = false;
+    for (const wake of this.whenTold.splice(0)) wake();
+  }
+
+  /** Resolves when everything that Pi has said was told. */
+  private told(): Promise<void> {
+    return this.isTelling ? new Promise((resolve) => this.whenTold.push(resolve)) : Promise.resolve();
+  }
+
+  private async tell(event: PiEvent): Promise<void> {
+    const { running } = this;
+    const { type } = event;
+    if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
+    if (type === "agent_settled") this.settles = true;
+    await this.tellNotice(event);
+    // Between turns, what Pi writes is told from the session.
+    if (!running) return;
+    try {
+      await running.turn.take(event);
+    } finally {
+      if (type === "agent_settled" && running.hasBegun) running.over();
+      else if (/^(?:agent_end|compaction_end|auto_retry_end)$/.test(String(type))) this.mayBeOver(event, running);
+    }
+  }
+
+  /** Looks whether a turn is over, of an agent that may never say that it has settled. */
+  private mayBeOver(event: PiEvent, running: Running): void {
+    if (this.settles || event.willRetry !== undefined || !running.hasBegun) return;
+    void this.state().then((state) => {
+      // What it said before its reply has been told by then: another answer may have begun.
+      if (state && isIdle(state) && this.queue.length === 0) running.over();
+    });
+  }
+
+  /** Tells what happens beside the messages. */
+  private async tellNotice(event: PiEvent): Promise<void> {
+    const { type, errorMessage, error } = event;
+    const why = stringOf(errorMessage) || stringOf(error);
+    if (type === "auto_retry_start") await this.notice("warning", "The model failed, and is asked again", why);
+    else if (type === "compaction_start") await this.notice("info", "The conversation is being summarised");
+    else if (type === "compaction_end" && why !== "") await this.notice("error", "It could not be summarised", why);
+    else if (type === "extension_error") await this.notice("error", "An extension of the agent failed", why);
+  }
+
+  private async notice(severity: string, title: string, description = ""): Promise<void> {
+    const { telling } = this;
+    if (!telling) return;
+    const words = { severity, title, ...(description === "" ? {} : { description }) };
+    await telling.update(
+      telling.skills.notices
+        ? { sessionUpdate: "notice", ...words }
+        : { sessionUpdate: "session_info_update", _meta: { [OURS]: { notice: words } } },
+    );
+  }
+
+  // --- what extensions ask -------------------------------------------------------------------------------------
+
+  private asked(request: PiEvent): void {
+    const { method, message } = request;
+    if (isDialog(request)) return void this.dialog(request);
+    if (method !== "notify") return;
+    const severity = request.notifyType === "error" || request.notifyType === "warning" ? request.notifyType : "info";
+    void this.notice(severity, stringOf(message) || "The agent has something to say").catch(() => {});
+  }
+
+  private async dialog(request: PiEvent): Promise<void> {
+    const { telling, running } = this;
+    // It is about what was told before it.
+    await this.told();
+    let giveUp = (): void => {};
+    const givenUp = new Promise<LooseMembers>((resolve) => {
+      giveUp = () => resolve({ cancelled: true });
+    });
+    this.dialogs.add(giveUp);
+    const { timeout } = request;
+    // Pi has gone on by then.
+    const late = typeof timeout === "number" ? setTimeout(giveUp, timeout) : undefined;
+    late?.unref();
+    if (!telling || running?.isCancelled) giveUp();
+    else
+      void askPerson(request, telling, running?.turn.callAtWork).then((answer) =>
+        this.respond(request, answer, giveUp),
+      );
+    await givenUp.then((answer) => this.respond(request, answer, giveUp));
+    clearTimeout(late);
+  }
+
+  /** Answers a dialog, once. */
+  private respond({ id }: PiEvent, answer: LooseMembers, giveUp: () => void): void {
+    if (!this.dialogs.delete(giveUp)) return;
+    giveUp();
+    this.agent.send(Buffer.from(`${JSON.stringify({ type: "extension_ui_response", id, ...answer })}\n`));
+  }
+
+  // --- the host of the agent -----------------------------------------------------------------------------------
+
+  cwdFor(session: Session | null): string {
+    return this.means.cwdFor(session);
+  }
+
+  get hasRoom(): boolean {
+    return this.queuedBytes < FULL_AT;
+  }
+
+  flush(): void {}
+
+  goOn(): void {
+    this.ends.goOn();
+  }
+
+  inTurn(work: () => Promise<void>): Promise<void> {
+    return runInOrder(this.ends.dispatcher, work, this.sessionId);
+  }
+
+  fail(_request: ForwardedRequest, failure: Failure): void {
+    // Of one that has ended, `over` tells.
+    if (this.agent.isRunning) this.prompted?.settle(failure);
+  }
+
+  tellOfEnd(message: MessageValue | undefined): void {
+    this.running?.turn.broken(membersOf(message));
+  }
+
+  show(notice: string): void {
+    // Of its end, the request tells.
+    if (this.agent.isRunning) void this.notice("warning", notice).catch(() => {});
+  }
+
+  over(failure: Failure): void {
+    for (const giveUp of this.dialogs) giveUp();
+    this.running?.over(failure);
+  }
+
+  wrote(session: Session, entryIds: readonly string[]): void {
+    tellOfWritten(this.ends.dispatcher, session, entryIds);
+  }
+
+  printError(sentence: string): void {
+    this.means.printError(sentence);
+  }
+
+  now(): number {
+    return this.ends.workspace.env.now();
+  }
+
+  nonce(): string {
+    return this.ends.workspace.env.entryId();
+  }
+}
+
+function newRunning(turn: PiTurn, telling: Telling): Running {
+  let end: (failure?: Error) => void = () => {};
+  const whenOver = new Promise<Error | undefined>((resolve) => {
+    end = resolve;
+  });
+  return { turn, telling, hasBegun: false, isCancelled: false, isOver: false, whenOver, over: end };
+}
+
+/** Whether an agent does nothing, as it says itself. */
+function isIdle({ isStreaming, isCompacting, pendingMessageCount }: LooseMembers): boolean {
+  return (
+    isStreaming !== true &&
+    isCompacting !== true &&
+    !(typeof pendingMessageCount === "number" && pendingMessageCount > 0)
+  );
+}
+
+function isLaterPart(before: PiEvent, { type, toolCallId }: PiEvent): boolean {
+  return type === "tool_execution_update" && before.type === type && before.toolCallId === toolCallId;
+}

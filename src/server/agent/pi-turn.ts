@@ -1,0 +1,243 @@
+/** A turn of Pi's as an editor is told of it while it lasts: its events as updates, and how it ended. */
+
+import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { amountOf, stringOf } from "../../core/format/message.ts";
+import type { Acquaintance, AgentReply, Telling } from "../acp/agent.ts";
+import { shownBlock, textPieces } from "../acp/blocks.ts";
+import { callUpdate, contentsOf, givenUpUpdate, resultUpdate, type ToldCall } from "../acp/call-updates.ts";
+import { AcpError, REFUSED } from "../acp/errors.ts";
+import { OURS, type PathEntry } from "../acp/narrator.ts";
+import { planOf } from "../acp/tools.ts";
+
+/** An event of Pi's. */
+export type PiEvent = LooseMembers;
+
+interface LiveCall extends ToldCall {
+  readonly id: string;
+  isOver: boolean;
+}
+
+/** Kinds of blocks that come piece by piece. */
+const CHUNKS: Readonly<Record<string, string>> = { text: "agent_message_chunk", thinking: "agent_thought_chunk" };
+
+export class PiTurn {
+  private readonly telling: Telling;
+  private readonly cwd: string;
+  /** Characters of each block of the answer that were told. */
+  private said = new Map<number, number>();
+  private calls: LiveCall[] = [];
+  /** Messages that the client was shown, and how often: their role, time and call. */
+  private readonly shown = new Map<string, number>();
+  private open: LooseMembers | undefined;
+  private hasPrompt = false;
+  private last: LooseMembers = {};
+  private hasUsage = false;
+  private readonly usage = {
+    inputTokens: 0,
+    outputTokens: 0,
+    cachedReadTokens: 0,
+    cachedWriteTokens: 0,
+    totalTokens: 0,
+  };
+
+  constructor(telling: Telling, cwd: string) {
+    this.telling = telling;
+    this.cwd = cwd;
+  }
+
+  /** Tells an event. Events come one after the other. */
+  async take(event: PiEvent): Promise<void> {
+    switch (event.type) {
+      case "message_start":
+        return this.begin(membersOf(event.message));
+      case "message_update":
+        return this.piece(membersOf(event.assistantMessageEvent));
+      case "message_end":
+        return this.finish(membersOf(event.message));
+      case "tool_execution_start": {
+        const call = await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
+        return this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "in_progress" });
+      }
+      case "tool_execution_update": {
+        const call = this.known(event.toolCallId);
+        const content = contentsOf(membersOf(event.partialResult).content);
+        if (call) await this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, content });
+        return;
+      }
+      case "tool_execution_end": {
+        const call = await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
+        return this.result(call, { ...membersOf(event.result), isError: event.isError });
+      }
+    }
+  }
+
+  /** Returns the id, as the client knows it, of the one call that is at work; undefined when there are none or several. */
+  get callAtWork(): string | undefined {
+    const open = this.calls.filter(({ isOver }) => !isOver);
+    return open.length === 1 ? open[0].toolCallId : undefined;
+  }
+
+  private update(update: LooseMembers & { readonly sessionUpdate: string }): Promise<void> {
+    return this.telling.update(update);
+  }
+
+  // --- answers -------------------------------------------------------------------------------------------------
+
+  private async begin(message: LooseMembers): Promise<void> {
+    if (message.role !== "assistant") return;
+    // What Pi wrote since is before it.
+    await this.catchUp();
+    // It goes on after an error.
+    if (this.last.stopReason === "error") await this.error(this.last);
+    this.last = {};
+    this.open = message;
+    this.said = new Map();
+  }
+
+  private async error({ errorMessage }: LooseMembers): Promise<void> {
+    const _meta = { [OURS]: { kind: "error" } };
+    for (const text of textPieces(stringOf(errorMessage)))
+      await this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text }, _meta });
+  }
+
+  private async piece({ type, contentIndex, delta, toolCall }: LooseMembers): Promise<void> {
+    if (type === "toolcall_end") return void (await this.announce(membersOf(toolCall)));
+    if (typeof type !== "string" || !type.endsWith("_delta") || typeof delta !== "string") return;
+    const kind = type.slice(0, -"_delta".length);
+    if (Object.hasOwn(CHUNKS, kind)) await this.say(kind, Number(contentIndex), delta);
+  }
+
+  private async say(kind: string, index: number, text: string): Promise<void> {
+    if (text === "") return;
+    this.said.set(index, (this.said.get(index) ?? 0) + text.length);
+    for (const piece of textPieces(text))
+      await this.update({ sessionUpdate: CHUNKS[kind], content: { type: "text", text: piece } });
+  }
+
+  private async finish(message: LooseMembers): Promise<void> {
+    const { role } = message;
+    if (role === "user") {
+      // The first one is what the person wrote, whatever Pi has made of it; others are told from the session.
+      if (!this.hasPrompt) this.mark(message);
+      this.hasPrompt = true;
+    } else if (role === "toolResult") {
+      const call = this.calls.findLast(({ id }) => id === message.toolCallId);
+      if (!call) return;
+      if (!call.isOver) await this.result(call, message);
+      this.mark(message);
+    } else if (role === "assistant") {
+      await this.rest(message);
+      this.mark(message);
+      this.open = undefined;
+      this.last = message;
+      this.count(membersOf(message.usage));
+    }
+  }
+
+  /** Tells what of an answer did not come piece by piece. */
+  private async rest(message: LooseMembers): Promise<void> {
+    for (const [index, block] of blocksOf(message.content).entries()) {
+      const { type } = block;
+      if (type === "toolCall") await this.announce(block);
+      else if (type === "text" || type === "thinking") {
+        const text = block.redacted === true ? "" : stringOf(block[type]);
+        await this.say(type, index, text.slice(this.said.get(index) ?? 0));
+      } else if (type !== "redactedThinking")
+        for (const { block: content } of shownBlock(block))
+          await this.update({ sessionUpdate: "agent_message_chunk", content });
+    }
+  }
+
+  private count(usage: LooseMembers): void {
+    if (Object.keys(usage).length === 0) return;
+    this.hasUsage = true;
+    this.usage.inputTokens += amountOf(usage.input);
+    this.usage.outputTokens += amountOf(usage.output);
+    this.usage.cachedReadTokens += amountOf(usage.cacheRead);
+    this.usage.cachedWriteTokens += amountOf(usage.cacheWrite);
+    this.usage.totalTokens += amountOf(usage.totalTokens);
+  }
+
+  // --- calls ---------------------------------------------------------------------------------------------------
+
+  private known(id: unknown): LiveCall | undefined {
+    return this.calls.findLast((call) => call.id === id && !call.isOver);
+  }
+
+  private announce({ id, name, arguments: given }: LooseMembers): Promise<LiveCall> {
+    return this.callOf(stringOf(id), stringOf(name), given);
+  }
+
+  /** Returns a call, and tells of it if that is new. */
+  private async callOf(id: string, name: string, given: unknown): Promise<LiveCall> {
+    const known = this.known(id);
+    if (known) return known;
+    const call: LiveCall = { id, toolCallId: this.telling.claim(id), name, arguments: given, isOver: false };
+    this.calls.push(call);
+    await this.update(callUpdate(call, this.cwd));
+    const entries = planOf(name, given);
+    if (entries) await this.update({ sessionUpdate: "plan", entries });
+    return call;
+  }
+
+  private async result(call: LiveCall, message: LooseMembers): Promise<void> {
+    call.isOver = true;
+    await this.update(resultUpdate(call, message, this.cwd));
+  }
+
+  // --- what is in the session ----------------------------------------------------------------------------------
+
+  private mark(message: LooseMembers): void {
+    const key = keyOf(message);
+    this.shown.set(key, (this.shown.get(key) ?? 0) + 1);
+  }
+
+  /** Returns how the client stands to an entry. Pi may have written what it is told of only after this. */
+  private judge({ entry }: PathEntry, isOver: boolean): Acquaintance {
+    if (entry.type !== "message") return "new";
+    const message = membersOf(entry.message);
+    const key = keyOf(message);
+    const times = this.shown.get(key) ?? 0;
+    if (times > 0) {
+      this.shown.set(key, times - 1);
+      return "shown";
+    }
+    const { role } = message;
+    const isTold = role === "assistant" || role === "toolResult" || (role === "user" && !this.hasPrompt);
+    return isTold && !isOver ? "soon" : "new";
+  }
+
+  private catchUp(isOver = false): Promise<void> {
+    return this.telling.keepUp((item) => this.judge(item, isOver));
+  }
+
+  // --- its end -------------------------------------------------------------------------------------------------
+
+  /** Notes the message that was written for an answer of which no more came. */
+  broken(message: LooseMembers | undefined): void {
+    if (message && this.open) this.mark(message);
+    this.open = undefined;
+  }
+
+  /** Tells what is left to say where the turn ends. */
+  async end(): Promise<void> {
+    for (const call of this.calls) if (!call.isOver) await this.update(givenUpUpdate(call.toolCallId));
+    await this.catchUp(true);
+  }
+
+  /** Returns the result of the request. Throws what the model failed with. */
+  reply(isCancelled: boolean): AgentReply {
+    const { stopReason, errorMessage } = this.last;
+    const usage = this.hasUsage ? { usage: this.usage } : {};
+    if (isCancelled || stopReason === "aborted") return { stopReason: "cancelled", ...usage };
+    if (stopReason === "error") {
+      const why = stringOf(errorMessage) || "it does not say why";
+      throw new AcpError(REFUSED, `The model failed: ${why}`);
+    }
+    return { stopReason: stopReason === "length" ? "max_tokens" : "end_turn", ...usage };
+  }
+}
+
+function keyOf({ role, timestamp, toolCallId }: LooseMembers): string {
+  return JSON.stringify([role, timestamp, toolCallId]);
+}
