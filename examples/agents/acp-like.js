@@ -2,6 +2,7 @@
 // model in place of a real one. It keeps nothing: `pi-session-server --agent 'node acp-like.js' --agent-protocol acp`
 // records what it says. README.md says what its words do.
 import { randomUUID } from "node:crypto";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 
 const say = (message) =>
   new Promise((resolve) => {
@@ -12,6 +13,13 @@ const say = (message) =>
 const numberAfter = (text, word, otherwise) => Number(new RegExp(`\\b${word} (\\d+)`).exec(text)?.[1] ?? otherwise);
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const sessions = new Map();
+const has = (option) => process.argv.includes(option);
+/** The file in which the prompts of each session are kept; without one, an agent knows only what it has heard itself. */
+const kept = has("--keep") ? process.argv[process.argv.indexOf("--keep") + 1] : undefined;
+if (kept && existsSync(kept))
+  for (const [id, heard] of Object.entries(JSON.parse(readFileSync(kept, "utf8")))) sessions.set(id, { isCancelled: false, heard });
+const keep = () =>
+  kept && writeFileSync(kept, JSON.stringify(Object.fromEntries([...sessions].map(([id, { heard }]) => [id, heard]))));
 const asked = new Map();
 let questions = 0;
 
@@ -26,7 +34,10 @@ function ask(method, params) {
 async function prompt({ sessionId, prompt: blocks }) {
   const session = sessions.get(sessionId);
   session.isCancelled = false;
-  const text = blocks.map((block) => block.text ?? "").join("");
+  // What comes before the last block, such as an earlier conversation, is heard and not done.
+  const text = blocks.findLast((block) => block.type === "text")?.text ?? "";
+  session.heard.push(blocks.map((block) => block.text ?? "").join(""));
+  keep();
   const update = (told) => say({ method: "session/update", params: { sessionId, update: told } });
   const chunk = (kind, piece) => update({ sessionUpdate: kind, content: { type: "text", text: piece } });
   if (/\bthink\b/.test(text)) await chunk("agent_thought_chunk", "Let me think.");
@@ -44,7 +55,7 @@ async function prompt({ sessionId, prompt: blocks }) {
     await update({ sessionUpdate: "tool_call_update", toolCallId, status: "completed", content });
   }
   const count = numberAfter(text, "chunks", 0);
-  const pieces = count > 0 ? Array.from({ length: count }, (_, i) => `${i} `) : ["You said: ", text];
+  const pieces = count > 0 ? Array.from({ length: count }, (_, i) => `${i} `) : /\brecall\b/.test(text) ? [session.heard.join(" | ")] : ["You said: ", text];
   for (const [index, piece] of pieces.entries()) {
     if (session.isCancelled) return { stopReason: "cancelled" };
     await chunk("agent_message_chunk", piece);
@@ -57,31 +68,59 @@ async function prompt({ sessionId, prompt: blocks }) {
   return { stopReason: "end_turn", usage };
 }
 
+const told = (sessionId, update) => say({ method: "session/update", params: { sessionId, update } });
+const modes = {
+  currentModeId: "ask",
+  availableModes: [
+    { id: "ask", name: "Ask" },
+    { id: "code", name: "Code" },
+  ],
+};
+
 const METHODS = {
   initialize: () => ({
     protocolVersion: 1,
     agentInfo: { name: "scripted", version: "1.0.0" },
-    agentCapabilities: { loadSession: false, _meta: { pid: process.pid } },
+    agentCapabilities: {
+      loadSession: has("--loads"),
+      promptCapabilities: { image: true, embeddedContext: true },
+      sessionCapabilities: { ...(has("--resumes") ? { resume: {} } : {}), ...(has("--forks") ? { fork: {} } : {}) },
+      _meta: { pid: process.pid },
+    },
     authMethods: [],
   }),
   "session/new": () => {
     const sessionId = randomUUID();
-    sessions.set(sessionId, { isCancelled: false });
-    return { sessionId };
+    sessions.set(sessionId, { isCancelled: false, heard: [] });
+    const availableCommands = [{ name: "recall", description: `process ${process.pid}` }];
+    setImmediate(() => told(sessionId, { sessionUpdate: "available_commands_update", availableCommands }));
+    return { sessionId, modes };
+  },
+  "session/set_mode": async ({ sessionId, modeId }) => {
+    await told(sessionId, { sessionUpdate: "current_mode_update", currentModeId: modeId });
+    return {};
   },
   "session/prompt": prompt,
 };
 
 // What it tells of the past is always the same.
-if (process.argv.includes("--loads"))
+if (has("--loads"))
   METHODS["session/load"] = async ({ sessionId }) => {
-    sessions.set(sessionId, { isCancelled: false });
+    if (!sessions.has(sessionId)) sessions.set(sessionId, { isCancelled: false, heard: [] });
     for (const [kind, text] of [["user_message_chunk", "the past"], ["agent_message_chunk", "as I know it"]])
       await say({
         method: "session/update",
         params: { sessionId, update: { sessionUpdate: kind, content: { type: "text", text } } },
       });
     return {};
+  };
+
+if (has("--resumes")) METHODS["session/resume"] = ({ sessionId }) => (sessions.has(sessionId) ? { modes } : undefined);
+if (has("--forks"))
+  METHODS["session/fork"] = ({ sessionId }) => {
+    const copy = randomUUID();
+    sessions.set(copy, { isCancelled: false, heard: [...(sessions.get(sessionId)?.heard ?? [])] });
+    return { sessionId: copy };
   };
 
 async function handle(line) {
@@ -97,7 +136,8 @@ async function handle(line) {
   if (!run) return say({ id, error: { code: -32601, message: `Unknown method: ${method}` } });
   if (method === "session/prompt" && !sessions.has(params.sessionId))
     return say({ id, error: { code: -32002, message: "No such session" } });
-  await say({ id, result: await run(params) });
+  const done = await run(params);
+  await say(done ? { id, result: done } : { id, error: { code: -32002, message: "No such session" } });
 }
 
 let unread = "";

@@ -352,14 +352,15 @@ function requireFitForAgent(settings: ServerSettings, given: ReadonlyMap<string,
     return;
   }
   const isPi = settings.agent.protocol === "pi";
-  if (!isPi && (settings.dialect !== "auto" || settings.framing !== "auto"))
+  const isOurs = settings.dialect === "acp";
+  if (!isPi && !isOurs && (settings.dialect !== "auto" || settings.framing !== "auto"))
     throw new UsageError(
-      "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode, --dialect and --framing.",
+      "With --agent-protocol acp the editor and the agent speak that protocol. Leave out --mode and --framing; give --dialect acp, or none to have every line passed on as it is.",
     );
-  const chosen = isPi ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
+  const chosen = isPi || isOurs ? undefined : OF_ONE_SESSION.find((name) => given.has(name));
   if (chosen !== undefined)
     throw new UsageError(`With --agent-protocol acp the editor chooses the session. Leave out ${chosen}.`);
-  if (isPi && settings.dialect !== "pi" && settings.dialect !== "acp")
+  if (isPi && settings.dialect !== "pi" && !isOurs)
     throw new UsageError("Say with --agent who the host is: --mode rpc for clients of Pi, --dialect acp for editors.");
   const unfit = settings.inMemory
     ? "--no-session keeps none"

@@ -8,6 +8,7 @@ import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
 import { type AcpConversation, type AcpFacts, converse } from "./acp/conversation.ts";
+import { AcpAgents } from "./agent/acp-agents.ts";
 import { EditorAgents } from "./agent/editor-agents.ts";
 import { type AgentMeans, PiBehind } from "./agent/pi-behind.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
@@ -74,7 +75,7 @@ export class Connection implements Sink {
   private readonly sharing: Sharing | undefined;
   private readonly behind: PiBehind | undefined;
   /** The agents behind a conversation with an editor. */
-  private readonly editorAgents: EditorAgents | undefined;
+  private readonly editorAgents: EditorAgents | AcpAgents | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
@@ -103,7 +104,9 @@ export class Connection implements Sink {
     this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
     if (options.agent && dialect === "acp") {
       const ends = { dispatcher: this.dispatcher, workspace: options.workspace, goOn: () => this.onRoom() };
-      this.editorAgents = new EditorAgents(ends, options.agent);
+      const { agent, settings, acp } = options;
+      const isPi = settings.agent?.protocol !== "acp";
+      this.editorAgents = isPi ? new EditorAgents(ends, agent) : new AcpAgents(ends, agent, acp.version);
       this.dispatcher.watch(this.editorAgents);
     }
     if (dialect !== "auto") this.speak(dialect);

@@ -126,7 +126,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       return document;
     },
   };
-  if (settings.agent?.protocol === "acp") {
+  if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
     const proxy = new AcpProxy(
       { ...world, workspace },
       { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
@@ -144,7 +144,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
-    agent: settings.agent?.protocol === "pi" ? agentMeans(settings.agent, settings, world) : undefined,
+    agent: settings.agent && agentMeans(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {

@@ -34,6 +34,14 @@ export interface AgentSession {
   /** The model in force, and the thinking level; both undefined while the session is empty. */
   readonly model: { readonly provider: string; readonly id: string } | null | undefined;
   readonly thinkingLevel: string | undefined;
+  /** The params with which the client opened it, while it does. */
+  readonly given?: AgentReply;
+}
+
+/** The client, as it says itself. */
+export interface MetClient {
+  readonly clientCapabilities?: AgentReply;
+  readonly clientInfo?: AgentReply;
 }
 
 /**
@@ -44,6 +52,11 @@ export interface AgentSession {
 export interface AgentBehind {
   /** Members of `promptCapabilities`. */
   readonly promptCapabilities: AgentReply;
+  /** Params of the methods that open sessions which mean something to it. */
+  readonly uses?: readonly string[];
+  /** Meets the client. Returns `agentCapabilities` and `authMethods` of its own, as far as it has them. */
+  meet?(client: MetClient): Promise<AgentReply>;
+  authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as it has them. */
   settings(session: AgentSession, telling: Telling): Promise<AgentReply>;
   /** Tells what a client hears unasked about a session, once it knows that session. */

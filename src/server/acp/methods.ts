@@ -40,6 +40,10 @@ const initialize: Method = async ({ conversation }, { params }) => {
     await conversation.asker.ask("initialize", {
       clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
     });
+  const met = membersOf(
+    await agent?.meet?.({ clientCapabilities: membersOf(clientCapabilities), ...clientOf(clientInfo) }),
+  );
+  const { authMethods = [] } = met;
   const changes = readOnly ? {} : { delete: {}, archive: {}, title: {} };
   return {
     protocolVersion: ACP_VERSION,
@@ -48,10 +52,11 @@ const initialize: Method = async ({ conversation }, { params }) => {
       loadSession: true,
       promptCapabilities: agent?.promptCapabilities ?? { image: false, audio: false, embeddedContext: false },
       mcpCapabilities: { http: false, sse: false },
+      ...membersOf(met.agentCapabilities),
       sessionCapabilities: { list: {}, resume: {}, close: {}, fork: {}, status: {}, ...changes },
       _meta: { [OURS]: { prompt: agent !== undefined, since: true, forkAt: true, methods: Object.keys(extensions) } },
     },
-    authMethods: [],
+    authMethods,
   };
 };
 
@@ -59,7 +64,12 @@ function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null;
 }
 
-const authenticate: Method = async () => {
+function clientOf(clientInfo: unknown): { clientInfo?: LooseMembers } {
+  return isObject(clientInfo) ? { clientInfo: membersOf(clientInfo) } : {};
+}
+
+const authenticate: Method = async ({ conversation: { facts } }, { params }) => {
+  if (facts.agent?.authenticate) return facts.agent.authenticate(membersOf(params));
   throw new AcpError(INVALID_PARAMS, "There is nothing to log in to: this server offers no ways to authenticate.");
 };
 
@@ -73,7 +83,8 @@ const newSession: Method = async (context, request) => {
     const { leafId } = await factsOf(conversation, sessionId);
     session.told = { lastId: leafId, narrator: undefined };
   });
-  return { sessionId, ...(await settingsOf(context, request, sessionId)), ...metaOf({ ...ignoredIn(given) }) };
+  const settings = await settingsOf(context, request, sessionId);
+  return { sessionId, ...withMeta(settings, ignoredIn(context, given)) };
 };
 
 const load: Method = (context, request) => take(context, request, true);
@@ -95,8 +106,8 @@ function take(context: MethodContext, request: AcpRequest, isShown: boolean): Pr
     await open(conversation, sessionId, path);
     const shown = isShown ? await replay(stage(), session, since, isStopped) : await passedOver(conversation, session);
     const { cwd } = shown.facts;
-    const told = { ...shownOf(shown), ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(given) };
-    return { ...(await settingsOf(context, request, sessionId)), ...metaOf(told) };
+    const told = { ...shownOf(shown), ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(context, given) };
+    return withMeta(await settingsOf(context, request, sessionId), told);
   });
 }
 
@@ -254,8 +265,8 @@ const fork: Method = async (context, request) => {
   });
   const shown = await inOrder(made.sessionId, (session) => passedOver(conversation, session));
   const { cwd } = shown.facts;
-  const told = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(given) };
-  return { sessionId: made.sessionId, ...(await settingsOf(context, request, made.sessionId)), ...metaOf(told) };
+  const told = { leafId: shown.facts.leafId, ...(cwd === given.cwd ? {} : { cwd }), ...ignoredIn(context, given) };
+  return { sessionId: made.sessionId, ...withMeta(await settingsOf(context, request, made.sessionId), told) };
 };
 
 /** Returns where a fork ends, as the client says in our words or in those of JetBrains' agents; at the leaf by default. */
@@ -343,7 +354,14 @@ function metaOf(ours: LooseMembers): object {
   return Object.values(ours).every((value) => value === undefined) ? {} : { _meta: { [OURS]: ours } };
 }
 
-function ignoredIn(params: LooseMembers): LooseMembers {
-  const ignored = unusedIn(params);
+/** Returns a result with our part of `_meta` beside what is there already. */
+function withMeta(result: LooseMembers, ours: LooseMembers): object {
+  const before = membersOf(membersOf(result._meta)[OURS]);
+  return { ...result, ...metaOf({ ...before, ...ours }) };
+}
+
+function ignoredIn({ conversation }: MethodContext, params: LooseMembers): LooseMembers {
+  const { uses = [] } = conversation.facts.agent ?? {};
+  const ignored = unusedIn(params).filter((name) => !uses.includes(name));
   return ignored.length === 0 ? {} : { ignored };
 }

@@ -1,5 +1,6 @@
 /** The methods that an agent answers: turns, modes and options. */
 
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import type { AgentBehind, AgentSession, PromptBlock, Telling } from "./agent.ts";
 import type { Attached } from "./attached.ts";
 import { locate, readOutline, type SessionOutline } from "./commands.ts";
@@ -20,12 +21,17 @@ async function agentSession({ asker }: Conversing, sessionId: string): Promise<A
 }
 
 /** Returns what the agent has to say of a session that the client opens. */
-export async function settingsOf(context: MethodContext, request: AcpRequest, sessionId: string): Promise<object> {
+export async function settingsOf(
+  context: MethodContext,
+  request: AcpRequest,
+  sessionId: string,
+): Promise<LooseMembers> {
   const { conversation, find } = context;
   const { agent } = conversation.facts;
   const session = find(sessionId);
   if (!agent || !session) return {};
-  const settings = await agent.settings(await agentSession(conversation, sessionId), tellingOf(context, session));
+  const about = { ...(await agentSession(conversation, sessionId)), given: membersOf(request.params) };
+  const settings = await agent.settings(about, tellingOf(context, session));
   request.afterwards(() => void agent.introduce?.(sessionId).catch(() => {}));
   return settings;
 }
@@ -41,6 +47,7 @@ function tellingOf(context: MethodContext, session: Attached): Telling {
     ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.told?.narrator?.claim(callId) ?? callId,
     async keepUp(judge) {
+      if (isClosed()) return;
       await inOrder(id, (_, isStopped) => catchUp(stage(), session, () => isStopped() || isClosed(), judge));
     },
   };

@@ -38,7 +38,7 @@ describe("a turn", () => {
     const told = server.events.map(({ type }) => type).filter((type) => type !== "message_update");
     expect(told).toEqual([
       ...["agent_start", "turn_start", "message_start", "message_end"],
-      ...["message_start", "message_end", "tool_execution_start", "tool_execution_end"],
+      ...["message_start", "message_end", "tool_execution_start", "tool_execution_update", "tool_execution_end"],
       ...["message_start", "message_end", "message_start", "message_end", "turn_end", "agent_end"],
     ]);
     expect(await said(server)).toEqual([

@@ -1,0 +1,211 @@
+/** An agent of the Agent Client Protocol behind our own conversation with an editor: it answers, and the history is ours. */
+
+import { Failure } from "../../core/failure.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { Command } from "../../handlers/shared/command.ts";
+import type { AgentBehind, AgentReply, AgentSession, MetClient, PromptBlock, Telling } from "../acp/agent.ts";
+import { OURS } from "../acp/narrator.ts";
+import type { AgentGate } from "../dispatch/agent-gate.ts";
+import { AcpLink, unknownMethod } from "./acp-link.ts";
+import { AcpSeat, type MetAgent } from "./acp-seat.ts";
+import type { AgentMeans } from "./pi-behind.ts";
+import type { SeatEnds } from "./pi-seat.ts";
+
+const MOST_EARLY = 256;
+/** What an agent can that the client hears of; the sessions are ours. */
+const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
+
+export class AcpAgents implements AgentBehind, AgentGate {
+  readonly uses = ["mcpServers", "additionalDirectories"];
+  promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
+  private readonly ends: SeatEnds;
+  private readonly means: AgentMeans;
+  private readonly version: string;
+  private client: MetClient = {};
+  private agent: Promise<MetAgent> | undefined;
+  private link: AcpLink | undefined;
+  private readonly seats = new Map<string, AcpSeat>();
+  private readonly byAgentId = new Map<string, AcpSeat>();
+  /** Updates about sessions of the agent that are not known yet. */
+  private early: { readonly id: string; readonly update: LooseMembers }[] = [];
+  private isEnding = false;
+
+  constructor(ends: SeatEnds, means: AgentMeans, version: string) {
+    this.ends = ends;
+    this.means = means;
+    this.version = version;
+  }
+
+  /** Whether the agent does not read what it was sent. */
+  get isFull(): boolean {
+    return this.link?.isFull === true;
+  }
+
+  resume(): void {
+    this.link?.held(0);
+  }
+
+  async end(): Promise<void> {
+    this.isEnding = true;
+    for (const seat of this.seats.values()) seat.cancel();
+    await this.link?.end();
+  }
+
+  // --- the agent -----------------------------------------------------------------------------------------------
+
+  async meet(client: MetClient): Promise<AgentReply> {
+    this.client = client;
+    try {
+      const { capabilities, authMethods } = await this.met();
+      const known = Object.fromEntries(
+        PASSED_ON.filter((name) => name in capabilities).map((name) => [name, capabilities[name]]),
+      );
+      return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
+    } catch {
+      // What there is can be read without it, and the next prompt says what is wrong.
+      return {};
+    }
+  }
+
+  async authenticate(params: LooseMembers): Promise<AgentReply> {
+    return (await this.met()).link.request("authenticate", params, true);
+  }
+
+  /** Returns the agent, which is started if it does not run. */
+  private met(): Promise<MetAgent & { readonly authMethods: unknown }> {
+    this.agent ??= this.start();
+    return this.agent as ReturnType<AcpAgents["met"]>;
+  }
+
+  private async start(): Promise<MetAgent & { readonly authMethods: unknown }> {
+    if (this.isEnding) throw new Failure("shutting_down");
+    const link: AcpLink = new AcpLink(this.means, this.means.cwdFor(null), this.means.within, {
+      updated: (id, update) => {
+        const seat = this.byAgentId.get(id);
+        if (seat) seat.updated(update);
+        // It may say something of a session before we have read that it made it.
+        else if (this.early.length < MOST_EARLY) this.early.push({ id, update });
+      },
+      asked: (method, params) => {
+        const seat = this.byAgentId.get(stringOf(params.sessionId));
+        if (!seat) throw unknownMethod(method);
+        return seat.asked(method, params);
+      },
+      ended: () => {
+        if (this.link !== link) return;
+        this.link = undefined;
+        this.agent = undefined;
+        this.byAgentId.clear();
+        this.early = [];
+      },
+    });
+    this.link = link;
+    const { clientCapabilities = {}, clientInfo = { name: OURS, version: this.version } } = this.client;
+    const begun = await link.request("initialize", { protocolVersion: 1, clientCapabilities, clientInfo });
+    const info = membersOf(begun.agentInfo);
+    const capabilities = membersOf(begun.agentCapabilities);
+    if (capabilities.promptCapabilities) this.promptCapabilities = membersOf(capabilities.promptCapabilities);
+    return { link, info, name: stringOf(info.name) || "acp", capabilities, authMethods: begun.authMethods };
+  }
+
+  private seatOf(sessionId: string): AcpSeat {
+    const seat = this.seats.get(sessionId) ?? new AcpSeat(sessionId, this.ends, this.means.within);
+    this.seats.set(sessionId, seat);
+    return seat;
+  }
+
+  private async bondOf(session: AgentSession, telling: Telling) {
+    const seat = this.seatOf(session.sessionId);
+    seat.telling = telling;
+    const register = (): void => this.register(seat);
+    const given = session.given ?? this.given.get(session.sessionId);
+    if (given) this.given.set(session.sessionId, given);
+    return { seat, bond: await seat.join(await this.met(), { ...session, given }, register) };
+  }
+
+  private register(seat: AcpSeat): void {
+    const id = seat.agentSessionId as string;
+    this.byAgentId.set(id, seat);
+    const meant = this.early.filter((said) => said.id === id);
+    this.early = this.early.filter((said) => said.id !== id);
+    for (const { update } of meant) seat.updated(update);
+  }
+
+  /** What the client gave when it opened a session, for an agent that is started again. */
+  private readonly given = new Map<string, LooseMembers>();
+
+  // --- what the client asks ------------------------------------------------------------------------------------
+
+  async settings(session: AgentSession, telling: Telling): Promise<AgentReply> {
+    try {
+      const { bond } = await this.bondOf(session, telling);
+      const { modes, configOptions } = bond.settings;
+      const members = { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
+      return { ...members, _meta: { [OURS]: { fidelity: bond.fidelity } } };
+    } catch (error) {
+      // One that must be logged in to says so; without any other, the history can be read.
+      if ((error as { code?: unknown }).code === AUTH_REQUIRED) throw error;
+      return {};
+    }
+  }
+
+  async introduce(sessionId: string): Promise<void> {
+    await this.seats.get(sessionId)?.introduce();
+  }
+
+  async prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
+    const { seat, bond } = await this.bondOf(session, telling);
+    return seat.prompt(bond, prompt, telling);
+  }
+
+  cancel(sessionId: string): void {
+    this.seats.get(sessionId)?.cancel();
+  }
+
+  async setMode(session: AgentSession, modeId: string, telling: Telling): Promise<AgentReply> {
+    const { bond } = await this.bondOf(session, telling);
+    return bond.agent.link.request("session/set_mode", { sessionId: bond.agentSessionId, modeId });
+  }
+
+  async setConfigOption(
+    session: AgentSession,
+    configId: string,
+    value: unknown,
+    telling: Telling,
+  ): Promise<AgentReply> {
+    const { bond } = await this.bondOf(session, telling);
+    const { agentSessionId: sessionId, agent } = bond;
+    const type = typeof value === "boolean" ? { type: "boolean" } : {};
+    return agent.link.request("session/set_config_option", { sessionId, configId, value, ...type });
+  }
+
+  async close(sessionId: string): Promise<void> {
+    const seat = this.seats.get(sessionId);
+    if (!seat) return;
+    await seat.end();
+    this.seats.delete(sessionId);
+    this.given.delete(sessionId);
+    const id = seat.agentSessionId;
+    if (id === undefined) return;
+    this.byAgentId.delete(id);
+    const met = await this.agent?.catch(() => undefined);
+    if (met && membersOf(met.capabilities.sessionCapabilities).close)
+      await met.link.request("session/close", { sessionId: id }).catch(() => {});
+  }
+
+  // --- calls beside it -----------------------------------------------------------------------------------------
+
+  mayHaveWritten(): boolean {
+    return false;
+  }
+
+  before({ effect }: Command, { id }: Session): Promise<void> | undefined {
+    if (effect !== "write" || !this.seats.get(id)?.isAtWork) return undefined;
+    const sentence = "The agent is at work in this session. Cancel its turn, or wait until it has ended.";
+    return Promise.reject(new Failure("session_locked", sentence));
+  }
+}
+
+const AUTH_REQUIRED = -32000;

@@ -1,0 +1,380 @@
+/** A session of ours and the one in which an agent of the Agent Client Protocol goes on with it: turns are recorded and told. */
+
+import { Failure } from "../../core/failure.ts";
+import { draftOf } from "../../core/format/entry.ts";
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import type { Session } from "../../core/session/session.ts";
+import type { AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
+import { OURS } from "../acp/narrator.ts";
+import type { AcpLink } from "./acp-link.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
+import { runInOrder, tellOfWritten } from "./joining.ts";
+import type { SeatEnds } from "./pi-seat.ts";
+import { seedOf } from "./seed.ts";
+
+/** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
+export type Fidelity = "native" | "seeded";
+
+/** An agent that was met. */
+export interface MetAgent {
+  readonly link: AcpLink;
+  readonly name: string;
+  readonly info: LooseMembers;
+  readonly capabilities: LooseMembers;
+}
+
+/** The session of the agent that goes on with ours. */
+interface Bond {
+  readonly agent: MetAgent;
+  readonly agentSessionId: string;
+  readonly fidelity: Fidelity;
+  readonly settings: LooseMembers;
+  /** Whether the next prompt begins with the conversation so far. */
+  needsSeed: boolean;
+  /** Whether the session says which one of the agent it is. */
+  isNoted: boolean;
+  /** The leaf up to which it knows the conversation. */
+  leafId: string | null;
+}
+
+/** The entry that says which session of the agent goes on from there. */
+const NOTE = "acp";
+
+/** Updates that are kept until the client knows the session. */
+const MOST_EARLY = 256;
+/** Kinds of updates that tell what was said. */
+const PAST = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
+
+interface RunningTurn {
+  readonly recorded: AcpTurn;
+  readonly telling: Telling;
+  isCancelled: boolean;
+  /** Called when all of it is in the session. */
+  readonly recordedAll: () => void;
+  readonly whenRecorded: Promise<void>;
+}
+
+export class AcpSeat {
+  readonly sessionId: string;
+  telling: Telling | undefined;
+  private readonly ends: SeatEnds;
+  private bond: Bond | undefined;
+  private turn: RunningTurn | undefined;
+  /** Ends with what was said of the session so far, told and recorded. */
+  private last: Promise<unknown> = Promise.resolve();
+  /** Updates that came before the client knew the session. */
+  private readonly early: LooseMembers[] = [];
+  private isIntroduced = false;
+  /** Whether updates are those of a past that the client has. */
+  private isReplay = false;
+  private readonly within: number;
+
+  constructor(sessionId: string, ends: SeatEnds, within: number) {
+    this.sessionId = sessionId;
+    this.ends = ends;
+    this.within = within;
+  }
+
+  get agentSessionId(): string | undefined {
+    return this.bond?.agentSessionId;
+  }
+
+  get isAtWork(): boolean {
+    return this.turn !== undefined;
+  }
+
+  /** Runs work on the session in the order of its calls. */
+  private inOrder<T>(work: (session: Session) => Promise<T> | T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const run = async (): Promise<void> => {
+        try {
+          resolve(await work(this.ends.workspace.session(this.sessionId)));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      void runInOrder(this.ends.dispatcher, run, this.sessionId);
+    });
+  }
+
+  // --- the session of the agent --------------------------------------------------------------------------------
+
+  /** Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. */
+  async join(agent: MetAgent, about: AgentSession, register: (seat: AcpSeat) => void): Promise<Bond> {
+    const state = await this.inOrder((session) => standOf(session, agent.name));
+    const { bond } = this;
+    if (bond && bond.agent === agent && bond.leafId === state.leafId) return bond;
+    const known = bond && !bond.needsSeed && bond.leafId === state.leafId ? bond.agentSessionId : state.knownAs;
+    const { cwd, given } = about;
+    const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
+    const begin = (id: string, fidelity: Fidelity, settings: LooseMembers, isNoted: boolean): Bond => {
+      const needsSeed = fidelity === "seeded";
+      this.bond = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
+      register(this);
+      return this.bond;
+    };
+    if (known !== undefined) {
+      const settings = await this.reopen(agent, known, where, register);
+      if (settings) return begin(known, "native", settings, known === state.knownAs);
+    }
+    const copied = state.copyOf === undefined ? undefined : await copy(agent, state.copyOf, where);
+    if (copied) return begin(stringOf(copied.sessionId), "native", copied, false);
+    const made = await agent.link.request("session/new", where);
+    return begin(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
+  }
+
+  /** Has the agent open a session of its own again. Returns undefined where it cannot. */
+  private async reopen(
+    agent: MetAgent,
+    sessionId: string,
+    where: object,
+    register: (seat: AcpSeat) => void,
+  ): Promise<LooseMembers | undefined> {
+    const { sessionCapabilities, loadSession } = agent.capabilities;
+    const method = membersOf(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
+    if (!method) return undefined;
+    // What it tells of the past, the client has from us.
+    this.isReplay = true;
+    this.bond = {
+      agent,
+      agentSessionId: sessionId,
+      fidelity: "native",
+      settings: {},
+      needsSeed: false,
+      isNoted: true,
+      leafId: null,
+    };
+    register(this);
+    try {
+      return await agent.link.request(method, { sessionId, ...where });
+    } catch (error) {
+      this.bond = undefined;
+      if (error instanceof Failure) throw error;
+      return undefined;
+    } finally {
+      await this.settled();
+      this.isReplay = false;
+    }
+  }
+
+  /** Tells what the agent has said of the session before the client knew it. */
+  async introduce(): Promise<void> {
+    this.isIntroduced = true;
+    for (const update of this.early.splice(0)) await this.telling?.update(ofOurs(update));
+  }
+
+  // --- a turn --------------------------------------------------------------------------------------------------
+
+  async prompt(bond: Bond, blocks: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
+    const { agent, agentSessionId } = bond;
+    const speaker: AcpSpeaker = { api: "acp", provider: agent.name, model: agent.name };
+    const recorded = new AcpTurn(speaker, () => this.ends.workspace.env.now());
+    let recordedAll = (): void => {};
+    const whenRecorded = new Promise<void>((resolve) => {
+      recordedAll = resolve;
+    });
+    const turn: RunningTurn = { recorded, telling, isCancelled: false, recordedAll, whenRecorded };
+    this.turn = turn;
+    this.telling = telling;
+    let given = blocks;
+    try {
+      await this.inOrder(async (session) => {
+        const seed = bond.needsSeed ? seedOf(session) : undefined;
+        if (seed !== undefined) given = [{ type: "text", text: seed }, ...blocks];
+        this.append(session, [...this.noteOf(bond), ...promptOf(blocks, this.ends.workspace.env.now())]);
+        // What the agent hears is durable.
+        await session.commit();
+      });
+      const { fidelity } = bond;
+      if (turn.isCancelled) return await this.ended(bond, turn, { stopReason: "cancelled" });
+      const result = await agent.link.request("session/prompt", { sessionId: agentSessionId, prompt: given }, true);
+      bond.needsSeed = false;
+      await this.ended(bond, turn, result);
+      return {
+        ...result,
+        ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [OURS]: { fidelity } } }),
+      };
+    } catch (error) {
+      const isCancelled = turn.isCancelled;
+      const stopReason = isCancelled ? "aborted" : "error";
+      await this.ended(bond, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
+      if (isCancelled) return { stopReason: "cancelled" };
+      throw error;
+    } finally {
+      turn.recordedAll();
+      this.turn = undefined;
+    }
+  }
+
+  private noteOf(bond: Bond): AcpDraft[] {
+    if (bond.isNoted) return [];
+    bond.isNoted = true;
+    const { agent, agentSessionId, fidelity } = bond;
+    const data = { agent: agent.info, agentSessionId, sessionId: this.sessionId, fidelity };
+    return [{ type: "custom", rest: { customType: NOTE, data } }];
+  }
+
+  /** Records the end of a turn, and tells what of it is in the session. */
+  private async ended(bond: Bond, turn: RunningTurn, result: LooseMembers, why?: string): Promise<AgentReply> {
+    await this.settled();
+    await this.inOrder(async (session) => {
+      this.append(session, turn.recorded.end(result, why));
+      await session.commit();
+      bond.leafId = session.leafId;
+    });
+    turn.recordedAll();
+    await turn.telling.keepUp(() => "shown");
+    return result;
+  }
+
+  private append(session: Session, drafts: readonly AcpDraft[]): void {
+    if (drafts.length === 0) return;
+    session.refreshToWrite();
+    const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
+    tellOfWritten(this.ends.dispatcher, session, ids);
+  }
+
+  /** Resolves when what the agent has said is told. */
+  private async settled(): Promise<void> {
+    let last: unknown;
+    while (last !== this.last) {
+      last = this.last;
+      await this.last;
+    }
+  }
+
+  cancel(): void {
+    const { turn, bond } = this;
+    if (!turn || turn.isCancelled) return;
+    turn.isCancelled = true;
+    bond?.agent.link.notify("session/cancel", { sessionId: bond.agentSessionId });
+    const late = setTimeout(() => {
+      if (this.turn === turn) bond?.agent.link.giveUp(`did not end a turn for ${this.within} ms and was ended`);
+    }, this.within);
+    late.unref();
+  }
+
+  /** Ends the turn that runs, and waits until it is in the session. */
+  async end(): Promise<void> {
+    this.cancel();
+    await this.turn?.whenRecorded;
+  }
+
+  // --- what the agent says -------------------------------------------------------------------------------------
+
+  updated(update: LooseMembers): void {
+    if (this.isReplay && PAST.test(String(update.sessionUpdate))) return;
+    const { turn, bond, telling = turn?.telling } = this;
+    if (!turn && !this.isIntroduced) {
+      if (this.early.length < MOST_EARLY) this.early.push(update);
+      return;
+    }
+    const bytes = JSON.stringify(update).length;
+    bond?.agent.link.held(bytes);
+    this.last = this.last
+      .then(() => this.take(update, turn, telling))
+      .catch(() => {})
+      .finally(() => bond?.agent.link.held(-bytes));
+  }
+
+  private async take(update: LooseMembers, turn: RunningTurn | undefined, telling: Telling | undefined): Promise<void> {
+    const drafts = turn?.recorded.take(update) ?? [];
+    if (drafts.length > 0) {
+      await this.inOrder(async (session) => {
+        this.append(session, drafts);
+        await session.commit();
+      });
+      await turn?.telling.keepUp(() => "shown");
+    }
+    await telling?.update(ofOurs(update));
+  }
+
+  /** Asks the client what the agent asks of it. */
+  async asked(method: string, params: LooseMembers): Promise<unknown> {
+    const { turn } = this;
+    const telling = turn?.telling ?? this.telling;
+    if (!telling) throw new Failure("cancelled");
+    await this.settled();
+    const { sessionId: _, ...rest } = params;
+    const result = await telling.ask(method, rest);
+    if (method === "session/request_permission" && turn && turn === this.turn)
+      await this.inOrder(async (session) =>
+        this.append(session, [
+          { type: "custom", rest: { customType: "acp_permission", data: { request: rest, result } } },
+        ]),
+      );
+    return result;
+  }
+}
+
+/** Returns an update with ids that the session has: those of messages are the entries', which come later. */
+function ofOurs(update: LooseMembers): never {
+  const { messageId, ...rest } = update;
+  if (messageId === undefined || messageId === null) return update as never;
+  return { ...rest, _meta: { ...membersOf(rest._meta), [OURS]: { agentMessageId: messageId } } } as never;
+}
+
+function promptOf(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
+  const { blocks, isWhole } = userBlocks(prompt);
+  const message = { role: "user", content: blocks, timestamp };
+  const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
+  if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
+  return drafts;
+}
+
+/** How a session stands to those of an agent. */
+interface Stand {
+  readonly leafId: string | null;
+  readonly isEmpty: boolean;
+  /** The session of the agent that has exactly what is on the path. */
+  readonly knownAs: string | undefined;
+  /** The one that the session was copied from, with all that it has. */
+  readonly copyOf: string | undefined;
+}
+
+function standOf(session: Session, agentName: string): Stand {
+  const { tree, log, leafId } = session;
+  const { nodes } = log;
+  let isEmpty = true;
+  const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
+  let stand: Pick<Stand, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
+  let isTheirs = true;
+  for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
+    const type = nodes.type(at);
+    if (type === "message") {
+      isEmpty = false;
+      // Another agent has gone on from there.
+      if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
+    }
+    if (type !== "custom") continue;
+    const { customType, data } = session.entry(at) as LooseMembers;
+    if (customType !== NOTE) continue;
+    const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
+    const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
+    if (isMeant && typeof agentSessionId === "string")
+      stand = sessionId === session.id ? { ...stand, knownAs: agentSessionId } : { ...stand, copyOf: agentSessionId };
+    isEmpty = false;
+    break;
+  }
+  return { leafId, isEmpty, ...stand };
+}
+
+/** Has the agent copy a session of its own. Returns undefined where it cannot. */
+async function copy(
+  { link, capabilities }: MetAgent,
+  sessionId: string,
+  where: object,
+): Promise<LooseMembers | undefined> {
+  if (!membersOf(capabilities.sessionCapabilities).fork) return undefined;
+  try {
+    return await link.request("session/fork", { sessionId, ...where });
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    return undefined;
+  }
+}
+
+function pick(from: LooseMembers | undefined, name: string): LooseMembers {
+  return from?.[name] === undefined ? {} : { [name]: from[name] };
+}

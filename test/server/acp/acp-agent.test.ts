@@ -1,0 +1,173 @@
+/** An agent of the Agent Client Protocol behind our own conversation with an editor: what it lacks of sessions, it gets. */
+
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { type Editor, editorHere, ours, type Update } from "../../support/acp.ts";
+import { acpLike, ownAgent } from "../../support/agents.ts";
+import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+
+const say = (text: string): Json[] => [{ type: "text", text }];
+
+const editorOf = (place: Place, flags: string[] = [], more: string[] = []): Promise<Editor> =>
+  editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place });
+
+async function made(editor: Editor): Promise<{ sessionId: string; result: Json }> {
+  const result = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
+  return { sessionId: result.sessionId, result };
+}
+
+const turn = (editor: Editor, sessionId: string, text: string): Promise<Json> =>
+  editor.request("session/prompt", { sessionId, prompt: say(text) });
+
+const textOf = (updates: readonly Update[], kind = "agent_message_chunk"): string =>
+  updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
+
+/** What the agent knows of a session, as it says itself. */
+async function recalled(editor: Editor, sessionId: string): Promise<string> {
+  editor.take(sessionId);
+  const { result, error } = await turn(editor, sessionId, "recall");
+  expect([result?.stopReason, error]).toEqual(["end_turn", undefined]);
+  return textOf(editor.take(sessionId));
+}
+
+describe.each(["jsonl", "v2"])("a turn recorded in %s", (store) => {
+  test("is told as the agent tells it, and shown again by a load, with its ids", async () => {
+    const place = temporaryPlace();
+    const editor = await editorOf(place, [], ["--store", store]);
+    expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
+    const { sessionId, result } = await made(editor);
+    expect(result.modes.currentModeId).toBe("ask");
+    expect(ours(result).fidelity).toBe("native");
+    await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say("ask think tools 1") });
+    let question: Json;
+    do question = await editor.next();
+    while (question.method !== "session/request_permission");
+    expect(question.params.sessionId).toBe(sessionId);
+    editor.server.send({
+      jsonrpc: "2.0",
+      id: question.id,
+      result: { outcome: { outcome: "selected", optionId: "yes" } },
+    });
+    expect((await editor.reply(asked)).result).toMatchObject({ stopReason: "end_turn" });
+    const live = editor.take(sessionId);
+    const { updates } = await editor.load(sessionId, place.cwd);
+    expect(textOf(updates, "user_message_chunk")).toBe("ask think tools 1");
+    for (const kind of ["agent_message_chunk", "agent_thought_chunk"])
+      expect(textOf(updates, kind)).toBe(textOf(live, kind));
+    const ids = (of: readonly Update[], name: string): unknown[] => [
+      ...new Set(of.flatMap((update) => (name === "call" ? update.toolCallId : ours(update)?.entryId) ?? [])),
+    ];
+    expect(ids(updates, "call")).toEqual(ids(live, "call"));
+    expect(ids(updates, "entry")).toEqual(ids(live, "entry"));
+    await editor.result("session/set_mode", { sessionId, modeId: "code" });
+    expect(editor.take(sessionId).at(-1)).toMatchObject({ currentModeId: "code" });
+    const { sessions } = await editor.result("session/list", { cwd: place.cwd });
+    expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
+  });
+});
+
+describe("an agent that can only make sessions", () => {
+  test("gets the conversation in words when one is loaded, forked, or left for another branch; and the client is told", async () => {
+    const place = temporaryPlace();
+    const first = await editorOf(place);
+    const { sessionId } = await made(first);
+    await turn(first, sessionId, "one");
+    const entryId = ours(first.take(sessionId).findLast((update) => ours(update)?.entryId))?.entryId;
+    await turn(first, sessionId, "two");
+    expect(await recalled(first, sessionId)).toBe("one | two | recall");
+    const fork = await first.result("session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
+    expect(ours(fork).fidelity).toBe("seeded");
+    expect(await recalled(first, fork.sessionId)).toMatch(/^This conversation.*User: one.*User: two.*recall$/s);
+    // Only the first prompt says it.
+    expect(await recalled(first, fork.sessionId)).toMatch(/^This conversation.* \| recall$/s);
+    await first.result("_pi-session-server/branch", { sessionId, entryId });
+    const branched = await turn(first, sessionId, "recall");
+    expect(ours(branched.result).fidelity).toBe("seeded");
+    expect(textOf(first.take(sessionId))).toMatch(/User: one(?!.*two)/s);
+    await first.server.finish();
+    const next = await editorOf(place);
+    const { updates, result } = await next.load(sessionId, place.cwd);
+    expect(textOf(updates, "user_message_chunk")).toBe("onerecall");
+    expect(ours(result).fidelity).toBe("seeded");
+    expect(await recalled(next, sessionId)).toMatch(/User: one.*recall$/s);
+    // The words are the agent's alone.
+    const { updates: again } = await next.load(sessionId, place.cwd);
+    expect(textOf(again, "user_message_chunk")).toBe("onerecallrecall");
+  });
+
+  test("is started again by the prompt after its death, which is told", async () => {
+    const place = temporaryPlace();
+    const editor = await editorOf(place);
+    const { sessionId } = await made(editor);
+    await turn(editor, sessionId, "one");
+    const { error } = await turn(editor, sessionId, "chunks 9 die after 3");
+    expect(error.message).toMatch(/^The agent was ended by SIGKILL.*starts it again\.$/);
+    const { updates } = await editor.load(sessionId, place.cwd);
+    expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL/);
+    expect(await recalled(editor, sessionId)).toMatch(/User: one.*recall$/s);
+  });
+});
+
+describe("an agent that can do it itself", () => {
+  test.each([["--loads"], ["--resumes"]])("goes on with its own session: %s", async (can) => {
+    const place = temporaryPlace();
+    const flags = [can, "--forks", "--keep", join(place.home, "kept.json")];
+    const first = await editorOf(place, flags);
+    const { sessionId } = await made(first);
+    await turn(first, sessionId, "one");
+    const fork = await first.result("session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
+    expect(ours(fork).fidelity).toBe("native");
+    expect(await recalled(first, fork.sessionId)).toBe("one | recall");
+    await turn(first, sessionId, "die after 1 chunks 2");
+    first.take(sessionId);
+    expect(await recalled(first, sessionId)).toMatch(/^one \| die after 1 chunks 2 \| recall$/);
+    await first.server.finish();
+    const next = await editorOf(place, flags);
+    const { updates, result } = await next.load(sessionId, place.cwd);
+    expect(ours(result).fidelity).toBe("native");
+    // The past is ours, told once.
+    expect(textOf(updates, "user_message_chunk")).toBe("onedie after 1 chunks 2recall");
+    expect(await recalled(next, sessionId)).toMatch(/^one \| .*recall \| recall$/);
+  });
+});
+
+test("a turn is cancelled, closed or left by its client, and what was seen of it is there", async () => {
+  const place = temporaryPlace();
+  const editor = await editorOf(place);
+  const { sessionId } = await made(editor);
+  const begin = async (): Promise<number> => {
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
+    await editor.until(({ content }) => content?.text === "1 ");
+    return asked;
+  };
+  const cancelled = await begin();
+  expect((await editor.failure("session/set_title", { sessionId, title: "x" })).data.name).toBe("session_locked");
+  editor.notify("session/cancel", { sessionId });
+  expect((await editor.reply(cancelled)).result.stopReason).toBe("cancelled");
+  const closed = await begin();
+  await editor.result("session/close", { sessionId });
+  expect((await editor.reply(closed)).result.stopReason).toBe("cancelled");
+  await editor.load(sessionId, place.cwd);
+  await begin();
+  expect((await editor.server.finish()).status).toBe(0);
+  const reader = await editorHere([], { place });
+  const { updates } = await reader.load(sessionId, place.cwd);
+  const ends = updates.flatMap((update) => ours(update)?.stopReason ?? []);
+  expect(ends).toEqual(["aborted", "aborted", "aborted"]);
+});
+
+test("an agent that cannot be started, or answers nothing, hangs nobody, and the history is there", async () => {
+  const place = temporaryPlace();
+  for (const [agent, sentence] of [
+    ["/no/such/agent", "could not be started (ENOENT)"],
+    [ownAgent(place, "void line"), "did not answer initialize for 300 ms and was ended"],
+  ]) {
+    const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "300"];
+    const editor = await editorHere(args, { place });
+    const { sessionId } = await made(editor);
+    expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
+    expect((await editor.result("session/list", {})).sessions).toEqual([]);
+    await editor.server.finish();
+  }
+});
