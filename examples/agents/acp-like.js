@@ -93,7 +93,7 @@ const METHODS = {
     const sessionId = randomUUID();
     sessions.set(sessionId, { isCancelled: false, heard: [] });
     const availableCommands = [{ name: "recall", description: `process ${process.pid}` }];
-    setImmediate(() => told(sessionId, { sessionUpdate: "available_commands_update", availableCommands }));
+    if (has("--commands")) setImmediate(() => told(sessionId, { sessionUpdate: "available_commands_update", availableCommands }));
     return { sessionId, modes };
   },
   "session/set_mode": async ({ sessionId, modeId }) => {

@@ -33,7 +33,7 @@ async function recalled(editor: Editor, sessionId: string): Promise<string> {
 describe.each(["jsonl", "v2"])("a turn recorded in %s", (store) => {
   test("is told as the agent tells it, and shown again by a load, with its ids", async () => {
     const place = temporaryPlace();
-    const editor = await editorOf(place, [], ["--store", store]);
+    const editor = await editorOf(place, ["--commands"], ["--store", store]);
     expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
     const { sessionId, result } = await made(editor);
     expect(result.modes.currentModeId).toBe("ask");
