@@ -316,7 +316,7 @@ export class PiAgent implements AgentSink {
     if (type === "response") {
       const reply = membersOfLine(bytes) as unknown as PiReply;
       this.hasNews = true;
-      if (this.questions.take(reply)) return;
+      if (this.questions.take(reply, !this.requests.has(new Set([reply.command ?? ""])))) return;
       this.requests.answered(reply);
     } else if (type !== undefined) {
       this.hasNews = true;

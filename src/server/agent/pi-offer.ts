@@ -31,7 +31,7 @@ export function modelName(model: LooseMembers): string {
 
 /** Returns the levels of a model: those that it says it has, or the usual ones. */
 export function levelsOf(model: LooseMembers | undefined): readonly string[] {
-  if (!model || model.reasoning !== true) return [];
+  if (model?.reasoning !== true) return [];
   const map = membersOf(model.thinkingLevelMap);
   const more = ["xhigh", "max"].filter((level) => typeof map[level] === "string");
   return [...LEVELS.filter((level) => map[level] !== null), ...more];

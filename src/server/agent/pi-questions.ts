@@ -40,8 +40,15 @@ export class PiQuestions {
     });
   }
 
-  /** Takes a reply, if it is to a question of ours, however late it comes. Returns whether it is. */
-  take(reply: PiReply): boolean {
+  /**
+   * Takes a reply, if it is to a question of ours, however late it comes. Returns whether it is. Versions before 0.79.7
+   * leave the id out of the refusal of what they do not know: `isOurs` says that nobody else has asked for that.
+   */
+  take(reply: PiReply, isOurs: boolean): boolean {
+    if (reply.id === undefined && reply.success === false && isOurs) {
+      const meant = [...this.waiting].find(([, { command }]) => command === reply.command);
+      return meant !== undefined && this.take({ ...reply, id: meant[0] }, false);
+    }
     if (typeof reply.id !== "string" || !reply.id.startsWith(this.prefix)) return false;
     const asked = this.waiting.get(reply.id);
     this.waiting.delete(reply.id);

@@ -300,7 +300,8 @@ test("an old agent that never says that it has settled, and tells whole answers,
     place,
     `const reply = (data) => say({ id, type: "response", command: type, success: true, data });
      if (type === "get_state") reply({ isStreaming: false });
-     else if (type !== "prompt") reply({});
+     // It refuses what it does not know without an id.
+     else if (type !== "prompt") say({ type: "response", command: type, success: false, error: "Unknown command: " + type });
      else {
        reply();
        const message = { role: "assistant", content: [{ type: "text", text: "Old." }], timestamp: 1, stopReason: "length" };
