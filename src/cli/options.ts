@@ -104,12 +104,13 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--agent"],
     value: "command",
-    meaning: "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc",
+    meaning:
+      "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc or --dialect acp",
   },
   {
     names: ["--agent-protocol"],
     value: "pi|acp",
-    meaning: "what the agent speaks: Pi's dialect (default), or that of editors, which is passed on and recorded",
+    meaning: "what the agent speaks: Pi's dialect (default), or that of editors, whose turns are recorded",
   },
   {
     names: ["--agent-timeout"],

@@ -19,8 +19,12 @@ export async function drive({ folder, program, args, env, cwd, hasAgent, isReal 
   });
   // Later versions have the system's message among them.
   const messages = async () => (await client.getMessages()).filter(({ role }) => role !== "system");
-  const idle = () =>
-    events.some(({ type, willRetry }) => type === "agent_settled" || (type === "agent_end" && !willRetry));
+  // Later versions say after the end of a turn that they have settled, which may come when the next one is asked for.
+  const idle = () => {
+    const begun = events.findIndex(({ type }) => type === "agent_start");
+    const isEnd = ({ type, willRetry }) => type === "agent_settled" || (type === "agent_end" && !willRetry);
+    return begun >= 0 && events.slice(begun).some(isEnd);
+  };
   const prompt = async (text) => {
     events.length = 0;
     await client.prompt(text);

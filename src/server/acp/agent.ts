@@ -54,6 +54,8 @@ export interface AgentBehind {
   readonly promptCapabilities: AgentReply;
   /** Params of the methods that open sessions which mean something to it. */
   readonly uses?: readonly string[];
+  /** Whether it tells itself how full its context is. */
+  readonly tellsUsage?: boolean;
   /** Meets the client. Returns `agentCapabilities` and `authMethods` of its own, as far as it has them. */
   meet?(client: MetClient): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;

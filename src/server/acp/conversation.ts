@@ -250,6 +250,7 @@ export class AcpConversation {
     return {
       asker,
       skills,
+      isUsageTold: this.facts.agent?.tellsUsage === true,
       update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
     };
   }

@@ -21,6 +21,11 @@ export const CANCELLED = -32800;
 /** Ours, for a request that cannot be done here: no code of JSON-RPC or of the protocol means that. */
 export const REFUSED = -32803;
 
+/** Returns the refusal of a change to a session in which a turn runs. */
+export function atWork(): AcpError {
+  return new AcpError(REFUSED, "The agent is at work in this session. Cancel its turn, or wait until it has ended.");
+}
+
 const NO_SESSION = {
   code: NOT_FOUND,
   sentence: "There is no session with this id. session/list shows those that exist.",
@@ -44,6 +49,10 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
     sentence: "Another program is writing to this session. Close it there, or fork it and go on in the copy.",
   },
   read_only: { sentence: "Nothing can be written here. Fork the session, or start the server without --read-only." },
+  unsupported_command: {
+    sentence:
+      "The agent reads session files, and this session is in a container. pi-session-server rollback --apply makes it a file again.",
+  },
   corrupt: { sentence: "The stored session is damaged. pi-session-server verify reports where." },
 };
 

@@ -14,6 +14,8 @@ const REPLACED = "The session was changed by another program while it was read. 
 export interface Stage {
   readonly asker: Asker;
   readonly skills: ClientSkills;
+  /** Whether an agent tells itself how full its context is. */
+  readonly isUsageTold: boolean;
   /** Sends an update once there is room for it. */
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
@@ -172,7 +174,7 @@ async function tellUsage(
   { cost }: Narrator,
   isStopped: () => boolean,
 ): Promise<void> {
-  if (!usage || usage.tokens === null) return;
+  if (stage.isUsageTold || !usage || usage.tokens === null) return;
   const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};
   const update = { sessionUpdate: "usage_update", used: Math.round(usage.tokens), size: usage.contextWindow, ...spent };
   await stage.update(session.id, update, isStopped);

@@ -6,6 +6,7 @@ import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { AgentBehind, AgentReply, AgentSession, MetClient, PromptBlock, Telling } from "../acp/agent.ts";
+import { atWork } from "../acp/errors.ts";
 import { OURS } from "../acp/narrator.ts";
 import type { AgentGate } from "../dispatch/agent-gate.ts";
 import { AcpLink, unknownMethod } from "./acp-link.ts";
@@ -18,6 +19,7 @@ const MOST_EARLY = 256;
 const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
 export class AcpAgents implements AgentBehind, AgentGate {
+  readonly tellsUsage = true;
   readonly uses = ["mcpServers", "additionalDirectories"];
   promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
   private readonly ends: SeatEnds;
@@ -203,8 +205,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
 
   before({ effect }: Command, { id }: Session): Promise<void> | undefined {
     if (effect !== "write" || !this.seats.get(id)?.isAtWork) return undefined;
-    const sentence = "The agent is at work in this session. Cancel its turn, or wait until it has ended.";
-    return Promise.reject(new Failure("session_locked", sentence));
+    return Promise.reject(atWork());
   }
 }
 

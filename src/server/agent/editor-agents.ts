@@ -5,7 +5,7 @@ import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { AgentBehind, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
-import { AcpError, INVALID_PARAMS, REFUSED } from "../acp/errors.ts";
+import { AcpError, atWork, INVALID_PARAMS, REFUSED } from "../acp/errors.ts";
 import type { AgentGate } from "../dispatch/agent-gate.ts";
 import type { AgentMeans } from "./pi-behind.ts";
 import type { PiReply } from "./pi-lines.ts";
@@ -95,7 +95,11 @@ export class EditorAgents implements AgentBehind, AgentGate {
 
   before(command: Command, session: Session): Promise<void> | undefined {
     // A copy stands beside its session, which is not left.
-    return command.effect === "replace" ? undefined : this.seats.get(session.id)?.agent.before(command, session);
+    if (command.effect === "replace") return undefined;
+    const seat = this.seats.get(session.id);
+    return seat?.isAtWork && command.effect === "write"
+      ? Promise.reject(atWork())
+      : seat?.agent.before(command, session);
   }
 
   // --- what is chosen ------------------------------------------------------------------------------------------

@@ -200,8 +200,6 @@ export class PiSeat implements AgentHost {
       return;
     }
     if (event.type === "extension_ui_request") return this.asked(event);
-    const { running } = this;
-    if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(event.type))) running.hasBegun = true;
     this.enqueue(event, line.length);
   }
 
@@ -238,6 +236,8 @@ export class PiSeat implements AgentHost {
   private async tell(event: PiEvent): Promise<void> {
     const { running } = this;
     const { type } = event;
+    // What came before it is of an earlier turn.
+    if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
     if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
     if (type === "agent_settled") this.settles = true;
     await this.tellNotice(event);

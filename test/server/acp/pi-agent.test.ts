@@ -4,7 +4,8 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
-import { type Json, type Place, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { user } from "../../support/drafts.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 
@@ -134,7 +135,7 @@ describe("a turn", () => {
     const long = editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
     await editor.until((update) => update.sessionUpdate === "agent_message_chunk");
     const { message } = await editor.failure("session/set_title", { sessionId, title: "Mine" });
-    expect(message).toContain("Another program is writing");
+    expect(message).toContain("Cancel its turn");
     const beside = await editor.result("session/prompt", { sessionId: other.sessionId, prompt: say("beside") });
     expect(beside.stopReason).toBe("end_turn");
     // A copy ends no turn.
@@ -329,4 +330,16 @@ test("the built program has it, too, and writes what the agent alone knows", asy
   expect(lines.filter((line) => line.includes('"type":"message"'))).toHaveLength(2);
   expect((await server.finish()).status).toBe(0);
   expect(server.stderr).toBe("");
+});
+
+test("a session in a container cannot be prompted in; the refusal says how it can", async () => {
+  const place = temporaryPlace();
+  const maker = serveHere(["--store", "v2"], { place });
+  await maker.result("append", { entries: [user("one")] });
+  const { sessionId } = await maker.result("get_state");
+  await maker.finish();
+  const editor = await editorHere(["--agent", piLike()], { place });
+  await editor.load(sessionId, place.cwd);
+  const { message } = await editor.failure("session/prompt", { sessionId, prompt: say("two") });
+  expect(message).toContain("pi-session-server rollback --apply");
 });
