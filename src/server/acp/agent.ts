@@ -27,7 +27,7 @@ export interface Telling {
 /** The result of a request that goes through to the client. */
 export type AgentReply = Readonly<Record<string, unknown>>;
 
-/** What a session is when the agent is asked about it. */
+/** A session, as an agent is told of it. */
 export interface AgentSession {
   readonly sessionId: string;
   readonly cwd: string;

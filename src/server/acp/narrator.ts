@@ -98,6 +98,11 @@ export class Narrator {
     this.calls = [];
   }
 
+  /** Forgets ids of calls that were told of and never came into the session. */
+  forgetClaims(): void {
+    this.claimed = [];
+  }
+
   /** Returns the id of a call that is told before it is in the session, by the id that its agent gave it. */
   claim(wanted: string): string {
     let id = wanted;

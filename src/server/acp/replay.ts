@@ -86,6 +86,7 @@ interface GoingOn {
 export async function makeReady(stage: Stage, session: Attached, isStopped: () => boolean): Promise<void> {
   await catchUp(stage, session, isStopped);
   const { told } = session;
+  told?.narrator?.forgetClaims();
   if (!told || told.narrator) return;
   const facts = await stage.asker.run(readOutline, { sessionId: session.id });
   const narrator = narratorOf(stage, facts);

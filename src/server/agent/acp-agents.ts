@@ -15,7 +15,7 @@ import type { AgentMeans } from "./pi-behind.ts";
 import type { SeatEnds } from "./pi-seat.ts";
 
 const MOST_EARLY = 256;
-/** What an agent can that the client hears of; the sessions are ours. */
+/** Capabilities of an agent that the client hears of; those about sessions are ours. */
 const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
 export class AcpAgents implements AgentBehind, AgentGate {
@@ -135,7 +135,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
     for (const { update } of meant) seat.updated(update);
   }
 
-  /** What the client gave when it opened a session, for an agent that is started again. */
+  /** The params with which the client opened each session, for an agent that is started again. */
   private readonly given = new Map<string, LooseMembers>();
 
   // --- what the client asks ------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ export interface AcpHearer {
   ended(failure: Failure): void;
 }
 
-interface OpenRequest {
+interface SentRequest {
   readonly method: string;
   resolve(result: LooseMembers): void;
   reject(error: Error): void;
@@ -33,7 +33,7 @@ export class AcpLink implements AgentSink {
   private readonly hearer: AcpHearer;
   private readonly launch: AgentLaunch;
   private readonly within: number;
-  private readonly waiting = new Map<number, OpenRequest>();
+  private readonly waiting = new Map<number, SentRequest>();
   private count = 0;
   private waitingBytes = 0;
   private reason: string | undefined;

@@ -14,7 +14,7 @@ import type { SeatEnds } from "./pi-seat.ts";
 import { seedOf } from "./seed.ts";
 
 /** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
-export type Fidelity = "native" | "seeded";
+export type AgentKnowledge = "native" | "seeded";
 
 /** An agent that was met. */
 export interface MetAgent {
@@ -28,7 +28,7 @@ export interface MetAgent {
 interface Bond {
   readonly agent: MetAgent;
   readonly agentSessionId: string;
-  readonly fidelity: Fidelity;
+  readonly fidelity: AgentKnowledge;
   readonly settings: LooseMembers;
   /** Whether the next prompt begins with the conversation so far. */
   needsSeed: boolean;
@@ -108,7 +108,7 @@ export class AcpSeat {
     const known = bond && !bond.needsSeed && bond.leafId === state.leafId ? bond.agentSessionId : state.knownAs;
     const { cwd, given } = about;
     const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
-    const begin = (id: string, fidelity: Fidelity, settings: LooseMembers, isNoted: boolean): Bond => {
+    const begin = (id: string, fidelity: AgentKnowledge, settings: LooseMembers, isNoted: boolean): Bond => {
       const needsSeed = fidelity === "seeded";
       this.bond = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
       register(this);
@@ -178,6 +178,7 @@ export class AcpSeat {
     this.turn = turn;
     this.telling = telling;
     let given = blocks;
+    let hasBegun = false;
     try {
       await this.inOrder(async (session) => {
         const seed = bond.needsSeed ? seedOf(session) : undefined;
@@ -185,6 +186,7 @@ export class AcpSeat {
         this.append(session, [...this.noteOf(bond), ...promptOf(blocks, this.ends.workspace.env.now())]);
         // What the agent hears is durable.
         await session.commit();
+        hasBegun = true;
       });
       const { fidelity } = bond;
       if (turn.isCancelled) return await this.ended(bond, turn, { stopReason: "cancelled" });
@@ -196,6 +198,8 @@ export class AcpSeat {
         ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [OURS]: { fidelity } } }),
       };
     } catch (error) {
+      // Nothing of it is there.
+      if (!hasBegun) throw error;
       const isCancelled = turn.isCancelled;
       const stopReason = isCancelled ? "aborted" : "error";
       await this.ended(bond, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);

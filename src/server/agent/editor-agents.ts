@@ -34,7 +34,7 @@ export class EditorAgents implements AgentBehind, AgentGate {
   private readonly seats = new Map<string, PiSeat>();
   /** Seats that are being given up. */
   private readonly leaving = new Map<string, Promise<void>>();
-  /** What Pi offers in a directory. */
+  /** The offers of Pi, by directory. */
   private readonly offers = new Map<string, Promise<PiOffer>>();
   /** Sessions whose settings came too late for the reply. */
   private readonly late = new Map<string, Promise<AgentReply>>();

@@ -3,7 +3,7 @@
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 
-/** What Pi offers in a directory. */
+/** The offer of Pi in a directory. */
 export interface PiOffer {
   readonly models: readonly LooseMembers[];
   readonly commands: readonly LooseMembers[];
@@ -12,7 +12,7 @@ export interface PiOffer {
   readonly thinkingLevel: string;
 }
 
-/** What is in force in a session. */
+/** The model and the level that are in force in a session. */
 export interface InForce {
   readonly model: LooseMembers | undefined;
   readonly thinkingLevel: string;

@@ -36,7 +36,7 @@ export interface SeatEnds {
 }
 
 /** The turn that runs. */
-interface Running {
+interface LiveTurn {
   readonly turn: PiTurn;
   readonly telling: Telling;
   hasBegun: boolean;
@@ -67,7 +67,7 @@ export class PiSeat implements AgentHost {
   private queuedBytes = 0;
   private isTelling = false;
   private whenTold: (() => void)[] = [];
-  private running: Running | undefined;
+  private running: LiveTurn | undefined;
   private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
   private prompts = 0;
   /** Whether Pi says when it has settled. */
@@ -114,7 +114,7 @@ export class PiSeat implements AgentHost {
 
   async prompt(blocks: readonly PromptBlock[], cwd: string, telling: Telling): Promise<AgentReply> {
     const message = piPrompt(blocks);
-    const running = newRunning(new PiTurn(telling, cwd), telling);
+    const running = liveTurn(new PiTurn(telling, cwd), telling);
     this.running = running;
     this.telling = telling;
     try {
@@ -136,7 +136,7 @@ export class PiSeat implements AgentHost {
   }
 
   /** Sends a prompt. Returns the reply to it; undefined when the turn was cancelled before. */
-  private async ask(message: LooseMembers, running: Running): Promise<PiReply | undefined> {
+  private async ask(message: LooseMembers, running: LiveTurn): Promise<PiReply | undefined> {
     const id = `${OURS}-prompt-${++this.prompts}`;
     const line = Buffer.from(`${JSON.stringify({ id, type: "prompt", ...message })}\n`);
     const replied = new Promise<PiReply>((resolve, reject) => {
@@ -162,7 +162,7 @@ export class PiSeat implements AgentHost {
   }
 
   /** Finds out whether a prompt has begun a turn: a command of an extension begins none, and old versions do not say so. */
-  private async watchBeginning(running: Running, reply: PiReply): Promise<void> {
+  private async watchBeginning(running: LiveTurn, reply: PiReply): Promise<void> {
     if (typeof reply.data?.disposition === "string") return;
     for (let idle = 0; idle < 2; ) {
       await new Promise((resolve) => setTimeout(resolve, LOOK_AFTER).unref());
@@ -252,7 +252,7 @@ export class PiSeat implements AgentHost {
   }
 
   /** Looks whether a turn is over, of an agent that may never say that it has settled. */
-  private mayBeOver(event: PiEvent, running: Running): void {
+  private mayBeOver(event: PiEvent, running: LiveTurn): void {
     if (this.settles || event.willRetry !== undefined || !running.hasBegun) return;
     void this.state().then((state) => {
       // What it said before its reply has been told by then: another answer may have begun.
@@ -376,7 +376,7 @@ export class PiSeat implements AgentHost {
   }
 }
 
-function newRunning(turn: PiTurn, telling: Telling): Running {
+function liveTurn(turn: PiTurn, telling: Telling): LiveTurn {
   let end: (failure?: Error) => void = () => {};
   const whenOver = new Promise<Error | undefined>((resolve) => {
     end = resolve;

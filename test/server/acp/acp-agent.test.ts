@@ -1,10 +1,11 @@
 /** An agent of the Agent Client Protocol behind our own conversation with an editor: what it lacks of sessions, it gets. */
 
+import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type Editor, editorHere, ours, type Update } from "../../support/acp.ts";
-import { acpLike, ownAgent } from "../../support/agents.ts";
-import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
+import { acpLike, ownAgent, piLike } from "../../support/agents.ts";
+import { type Json, type Place, spawnServer, temporaryPlace } from "../../support/server.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 
@@ -170,4 +171,38 @@ test("an agent that cannot be started, or answers nothing, hangs nobody, and the
     expect((await editor.result("session/list", {})).sessions).toEqual([]);
     await editor.server.finish();
   }
+});
+
+test("the prompt is there before the agent hears it, and what was finished, after SIGKILL of the server", async () => {
+  const place = temporaryPlace();
+  const args = ["--dialect", "acp", "--agent", acpLike(), "--agent-protocol", "acp"];
+  const server = spawnServer(args, "lines", place);
+  const editor = await new Editor(server).begin();
+  const { sessionId } = await made(editor);
+  await turn(editor, sessionId, "one");
+  editor.ask("session/prompt", { sessionId, prompt: say("tools 1 chunks 100000 every 20") });
+  await editor.until(({ content }) => content?.text === "1 ");
+  server.process.kill("SIGKILL");
+  await server.exit;
+  const reader = await editorHere([], { place });
+  const { updates } = await reader.load(sessionId, place.cwd);
+  expect(textOf(updates, "user_message_chunk")).toBe("onetools 1 chunks 100000 every 20");
+  expect(textOf(updates)).toBe("You said: oneReading 1. ");
+  expect(updates.findLast(({ toolCallId }) => toolCallId)).toMatchObject({ status: "completed" });
+});
+
+test.each([
+  ["of Pi", ["--agent", piLike()]],
+  ["of the protocol", ["--agent", acpLike(), "--agent-protocol", "acp"]],
+])("a client that does not read stops an agent %s, and misses nothing", async (_, args) => {
+  const editor = await editorHere(args);
+  const { sessionId } = await made(editor);
+  const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 8000") });
+  await editor.until(({ content }) => content?.text === "1 ");
+  editor.server.stall();
+  const other = spawn(process.execPath, ["-e", ""]);
+  await new Promise((resolve) => other.on("close", resolve));
+  editor.server.resume();
+  await editor.reply(asked);
+  expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: 8000 }, (_, i) => `${i} `).join(""));
 });
