@@ -31,7 +31,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
   private readonly seats = new Map<string, AcpSeat>();
   private readonly byAgentId = new Map<string, AcpSeat>();
   /** Updates about sessions of the agent that are not known yet. */
-  private early: { readonly id: string; readonly update: LooseMembers }[] = [];
+  private early: { readonly id: string; readonly update: LooseMembers; readonly bytes: number }[] = [];
   private isEnding = false;
 
   constructor(ends: SeatEnds, means: AgentMeans, version: string) {
@@ -84,11 +84,11 @@ export class AcpAgents implements AgentBehind, AgentGate {
   private async start(): Promise<MetAgent & { readonly authMethods: unknown }> {
     if (this.isEnding) throw new Failure("shutting_down");
     const link: AcpLink = new AcpLink(this.means, this.means.cwdFor(null), this.means.within, {
-      updated: (id, update) => {
+      updated: (id, update, bytes) => {
         const seat = this.byAgentId.get(id);
-        if (seat) seat.updated(update);
+        if (seat) seat.updated(update, bytes);
         // It may say something of a session before we have read that it made it.
-        else if (this.early.length < MOST_EARLY) this.early.push({ id, update });
+        else if (this.early.length < MOST_EARLY) this.early.push({ id, update, bytes });
       },
       asked: (method, params) => {
         const seat = this.byAgentId.get(stringOf(params.sessionId));
@@ -132,7 +132,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
     this.byAgentId.set(id, seat);
     const meant = this.early.filter((said) => said.id === id);
     this.early = this.early.filter((said) => said.id !== id);
-    for (const { update } of meant) seat.updated(update);
+    for (const { update, bytes } of meant) seat.updated(update, bytes);
   }
 
   /** The params with which the client opened each session, for an agent that is started again. */

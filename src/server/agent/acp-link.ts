@@ -14,8 +14,8 @@ const NO_SUCH_METHOD = -32601;
 
 /** Whoever hears what the agent says on its own. */
 export interface AcpHearer {
-  /** Takes an update of one of its sessions. */
-  updated(agentSessionId: string, update: LooseMembers): void;
+  /** Takes an update of one of its sessions, which came in so many bytes. */
+  updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
   /** Answers a request of the agent. Rejects with what the agent is told. */
   asked(method: string, params: LooseMembers): Promise<unknown>;
   /** Called when the agent has ended. */
@@ -117,7 +117,7 @@ export class AcpLink implements AgentSink {
     if (id !== undefined) return void this.answer(id, stringOf(method), membersOf(params));
     if (method !== "session/update") return;
     const { sessionId, update } = membersOf(params);
-    this.hearer.updated(stringOf(sessionId), membersOf(update));
+    this.hearer.updated(stringOf(sessionId), membersOf(update), bytes.length);
   }
 
   private answered(id: unknown, result: unknown, error: unknown): void {

@@ -267,14 +267,13 @@ export class AcpSeat {
 
   // --- what the agent says -------------------------------------------------------------------------------------
 
-  updated(update: LooseMembers): void {
+  updated(update: LooseMembers, bytes: number): void {
     if (this.isReplay && PAST.test(String(update.sessionUpdate))) return;
     const { turn, bond, telling = turn?.telling } = this;
     if (!turn && !this.isIntroduced) {
       if (this.early.length < MOST_EARLY) this.early.push(update);
       return;
     }
-    const bytes = JSON.stringify(update).length;
     bond?.agent.link.held(bytes);
     this.last = this.last
       .then(() => this.take(update, turn, telling))
