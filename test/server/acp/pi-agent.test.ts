@@ -274,7 +274,7 @@ describe("an agent that ends", () => {
     expect((await missing.turn("one")).error.message).toContain("could not be started (ENOENT)");
     const mute = await talk(piLike("--mute"), {}, ["--agent-timeout", "200"]);
     expect((await mute.turn("one")).error.message).toContain("within 200 ms");
-    const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "300"]);
+    const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "2500"]);
     const hung = editor.ask("session/prompt", { sessionId, prompt: say("chunks 5 hang after 3") });
     await editor.until(({ content }) => content?.text === "2 ");
     editor.notify("session/cancel", { sessionId });
