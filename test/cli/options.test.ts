@@ -70,6 +70,8 @@ test("the command of an agent is cut into words as a shell would cut it", () => 
   const { agent } = parseArguments(["--mode", "rpc", "--agent", "pi '--mode' rpc \"a b\" c\\ d"]);
   expect(agent).toEqual({ words: ["pi", "--mode", "rpc", "a b", "c d"], protocol: "pi", within: 30_000 });
   expect(parseArguments(["--agent", "a", "--agent-protocol", "acp", "--store", "v2"]).agent?.protocol).toBe("acp");
+  expect(parseArguments(["--agent", "a", "--dialect", "acp"]).agent?.protocol).toBe("pi");
+  expect(parseArguments(["--agent", "a", "--agent-protocol", "acp", "--dialect", "acp"]).dialect).toBe("acp");
 });
 
 test("Pi's options that mean nothing are accepted, with their values", () => {
@@ -114,6 +116,8 @@ test.each([
   [["--mode", "rpc", "--agent", "pi", "--read-only"], "--read-only"],
   [["--mode", "rpc", "--agent-timeout", "5"], "without --agent"],
   [["--agent", "a", "--agent-protocol", "mcp"], "mcp"],
+  [["--agent", "a", "--dialect", "jsonrpc"], "--dialect acp for editors"],
+  [["--agent", "a", "--dialect", "acp", "--store", "v2"], "--store v2"],
   [["--agent", "a", "--agent-protocol", "acp", "--mode", "rpc"], "--mode"],
   [["--agent", "a", "--agent-protocol", "acp", "--name", "x"], "--name"],
 ])("a wrong command line is told with what is wrong: %j", (args, named) => {
