@@ -42,6 +42,59 @@ export interface FleetBatch {
   readonly heads: readonly string[];
   /** Whether more of the same commit follows; a new session is shown to others when none does. */
   readonly isPart: boolean;
+  readonly facts: FleetFacts;
+}
+
+/** Facts about a session and its new lines, by which it is listed, found and summed without being opened. */
+export interface FleetFacts {
+  readonly counts: FleetCounts;
+  /** Missing where it is as it was at the last commit. */
+  readonly description?: FleetDescription;
+  readonly texts: readonly FleetText[];
+  readonly spendings: readonly FleetSpending[];
+}
+
+/** Facts that change with every message. */
+export interface FleetCounts {
+  readonly messages: number;
+  /** See Listed. */
+  readonly modified: number | null;
+  /** Whether each entry continues the one before, so that all are on one path. */
+  readonly isPlain: boolean;
+}
+
+/** Facts that seldom change. Any string is kept as it is. */
+export interface FleetDescription {
+  readonly cwd: string | null;
+  readonly name: string | null;
+  readonly firstMessage: string | null;
+  readonly parentSession: string | null;
+  /** The header's, ISO 8601. */
+  readonly timestamp: string | null;
+}
+
+/** A text of an entry, as it is found: what users and the model say, and what tools are given. */
+export interface FleetText {
+  readonly position: number;
+  readonly kind: "talk" | "calls";
+  /** Its number among the texts of its kind in the entry. */
+  readonly nth: number;
+  readonly role: string;
+  /** Milliseconds. */
+  readonly time: number | null;
+  /** Its words, folded, each once: ASCII letters, digits and underscores, or nothing of ASCII. */
+  readonly words: readonly string[];
+  /** Words by which it is found besides those, for its tool and for the files that it names. */
+  readonly marks: readonly string[];
+}
+
+/** Usage of some entries in a quarter of an hour with one model; its numbers are those of a row of figures. */
+export interface FleetSpending {
+  readonly quarter: number;
+  readonly provider: string | null;
+  readonly model: string | null;
+  readonly isInherited: boolean;
+  readonly numbers: readonly number[];
 }
 
 /** The outcome of an append. */

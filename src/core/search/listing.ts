@@ -129,7 +129,7 @@ export function momentText(moment: number | null): string | null {
 // --- families ----------------------------------------------------------------------------------------------------
 
 /** Returns the id that the name of a session file or container ends with; a name without one is returned as it is. */
-function idInPath(path: string): string {
+export function idInPath(path: string): string {
   const stem = nameOf(path).replace(/\.(?:jsonl|v2)$/, "");
   return /^\d{4}-\d\d-\d\dT[^_]*_(.+)$/.exec(stem)?.[1] ?? stem.slice(stem.lastIndexOf("_") + 1);
 }

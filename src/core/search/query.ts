@@ -37,6 +37,7 @@ const LONGEST_WORD = 64;
 const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
 const NOT_ASCII = /[\u0080-\uffff]/;
 const NO_ASCII = /[\u0080-\uffff]+/g;
+const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
 const LONG_RUN = /[a-z0-9_]{65,}/g;
 
 /** Returns a folded text in the form in which the index, which splits at ASCII punctuation only, finds its tokens. */
@@ -52,6 +53,19 @@ export function tokensOf(folded: string, longestRun: number): string {
   }
   if (longestRun > LONGEST_WORD) words = words.replace(LONG_RUN, (run) => [...piecesOf(run)].join(" "));
   return words + parts;
+}
+
+/** Returns the words of a folded text, each once, as a list that an index without a tokenizer keeps; `most` letters. */
+export function wordsOf(folded: string, most: number): Set<string> {
+  const words = new Set<string>();
+  let letters = 0;
+  for (const [word] of tokensOf(folded, Number.POSITIVE_INFINITY).matchAll(TOKEN)) {
+    if (words.has(word)) continue;
+    letters += word.length;
+    if (letters > most) break;
+    words.add(word);
+  }
+  return words;
 }
 
 function* piecesOf(run: string): Generator<string> {
@@ -191,30 +205,59 @@ function partsOf(run: string): string[] {
   return [...characters, ...characters.slice(1).map((character, i) => characters[i] + character)];
 }
 
+/** The words that an index is asked for: one of each list must be there. */
+export type Sought = readonly (readonly string[])[];
+
 /**
- * Returns expressions for FTS5 over the tokens: for texts in which the terms are whole words, and for all that may hold
- * them; undefined where the index cannot decide. `wordsWith` returns the words that hold a part; undefined: too many.
+ * Returns what an index over the tokens is asked for: texts in which the terms are whole words, and all that may hold
+ * them; undefined where it cannot decide. `wordsWith` returns the words that hold a part; undefined: too many.
  */
-export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
-  const words: string[] = [];
-  const parts: string[] = [];
+export function soughtOf(
+  terms: Query,
+  wordsWith: (part: string) => readonly string[] | undefined,
+): { words: Sought | undefined; parts: Sought | undefined } {
+  const words: (readonly string[])[] = [];
+  const parts: (readonly string[])[] = [];
   let isWhole = true;
   for (const run of narrowingRuns(terms)) {
     if (run.charCodeAt(0) >= 128) {
       const found = partsOf(beginningOf(run)).filter((part, _, all) => all.length === 1 || [...part].length === 2);
-      for (const list of [words, parts]) list.push(...found.map(quoted));
+      for (const list of [words, parts]) list.push(...found.map((part) => [part]));
       continue;
     }
-    if (run.length <= LONGEST_WORD) words.push(quoted(run));
+    if (run.length <= LONGEST_WORD) words.push([run]);
     else isWhole = false;
-    const matching = wordsWith(run.slice(0, LONGEST_WORD / 2));
+    const matching = wordsWith(partOf(run));
     // If no word contains it, it is no word itself either; searching for it then finds nothing.
-    if (matching) parts.push(`(${(matching.length === 0 ? [run] : matching).map(quoted).join(" OR ")})`);
+    if (matching) parts.push(matching.length === 0 ? [run] : matching);
   }
   return {
-    words: isWhole && words.length > 0 ? words.join(" AND ") : undefined,
-    parts: parts.length > 0 ? parts.join(" AND ") : undefined,
+    words: isWhole && words.length > 0 ? words : undefined,
+    parts: parts.length > 0 ? parts : undefined,
   };
+}
+
+/** Returns the beginning of a run that is in one word of the index, wherever that was cut. */
+function partOf(run: string): string {
+  return run.slice(0, LONGEST_WORD / 2);
+}
+
+/** Returns the parts of words that {@link soughtOf} asks about. */
+export function partsAskedFor(terms: Query): string[] {
+  return narrowingRuns(terms)
+    .filter((run) => run.charCodeAt(0) < 128)
+    .map(partOf);
+}
+
+/** Returns what is sought as expressions for FTS5. */
+export function expressionOf(terms: Query, wordsWith: (part: string) => readonly string[] | undefined) {
+  const { words, parts } = soughtOf(terms, wordsWith);
+  return { words: words && ftsOf(words), parts: parts && ftsOf(parts) };
+}
+
+/** Returns an expression for FTS5. */
+export function ftsOf(sought: Sought): string {
+  return sought.map((any) => (any.length === 1 ? quoted(any[0]) : `(${any.map(quoted).join(" OR ")})`)).join(" AND ");
 }
 
 function quoted(token: string): string {

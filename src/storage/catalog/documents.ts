@@ -46,7 +46,7 @@ export interface TextChoice {
 type EntryPlace = Pick<TextSpan, "start" | "length" | "entry">;
 
 /** Returns the texts of an entry of the chosen kinds. */
-function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice, place: EntryPlace): IndexedText[] {
+export function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice, place: EntryPlace): IndexedText[] {
   const message = messageOf(entry);
   const texts: IndexedText[] = [];
   if (!message) return texts;
@@ -56,7 +56,7 @@ function textsOf(entry: unknown, role: string, { kinds, cwd }: TextChoice, place
   const add = (kind: TextKind, nth: number, text: string, tool: string | undefined, files: readonly string[]): void => {
     texts.push({ start, length, nth, role, time, entry: id, kind, text, tool, files });
   };
-  for (const kind of KINDS_OF_ROLE[role]) {
+  for (const kind of KINDS_OF_ROLE[role] ?? []) {
     if (!kinds.includes(kind)) continue;
     if (kind === "calls")
       for (const [nth, { text, tool, files }] of toolUses(message, cwd).entries()) add(kind, nth, text, tool, files);

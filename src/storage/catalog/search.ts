@@ -1,29 +1,25 @@
 /** Searches texts by the catalog's index or, without one, by reading every file. */
 
 import { join } from "node:path";
-import type { Hit, Listed, SearchPart, SearchRequest } from "../../core/ports/catalog.ts";
+import type { Hit, Listed, SearchRequest } from "../../core/ports/catalog.ts";
 import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
-import { endsOf, fileName, hasFile } from "../../core/search/named-files.ts";
-import { partsOf, toolKey } from "../../core/search/parts.ts";
-import { expressionOf, fold, holds, lineWith, type Query, score, snippet } from "../../core/search/query.ts";
+import { expressionOf, fold, ftsOf, type Query, score } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
-import { type IndexedText, idIn, kindOf, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
+import { type IndexedText, idIn, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
 import type { Relations } from "./relations.ts";
-import { fileMark, toolMark } from "./text-index.ts";
 import type { Numbered, TextKind } from "./text-table.ts";
+import { WantedTexts } from "./wanted-texts.ts";
 
 /** Milliseconds of work without a pause. */
 const SLICE = 8;
 /** Minimum number of hits of whole words in a window. The best come first within a window, the latest window first. */
 const WINDOW = 100;
 const TEXTS_AT_ONCE = 128;
-/** Tools by which the index is asked. With more, texts are read and looked through: 100,000 took it minutes. */
-const MOST_TOOLS = 64;
 /** Sessions that are opened at most to tell which hits a fork took over: 2 ms each. */
 const MOST_PARENTS = 50;
 
@@ -47,13 +43,7 @@ export class Search {
   private readonly rows: ReadonlyMap<string, SessionRow>;
   private readonly request: SearchRequest;
   private readonly query: Query;
-  private readonly parts: ReadonlySet<SearchPart>;
-  /** Keys of the tools that are asked for; undefined: any. */
-  private readonly tools: ReadonlySet<string> | undefined;
-  /** The file that is asked for, as {@link fileName} returns it. */
-  private readonly file: string | undefined;
-  /** Terms that are looked for in a text to show the place: those of the query or, without them, the file's name. */
-  private readonly shown: Query;
+  private readonly wanted: WantedTexts;
   private readonly sessions = new Map<string, Session | null>();
   private leafRecords: Set<string> | undefined;
 
@@ -72,10 +62,7 @@ export class Search {
     this.relations = relations;
     this.request = request;
     this.query = query;
-    this.parts = new Set(partsOf(request));
-    this.tools = request.tools && new Set(request.tools.map(toolKey));
-    this.file = request.file === undefined ? undefined : (fileName(request.file, null) ?? "");
-    this.shown = query.length > 0 || !this.file ? query : [fold(endsOf(this.file)[0])];
+    this.wanted = new WantedTexts(request, query);
   }
 
   close(): void {
@@ -83,42 +70,7 @@ export class Search {
   }
 
   get kinds(): readonly TextKind[] {
-    return [...new Set(Array.from(this.parts, kindOf))];
-  }
-
-  /** Returns the kinds with the role that each is limited to; undefined: several, or any. */
-  private get rolesOfKinds(): Map<TextKind, string | undefined> {
-    const limits = new Map<TextKind, string | undefined>();
-    for (const kind of this.kinds) {
-      const parts = [...this.parts].filter((part) => kindOf(part) === kind);
-      limits.set(kind, this.request.role ?? (kind === "calls" || parts.length > 1 ? undefined : parts[0]));
-    }
-    return limits;
-  }
-
-  private wants({ kind, role, time }: Pick<IndexedText, "kind" | "role" | "time">): boolean {
-    const { since, until, role: asked } = this.request;
-    if (asked !== undefined && role !== asked) return false;
-    if (since !== undefined && !((time ?? Number.NaN) >= since)) return false;
-    if (until !== undefined && !((time ?? Number.NaN) <= until)) return false;
-    if (kind !== "calls") return this.parts.has(role as SearchPart);
-    // The output of a command that the user ran is searched together with the command.
-    return this.parts.has("toolCall") && !(role === "bashExecution" && this.parts.has(role));
-  }
-
-  /** Whether a text is of the tools, names the file and, folded, has the terms. */
-  private fits({ tool, files }: IndexedText, folded: string): boolean {
-    if (this.tools && (tool === undefined || !this.tools.has(toolKey(tool)))) return false;
-    if (this.file !== undefined && !hasFile(files, this.file)) return false;
-    return holds(folded, this.query);
-  }
-
-  /** Returns the part of an expression that finds the tools and the file; undefined when any will do. */
-  private get marks(): string | undefined {
-    const all = this.tools && this.tools.size <= MOST_TOOLS ? this.request.tools : undefined;
-    const tools = all && Array.from(new Set(all.map(toolMark)), (mark) => `"${mark}"`);
-    const file = this.file === undefined ? undefined : `"${fileMark(endsOf(this.file).at(-1) ?? "")}"`;
-    return [tools && `(${tools.join(" OR ")})`, file].filter((mark) => mark !== undefined).join(" AND ") || undefined;
+    return this.wanted.kinds;
   }
 
   /**
@@ -129,7 +81,7 @@ export class Search {
     const { words, parts } = expressionOf(this.query, (part) => file.texts.wordsWith(part));
     const rest = words === undefined ? parts : parts === undefined ? undefined : `(${parts}) NOT (${words})`;
     // Without an expression for parts every text may contain the terms, including those with the words.
-    const { marks } = this;
+    const marks = ftsOf(this.wanted.marks) || undefined;
     const withMarks = (found: string | undefined): string | undefined =>
       marks === undefined ? found : found === undefined ? marks : `${marks} AND (${found})`;
     const phases = (words === undefined || parts === undefined ? [rest] : [words, rest]).map(withMarks);
@@ -137,7 +89,7 @@ export class Search {
     const { ceiling } = place;
     let { phase, top = ceiling, end, after } = place;
     const { limit } = this.request;
-    const kinds = this.rolesOfKinds;
+    const kinds = this.wanted.rolesOfKinds;
     const hits: FoundText[] = [];
     while (phase < phases.length) {
       // Hits of parts of words are many, and their ranking means little.
@@ -201,24 +153,22 @@ export class Search {
 
   private addHit(place: Numbered, found: FoundText[]): void {
     const row = this.rows.get(place.path);
-    if (!row || !this.wants(place)) return;
+    if (!row || !this.wanted.wants(place)) return;
     const { id, text } = this.read(place, row) ?? {};
     if (id === undefined || !text) return;
     const folded = fold(text.text);
-    if (!this.fits(text, folded)) return;
+    if (!this.wanted.fits(text, folded)) return;
     const hit = this.hitIn(row, id, text, folded);
     if (hit) found.push({ ...hit, score: score(folded, this.query), number: place.id });
   }
 
   /** Returns the hit in an entry's text; undefined when the entry does not exist, as one of an interrupted batch. */
-  private hitIn(row: SessionRow, entryId: string, { kind, role, text, tool, time: at }: IndexedText, folded: string) {
+  private hitIn(row: SessionRow, entryId: string, found: IndexedText, folded: string) {
     const { listed: session } = row;
     const { path, id: sessionId } = session;
     const onActivePath = this.isActive(path, row, entryId);
     if (onActivePath === undefined) return undefined;
-    const part = kind === "calls" ? "toolCall" : (role as SearchPart);
-    const places = { snippet: snippet(text, folded, this.shown), line: lineWith(text, folded, this.shown) };
-    return { path, sessionId, entryId, role, ...places, onActivePath, part, tool, at, session, cursor: "" };
+    return { path, sessionId, entryId, ...this.wanted.shown(found, folded), onActivePath, session, cursor: "" };
   }
 
   private read(place: Numbered, row: SessionRow): { id: string; text: IndexedText | undefined } | undefined {
@@ -305,9 +255,9 @@ export class Search {
     if (!row) return found;
     const wanted = { kinds: this.kinds, cwd: row.now.cwd };
     const add = (text: IndexedText, entryId: string | null): void => {
-      if (entryId === null || !this.wants(text)) return;
+      if (entryId === null || !this.wanted.wants(text)) return;
       const folded = fold(text.text);
-      const hit = this.fits(text, folded) ? this.hitIn(row, entryId, text, folded) : undefined;
+      const hit = this.wanted.fits(text, folded) ? this.hitIn(row, entryId, text, folded) : undefined;
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
     try {

@@ -245,13 +245,13 @@ export function headerFacts(header: object): Pick<SessionSummary, "cwd" | "times
   return { cwd: text(cwd), timestamp: text(timestamp), parentSession: text(parentSession) ?? text(branchedFrom) };
 }
 
-/** Returns the summary of a log, continuing `known`: for sessions that are not plain files of lines. */
-export function summaryOfLog(log: Log, known = EMPTY): SessionSummary {
+/** Returns the summary of a log up to a position, continuing `known`: for sessions that are not plain files of lines. */
+export function summaryOfLog(log: Log, known = EMPTY, past = log.nodes.count): SessionSummary {
   const { header, nodes } = log;
   const f: Gathered = { ...known, ...headerFacts(header), id: header.id, plain: false };
   const read: Read = (position) => log.read(position);
   const messages: number[] = [];
-  for (let position = f.entries; position < nodes.count; position++)
+  for (let position = f.entries; position < past; position++)
     if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
       messages.push(position);
   setActivity(f, messages.length, (nth) => log.read(messages[nth]));

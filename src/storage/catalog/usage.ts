@@ -30,9 +30,9 @@ export function countUsage(
   known: SessionUsage | undefined,
 ): SessionUsage {
   const from = known?.life === life && known.reach <= base.reach ? known : undefined;
-  const counter = new Counter(base, models, from);
+  const counter = new UsageCounter(base, models, from);
   const begin = from?.reach ?? 0;
-  const last = new Counter(base, models, undefined);
+  const last = new UsageCounter(base, models, undefined);
   if (isContainerName(path) || now.agent !== undefined)
     closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
   else
@@ -49,13 +49,13 @@ export function countUsage(
 }
 
 /** Adds entries to the figures of one session. */
-class Counter {
+export class UsageCounter {
   readonly rows: number[];
   begins: boolean;
   damaged: number;
   private readonly born: number;
   private readonly sessionId: string;
-  private readonly models: ModelNames;
+  readonly models: ModelNames;
   /** Places of rows, by quarter, model and origin. */
   private readonly places = new Map<string, number>();
 
@@ -112,7 +112,7 @@ const CARRIAGE_RETURN = 0x0d;
 const USAGE = Buffer.from('"usage"');
 const ASSISTANT = Buffer.from('"assistant"');
 
-function countLines(disk: Disk, fd: number, counter: Counter, from: number, past: number): void {
+function countLines(disk: Disk, fd: number, counter: UsageCounter, from: number, past: number): void {
   const visitor: LineVisitor = {
     line: (_number, start, b, at, end) => addLine(counter, start, b, at, end),
     long(_number, start, length) {
@@ -124,7 +124,7 @@ function countLines(disk: Disk, fd: number, counter: Counter, from: number, past
 }
 
 /** Adds the line `b[at, end)`, which lies at `start` in the file. */
-function addLine(counter: Counter, start: number, b: Uint8Array, at: number, end: number): void {
+function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number, end: number): void {
   let past = end;
   while (past > at && b[past - 1] === CARRIAGE_RETURN) past--;
   if (past === at) return;
@@ -153,7 +153,7 @@ function addLine(counter: Counter, start: number, b: Uint8Array, at: number, end
 }
 
 /** Returns whether a line of another form than the usual one has to be parsed. One that was cut off is damaged. */
-function isOddNeeded(line: Buffer, start: number, counter: Counter): boolean {
+function isOddNeeded(line: Buffer, start: number, counter: UsageCounter): boolean {
   if (line.includes(USAGE) || line.includes(ASSISTANT)) return true;
   if (line[line.length - 1] === CLOSE_BRACE || skipSpace(line, 0, line.length) === line.length) return false;
   if (start > 0 && !isPadded(line)) counter.damaged++;
@@ -169,7 +169,7 @@ function isPadded(line: Buffer): boolean {
 }
 
 /** Adds the entries of a log between two positions: for sessions that are not plain files of lines. */
-function countLog(log: Log, counter: Counter, from: number, past: number): void {
+function countLog(log: Log, counter: UsageCounter, from: number, past: number): void {
   const { nodes } = log;
   for (let position = from; position < Math.min(past, nodes.count); position++) {
     const type = nodes.type(position);

@@ -13,6 +13,7 @@ import type { Holder } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
 import { payloadOf } from "../v2/frame.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { CopyFacts } from "./facts.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const BATCH_BYTES = 8 << 20;
@@ -41,6 +42,7 @@ export class FleetCopy implements Outside {
   holder: Holder | null = null;
   private readonly log: CopiedLog;
   private readonly options: FleetOptions;
+  private readonly facts: CopyFacts;
   /** The epoch in which this process has the session; null when it does not, or when that is not sure. */
   private epoch: number | null = null;
   /** The highest epoch that it had. */
@@ -59,6 +61,7 @@ export class FleetCopy implements Outside {
   constructor(log: CopiedLog, options: FleetOptions) {
     this.log = log;
     this.options = options;
+    this.facts = new CopyFacts(log);
   }
 
   requireOurs(): void {
@@ -260,6 +263,7 @@ export class FleetCopy implements Outside {
     const outcome = await this.options.fleet.append(batch);
     if (outcome.kind === "committed") {
       this.end = batch.after;
+      this.facts.committed();
       this.answered = since;
       return undefined;
     }
@@ -328,7 +332,8 @@ export class FleetCopy implements Outside {
       ]);
     });
     const after = endAfter(end, lines);
-    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count };
+    const facts = this.facts.between(end, after);
+    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts };
   }
 
   /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */

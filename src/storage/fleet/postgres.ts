@@ -6,9 +6,11 @@
 import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
+import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
 import type { Connections, SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { NOTHING } from "./ends.ts";
+import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
@@ -43,20 +45,6 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 const LOOK = `select header, entries, bytes, chain, epoch, state, holder_name, holder_host, holder_since,
     holder is not null and lease_until > clock_timestamp() as held
   from pi_fleet.session where tenant = $1 and id = $2`;
-
-const APPEND = `with held as (
-    update pi_fleet.session
-    set entries = $6, bytes = $7, chain = $8, state = case when $9 then state else 1 end,
-      lease_until = clock_timestamp() + $10 * interval '1 millisecond', changed_at = clock_timestamp()
-    where tenant = $1 and id = $2 and epoch = $3 and entries = $4 and chain = $5 and state < 2
-    returning tenant, id, generation
-  ), put as (
-    insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
-    select held.tenant, held.id, held.generation, $4 + part.n - 1, $3, part.head,
-      substring($11::bytea from part.start for part.length)
-    from held, unnest($12::int[], $13::int[], $14::text[]) with ordinality as part (start, length, head, n)
-  )
-  select 1 as done from held`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
@@ -94,6 +82,7 @@ export class PostgresFleet implements Fleet {
   private readonly lease: number;
   /** Sessions that this process has. */
   private readonly held = new Set<string>();
+  private readonly words = new KnownWords();
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -142,24 +131,20 @@ export class PostgresFleet implements Fleet {
     }, RENEWED_EVERY).unref();
   }
 
-  async append({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): Promise<FleetOutcome> {
-    const starts: number[] = [];
-    let start = 1;
-    for (const line of lines) {
-      starts.push(start);
-      start += line.length;
-    }
-    const answer = await this.connections.run({
-      text: APPEND,
-      values: [
-        ...[this.tenant, sessionId, epoch, before.entries, Buffer.from(before.chain, "hex")],
-        ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, this.lease, Buffer.concat(lines)],
-        ...[starts, lines.map(({ length }) => length), heads],
-      ],
-    });
+  async append(batch: FleetBatch): Promise<FleetOutcome> {
+    const { description, texts, spendings } = batch.facts;
+    const words = this.words.unseen(texts);
+    const facts: FactValues = {
+      described: description && describedValue(batch.sessionId, description),
+      said: saidValue(texts),
+      words: words.length === 0 ? undefined : words,
+      spent: spentValue(spendings),
+    };
+    const answer = await this.connections.run(appendStatement(batch, this.tenant, this.lease, facts));
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
+    this.words.note(words);
     return { kind: "committed", durability: this.connections.fact?.durability ?? "primary" };
   }
 

@@ -34,6 +34,68 @@ const VERSIONS: readonly string[] = [
     primary key (tenant, session_id, generation, seq)
   );
   comment on column pi_fleet.entry.head is 'id, parent, type and role as JSON, whose escapes stand for what text cannot hold';`,
+  // Facts for lists and searches. What a commit always changes has no index, and what seldom changes is in rows of its
+  // own, so that a commit goes on updating the session's row in place.
+  `alter table pi_fleet.session
+    add column indexed bigint not null default 0,
+    add column messages bigint not null default 0,
+    add column modified double precision,
+    add column is_plain boolean not null default false,
+    add column archived boolean not null default false,
+    add column deleted_at timestamptz;
+  comment on column pi_fleet.session.indexed is 'number of entries whose facts are in described, said and spent';
+  comment on column pi_fleet.session.is_plain is 'whether all entries are on one path';
+  create index session_id_order on pi_fleet.session (tenant, (id collate "C"));
+  create table pi_fleet.described (
+    tenant text not null,
+    session_id text not null,
+    facts text not null,
+    cwd text,
+    parent_path text,
+    parent_id text,
+    created double precision,
+    name_sought text,
+    sought text not null,
+    primary key (tenant, session_id)
+  );
+  comment on column pi_fleet.described.facts is 'as JSON, whose escapes stand for what text cannot hold';
+  comment on column pi_fleet.described.sought is 'name, first message, directory and id, folded';
+  create index described_parent on pi_fleet.described (tenant, parent_id) where parent_id is not null;
+  create table pi_fleet.said (
+    tenant text not null,
+    session_id text not null,
+    generation int not null,
+    seq bigint not null,
+    kind text not null,
+    nth int not null,
+    role text not null,
+    at double precision,
+    words tsvector not null,
+    primary key (tenant, session_id, generation, seq, kind, nth)
+  );
+  comment on table pi_fleet.said is 'the words of what is said and of what tools are given; outputs of tools are left out';
+  create index said_words on pi_fleet.said using gin (words) with (gin_pending_list_limit = 512);
+  create table pi_fleet.word (tenant text not null, word text not null, primary key (tenant, word));
+  comment on table pi_fleet.word is 'every word of said, by which parts of words are found';
+  create table pi_fleet.spent (
+    tenant text not null,
+    session_id text not null,
+    generation int not null,
+    quarter bigint not null,
+    provider text not null,
+    model text not null,
+    inherited boolean not null,
+    messages double precision not null,
+    unpriced double precision not null,
+    input double precision not null,
+    output double precision not null,
+    cache_read double precision not null,
+    cache_write double precision not null,
+    total double precision not null,
+    cost double precision not null,
+    primary key (tenant, session_id, generation, quarter, provider, model, inherited)
+  );
+  comment on column pi_fleet.spent.quarter is 'quarter of an hour since 1970, or -1';`,
 ];
 
 /** The version that this program reads and writes. */
