@@ -27,6 +27,9 @@ export const CWD_FLAG: Flag = {
   meaning: "only sessions of this working directory; alone, of the current one",
 };
 
+/** The option of verbs that look at the sessions of all machines. */
+export const HERE_FLAG: Flag = { meaning: "with a fleet: only sessions that are on this machine" };
+
 /** The option of verbs that look at the sessions of other agents, too. */
 export const AGENTS_FLAG: Flag = {
   value: "names",

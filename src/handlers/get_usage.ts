@@ -6,6 +6,7 @@ import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
 import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { daysIn } from "./shared/days.ts";
+import { hereParam, limited } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
 
@@ -55,6 +56,7 @@ export default command({
       .describe("by whose days to sum, such as Europe/Berlin; by default that of the server's machine"),
     cwd: z.string().optional().describe("only sessions of exactly this working directory"),
     archived: z.boolean().optional().describe("archived sessions, too"),
+    here: hereParam,
     cursor,
     limit,
   },
@@ -91,6 +93,7 @@ export default command({
     incompleteCount: z.number().int(),
     archivedLeftOut: z.number().int().describe("archived sessions that do not count because `archived` is not set"),
     nextCursor,
+    limited,
   }),
   failures: ["cursor_expired"],
   example: {
@@ -132,9 +135,10 @@ export default command({
     },
   },
   async run(context, params) {
-    const { since, until, cwd, archived, cursor, limit, timeZone } = params;
+    const { since, until, cwd, archived, cursor, limit, timeZone, here } = params;
     const groupBy = [...new Set(params.groupBy ?? ["day" as const])].sort();
     const wanted = {
+      here,
       groupBy,
       cwd,
       archived,
@@ -149,7 +153,7 @@ export default command({
     const found = Array.from({ length }, (_, i) => report.rows.row(from + i));
     const rows = found.map((row) => toRow(row, report));
     const past = pageEnd(context, limit, length, 0, (i) => bytesOf(JSON.stringify(rows[i])));
-    const { totals, unpricedModels, incomplete, archivedLeftOut } = report;
+    const { totals, unpricedModels, incomplete, archivedLeftOut, limited } = report;
     return {
       rows: rows.slice(0, past),
       total: count,
@@ -159,6 +163,7 @@ export default command({
       incompleteCount: incomplete.length,
       archivedLeftOut,
       nextCursor: from + past < count ? cursorAfterRow(found[past - 1], groupBy) : undefined,
+      limited,
     };
   },
 });

@@ -2,9 +2,10 @@ import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
-import { cursorAfter, momentOf, momentText } from "../core/search/listing.ts";
+import { momentOf, momentText } from "../core/search/listing.ts";
 import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { type CommandContext, command } from "./shared/command.ts";
+import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { cursor, holder, limit, nextCursor } from "./shared/shapes.ts";
 
@@ -50,6 +51,7 @@ export default command({
       .describe(
         "with a progress token: each report has `sessions`, the matching ones among those just read, unordered",
       ),
+    here: hereParam,
     holders: z.boolean().optional().describe("also tell of each which other process writes to it"),
     cursor,
     limit,
@@ -90,6 +92,7 @@ export default command({
         archived: z.boolean(),
         store: z.enum(["jsonl", "v2", "foreign"]),
         agent: agentMember,
+        isRemote: remoteMember,
         cost: z
           .number()
           .optional()
@@ -104,6 +107,7 @@ export default command({
     total: z.number().int().describe("matching sessions, on all pages"),
     isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
     nextCursor,
+    limited,
   }),
   failures: ["cursor_expired"],
   example: {
@@ -132,15 +136,15 @@ export default command({
   async run(context, params) {
     const { since, until, limit, stream, quick, holders, agents, ...request } = params;
     if (quick === true) return glance(context, params.cwd, limit, holders);
-    const order = params.sort ?? "modified";
     const wanted = {
       ...request,
       agents: agentsOf(agents),
       since: moment("since", since),
       until: moment("until", until),
+      most: limit,
     };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
-    const { found, total } = listing;
+    const { found, total, limited } = listing;
     const shown = found.slice(0, limit);
     const heldBy = holdersOf(context, shown, holders);
     const sessions = shown.map((listed) => ({ ...toRow(listed), ...placeOf(listed, listing), ...heldBy(listed) }));
@@ -148,7 +152,8 @@ export default command({
     return {
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
-      nextCursor: past < found.length ? cursorAfter(found[past - 1], order) : undefined,
+      nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
+      limited,
     };
   },
 });
@@ -195,8 +200,21 @@ function placeOf(listed: Listed, { parentOf, shortId }: Listing) {
 }
 
 function toRow(listed: Listed) {
-  const { path, id, cwd, name, parentSession, messageCount, firstMessage, sizeBytes, archived, store, agent, cost } =
-    listed;
+  const {
+    path,
+    id,
+    cwd,
+    name,
+    parentSession,
+    messageCount,
+    firstMessage,
+    sizeBytes,
+    archived,
+    store,
+    agent,
+    cost,
+    isRemote,
+  } = listed;
   return {
     sessionPath: path,
     sessionId: id,
@@ -211,6 +229,7 @@ function toRow(listed: Listed) {
     archived,
     store,
     agent,
+    isRemote,
     cost,
   };
 }

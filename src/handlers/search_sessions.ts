@@ -6,6 +6,7 @@ import { momentText } from "../core/search/listing.ts";
 import { moment } from "./list_sessions.ts";
 import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { command } from "./shared/command.ts";
+import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
@@ -66,6 +67,7 @@ export default command({
     since: z.string().optional().describe("only messages of this time or later, ISO 8601"),
     until: z.string().optional().describe("only messages of this time or earlier"),
     includeToolResults: z.boolean().optional().describe("also the output of tools and commands"),
+    here: hereParam,
     cursor,
     limit: limit.describe(`at most this many; ${PAGE} by default`),
   },
@@ -90,6 +92,7 @@ export default command({
           .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
         cwd: z.string().nullable(),
         agent: agentMember,
+        isRemote: remoteMember,
         inheritedFrom: z
           .object({ sessionId: z.string(), name: z.string().nullable() })
           .optional()
@@ -97,6 +100,7 @@ export default command({
       }),
     ),
     nextCursor,
+    limited,
   }),
   failures: ["cursor_expired"],
   example: {
@@ -146,16 +150,17 @@ export default command({
       limit,
       isActive,
     };
-    const { hits, more } = await stores.catalog.search(wanted, context.progress);
+    const { hits, more, limited } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(toRow);
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
-    return { hits: shown.slice(0, past), nextCursor: past < hits.length || more ? hits[past - 1].cursor : undefined };
+    const hasMore = hits.length > 0 && (past < hits.length || more);
+    return { hits: shown.slice(0, past), nextCursor: hasMore ? hits[past - 1].cursor : undefined, limited };
   },
 });
 
 function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, tool, line, at, ...hit }: Hit) {
   const { shortId, inheritedFrom } = hit;
-  const { name, firstMessage, cwd, agent } = hit.session;
+  const { name, firstMessage, cwd, agent, isRemote } = hit.session;
   return {
     sessionPath: path,
     sessionId,
@@ -172,6 +177,7 @@ function toRow({ path, sessionId, entryId, role, snippet, onActivePath, part, to
     firstMessage: firstMessage?.slice(0, FIRST_MESSAGE) ?? null,
     cwd,
     agent,
+    isRemote,
     inheritedFrom: inheritedFrom && { sessionId: inheritedFrom.id, name: inheritedFrom.name },
   };
 }

@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { pirust } from "../core/foreign/pirust/pirust.ts";
-import { SESSION_ID } from "../core/format/entry.ts";
+import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import type { Env } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
@@ -91,11 +91,13 @@ export function makeStores(options: StoresOptions): Stores {
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
   const inFleet = fleetOf(readOnly ? undefined : options.fleet, disk, common.quarantine);
+  const containerFor = ({ id, cwd }: { readonly id: string; readonly cwd?: string | null }): string =>
+    join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
   const copies = {
     jsonl: jsonlStore(inFleet.copying(files)),
     v2: segmentedStore({
       ...inFleet.copying(common),
-      containerFor: (header) => join(folderFor(paths, header.cwd ?? ""), `${header.id}${CONTAINER}`),
+      containerFor,
     }),
   };
   const jsonl = inFleet.store(copies.jsonl);
@@ -185,6 +187,7 @@ export function makeStores(options: StoresOptions): Stores {
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
+  const local = makeCatalog(catalog);
   const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   return {
     names: Object.keys(byName),
@@ -195,6 +198,7 @@ export function makeStores(options: StoresOptions): Stores {
     ...inFleet.arrivals({
       find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
       open: (file) => openLog(allowed(file)),
+      holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
       stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
     }),
     exists: (file) => exists(disk, file),
@@ -254,13 +258,23 @@ export function makeStores(options: StoresOptions): Stores {
         readOnly,
       ),
     ),
-    catalog: jointCatalog(makeCatalog(catalog), () =>
-      makeCatalog({
-        ...catalog,
-        paths: { root: join(paths.state, "agents"), state: paths.state },
-        agents: { places: options.agentPlaces ?? [], store: foreign },
-      }),
-    ),
+    catalog: inFleet.catalog({
+      local,
+      here: jointCatalog(local, () =>
+        makeCatalog({
+          ...catalog,
+          paths: { root: join(paths.state, "agents"), state: paths.state },
+          agents: { places: options.agentPlaces ?? [], store: foreign },
+        }),
+      ),
+      placeFor: ({ id, cwd, timestamp }) =>
+        options.kind === "v2"
+          ? { path: containerFor({ id, cwd }), store: "v2" }
+          : {
+              path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
+              store: "jsonl",
+            },
+    }),
     health: {
       ...health,
       holders(sessionPaths) {

@@ -158,7 +158,11 @@ class HistoryMachine {
       throw new Failure("session_not_found");
     };
     const where = this.isHere(sessionId) ? { sessionPath: this.fileOf(sessionId) } : { sessionId };
-    await arrive({ fleet: this.fleet, find, open: this.store.open, stores: [this.copies] }, where);
+    const holds = (): boolean => true;
+    await arrive(
+      { fleet: this.fleet, catalog: undefined, find, holds, open: this.store.open, stores: [this.copies] },
+      where,
+    );
     const log = this.isHere(sessionId)
       ? this.store.open(this.fileOf(sessionId))
       : this.store.create(beginning(headerText({ id: sessionId }), this.fileOf(sessionId)));

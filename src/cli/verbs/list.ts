@@ -1,7 +1,8 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { holderText } from "../holder.ts";
+import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, numberAbove0 } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
@@ -58,6 +59,7 @@ export default {
     "--trash": { meaning: "what was deleted, and restore brings back; the same as trash" },
     "--all": { meaning: "all of them, also those in which nothing was said" },
     "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given` },
+    "--here": HERE_FLAG,
     "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
@@ -82,6 +84,7 @@ export default {
       sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
+      here: flags.has("--here") ? true : undefined,
       holders: flags.has("--paths") ? undefined : true,
       limit: numberAbove0(flags, "--limit") ?? (plain ? undefined : ON_TERMINAL),
     });
@@ -90,8 +93,10 @@ export default {
   print({ sessions, total, ...result }, { flags }, page) {
     if (flags.has("--trash")) return trashLines({ total, ...result }, page);
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
-    if (sessions.length === 0) return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`];
-    return table(sessions, total, page, flags.get("--sort"));
+    const limits = limitLines(result, page);
+    if (sessions.length === 0)
+      return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
+    return [...table(sessions, total, page, flags.get("--sort")), ...limits];
   },
 } satisfies Verb;
 

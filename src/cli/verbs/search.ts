@@ -1,8 +1,9 @@
 import { basename } from "node:path";
 import { parseQuery } from "../../core/search/query.ts";
 import { absolute } from "../../storage/fs/paths.ts";
+import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutFront, cutTo, exact, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
 import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
@@ -54,6 +55,7 @@ export default {
       meaning: 'only from this time on, such as 2d, yesterday, "last week", march or 2026-03-14',
     },
     "--until": { value: "time", meaning: "only up to this time; a day, week or month is its beginning" },
+    "--here": HERE_FLAG,
     "--sessions": { meaning: "print each session once, and no hits" },
     "--paths": { meaning: "print only the paths of the sessions, one per line" },
     "--count": { meaning: "print only how many hits there are or, with --sessions, how many sessions" },
@@ -83,6 +85,7 @@ export default {
       for (const { sessionPath } of result.sessions) yield exact(sessionPath, page.isTerminal);
     else if (isWhole(given)) for (const session of result.sessions) yield sessionLine(session, page);
     else yield* hitLines(result, given, page);
+    if (!flags.has("--count") && !flags.has("--paths")) yield* limitLines(result, page);
   },
   status: ({ hits, sessions }) => ((hits ?? sessions).length === 0 ? FAILURE : OK),
 } satisfies Verb;
@@ -109,6 +112,7 @@ function paramsOf(asking: Asking, { operands, flags }: Given): Readonly<Record<s
     tool: tool === undefined ? undefined : listed("--tool", flags),
     file: file !== undefined && /^\.{1,2}(?:[/\\]|$)/.test(file) ? absolute(file, cwd) : file,
     includeToolResults: output ? true : undefined,
+    here: flags.has("--here") ? true : undefined,
     since: timeFlag(flags, "--since", asking),
     until: timeFlag(flags, "--until", asking),
   };
@@ -136,9 +140,11 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
   const counts = flags.has("--count");
   let count = 0;
   let cursor = flags.get("--cursor");
+  let limited: string | undefined;
   do {
-    const { hits, nextCursor } = await asking.ask("search_sessions", { ...params, limit: AT_ONCE, cursor });
+    const { hits, nextCursor, ...page } = await asking.ask("search_sessions", { ...params, limit: AT_ONCE, cursor });
     count += hits.length;
+    limited ??= page.limited;
     for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
@@ -150,7 +156,7 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
     }
     cursor = nextCursor;
   } while (cursor !== undefined && (counts || sessions.size < most));
-  return { sessions: [...sessions.values()], count: counts ? count : undefined };
+  return { sessions: [...sessions.values()], count: counts ? count : undefined, limited };
 }
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */

@@ -1,6 +1,7 @@
 import { absolute } from "../../storage/fs/paths.ts";
+import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
-import { CWD_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { column, grouped, inert, widthOf, wrap } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
@@ -15,6 +16,7 @@ const SUMS = {
   "--until": { value: "time", meaning: "only what was spent up to this time; a day, week or month is its beginning" },
   "--cwd": CWD_FLAG,
   "--archived": { meaning: "archived sessions, too" },
+  "--here": HERE_FLAG,
   "--limit": { value: "n", meaning: `at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given` },
   "--all": { meaning: "all rows" },
   "--chart": { meaning: "draw bars" },
@@ -47,6 +49,7 @@ export default {
       until: timeFlag(flags, "--until", asking),
       cwd: of === undefined ? undefined : absolute(of, asking.cwd),
       archived: flags.has("--archived") ? true : undefined,
+      here: flags.has("--here") ? true : undefined,
       limit: numberAbove0(flags, "--limit") ?? (all ? undefined : ON_TERMINAL),
     });
   },
@@ -55,7 +58,8 @@ export default {
     if (operands.length > 0) return sessionStats(result, page);
     const by = groupsOf(given);
     if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
-    return flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
+    const drawn = flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
+    return [...drawn, ...limitLines(result, page)];
   },
 } satisfies Verb;
 

@@ -31,11 +31,25 @@ export interface Listed {
   readonly agent?: string;
   /** The cost of its own entries, where its usage was counted since it changed. */
   readonly cost?: number;
+  /** Whether only the fleet has it: `path` is where its copy will be. */
+  readonly isRemote?: true;
+}
+
+/** A request that may be about the sessions of all machines. */
+interface AboutFleet {
+  /** Whether only sessions count that are on this machine. */
+  readonly here?: boolean;
+}
+
+/** An answer from which sessions of other machines may be missing. */
+interface PerhapsLimited {
+  /** Why they are; undefined when none is. */
+  readonly limited?: string;
 }
 
 export type Order = "modified" | "created" | "name" | "size" | "cost";
 
-export interface ListRequest {
+export interface ListRequest extends AboutFleet {
   readonly cwd?: string;
   /** Names of the agents whose sessions fit, `pi` for our own; by default only ours. */
   readonly agents?: readonly string[];
@@ -54,18 +68,22 @@ export interface ListRequest {
   readonly headerOnly?: boolean;
   readonly sort?: Order;
   readonly cursor?: string;
+  /** Number of sessions after the cursor that are needed; by default all. */
+  readonly most?: number;
 }
 
 /** A list of sessions, and what is known of each among all that there are. */
-export interface Listing {
-  /** The sessions after the cursor that fit. */
+export interface Listing extends PerhapsLimited {
+  /** The sessions after the cursor that fit; one or more beyond `most` where there are any. */
   readonly found: readonly Listed[];
   /** The number of all that fit. */
   readonly total: number;
   /** Returns the session that one was forked from, where that is known. */
-  parentOf(listed: Listed): Listed | undefined;
+  parentOf(listed: Listed): Pick<Listed, "id" | "name"> | undefined;
   /** Returns the beginning of an id, of eight characters or more, that the ids of all other sessions do not have. */
   shortId(id: string): string;
+  /** Returns the cursor of the page that begins after a session. */
+  cursorAfter(listed: Listed): string;
 }
 
 /** A callback for progress: `done` of `total`. */
@@ -78,7 +96,7 @@ export type ListProgress = (done: number, total: number, found: readonly Listed[
 export const SEARCH_PARTS = ["user", "assistant", "toolCall", "toolResult", "bashExecution"] as const;
 export type SearchPart = (typeof SEARCH_PARTS)[number];
 
-export interface SearchRequest {
+export interface SearchRequest extends AboutFleet {
   /** Its words; without any, all that fits the rest is found if `tools` or `file` is there. */
   readonly query: string;
   readonly cwd?: string;
@@ -123,10 +141,16 @@ export interface Hit {
   readonly cursor: string;
 }
 
+/** A page of hits. */
+export interface FoundHits extends PerhapsLimited {
+  readonly hits: Hit[];
+  readonly more: boolean;
+}
+
 /** A property by which usage is summed. */
 export type UsageGroup = "day" | "model" | "cwd" | "session";
 
-export interface UsageRequest {
+export interface UsageRequest extends AboutFleet {
   readonly groupBy: readonly UsageGroup[];
   readonly cwd?: string;
   /** Milliseconds, in whole quarters of an hour: the one that `since` is in counts, one that begins at `until` not. */
@@ -174,7 +198,7 @@ export interface LackingSession {
   readonly damagedLines: number | undefined;
 }
 
-export interface UsageReport {
+export interface UsageReport extends PerhapsLimited {
   /** The latest day first, then what cost most. A row is made when it is asked for. */
   readonly rows: { readonly count: number; row(index: number): UsageRow };
   /** Over all rows; `sessions` counts those that spent or took over anything. */
@@ -195,6 +219,12 @@ export interface Relative {
   readonly forkedAtEntryId?: string;
 }
 
+export interface Family extends PerhapsLimited {
+  /** The id of the session that all come from; null when that is missing. */
+  readonly root: string | null;
+  readonly nodes: readonly Relative[];
+}
+
 /** All that is found without opening a session. All of it is derived from files, and can be rebuilt from them. */
 export interface Catalog {
   /** Throws cursor_expired. */
@@ -204,9 +234,9 @@ export interface Catalog {
   /** Returns the sessions of a directory at once, as far as its own folder has them: those that changed last. */
   glance(cwd: string, limit: number): Promise<readonly Listed[]>;
   /** Throws cursor_expired. */
-  search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }>;
+  search(request: SearchRequest, progress?: Progress): Promise<FoundHits>;
   /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
-  family(of: { id: string; open?: Relative }, progress?: Progress): Promise<{ root: string | null; nodes: Relative[] }>;
+  family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<Family>;
   /**
    * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;
    * returns how many sessions it has. Throws already_exists, session_locked, storage_full, storage_failed.

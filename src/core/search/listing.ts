@@ -8,7 +8,7 @@ import { fold } from "./query.ts";
 // --- the list ----------------------------------------------------------------------------------------------------
 
 /** Returns the sort key of a session. Never NaN: a session without a time sorts after all that have one. */
-function keyOf(listed: Listed, order: Order): number | string {
+export function keyOf(listed: Listed, order: Order): number | string {
   if (order === "name") return fold(listed.name ?? "\uffff");
   return listed[order === "size" ? "sizeBytes" : order] ?? Number.NEGATIVE_INFINITY;
 }
@@ -124,6 +124,22 @@ export function momentOf(text: unknown): number | null {
 /** Returns a time as ISO 8601 in UTC; null when it cannot be written in this form. */
 export function momentText(moment: number | null): string | null {
   return moment === null || !(Math.abs(moment) <= 8.64e15) ? null : new Date(moment).toISOString();
+}
+
+/** Characters of an id that are always shown, as people are used to, and up to which an id is shown as a whole. */
+const LEAST = 8;
+const WHOLE = 12;
+
+/** Returns the beginning of an id, of eight characters or more, that some other ids do not have. */
+export function uniqueBeginning(id: string, others: readonly string[]): string {
+  if (id.length <= WHOLE) return id;
+  return id.slice(0, Math.max(LEAST, ...others.map((other) => sameBeginning(id, other) + 1)));
+}
+
+function sameBeginning(a: string, b: string): number {
+  let same = 0;
+  while (same < a.length && a[same] === b[same]) same++;
+  return same;
 }
 
 // --- families ----------------------------------------------------------------------------------------------------

@@ -7,11 +7,13 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type {
   Catalog,
-  Hit,
+  Family,
+  FoundHits,
   Listed,
   Listing,
   ListProgress,
   ListRequest,
+  ModelUsed,
   Order,
   Progress,
   Relative,
@@ -22,6 +24,7 @@ import type {
 import {
   afterCursor,
   comparing,
+  cursorAfter,
   familyOf,
   filterOf,
   indexIn,
@@ -30,7 +33,7 @@ import {
   wishKey,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { usageOf } from "../../core/search/usage.ts";
+import { type CountedSession, usageOf } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
@@ -69,11 +72,22 @@ const QUIET = 100;
 const NEEDS_SQLITE =
   "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
 
-export function makeCatalog(options: CatalogOptions): Catalog {
+/** Sessions with their usage, before it is summed. */
+export interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeftOut"> {
+  readonly sessions: readonly CountedSession[];
+  readonly models: readonly ModelUsed[];
+}
+
+/** The catalog of the sessions on this machine. */
+export interface LocalCatalog extends Catalog {
+  counted(request: UsageRequest, progress?: Progress): Promise<CountedSessions>;
+}
+
+export function makeCatalog(options: CatalogOptions): LocalCatalog {
   return new Finder(options);
 }
 
-class Finder implements Catalog {
+class Finder implements LocalCatalog {
   private readonly options: CatalogOptions;
   private readonly folders: Pick<Folders, "changes" | "close">;
   /** Files that are not sessions, with their stamps when that was found. */
@@ -120,11 +134,18 @@ class Finder implements Catalog {
         total: fitting.length,
         parentOf: (listed) => relations.parentOf(listed),
         shortId: (id) => relations.shortId(id),
+        cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
       };
     });
   }
 
-  usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
+  async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
+    const { sessions, models, ...rest } = await this.counted(request, progress);
+    return { ...usageOf(sessions, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
+  }
+
+  /** Returns the sessions that a request is about, with their usage. */
+  counted(request: UsageRequest, progress?: Progress): Promise<CountedSessions> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
       await this.refresh(progress);
@@ -137,10 +158,10 @@ class Finder implements Catalog {
         ? []
         : this.order("modified").filter((listed) => listed.archived && isThere(listed));
       return {
-        ...usageOf(wanted, request, this.spent.models.all),
+        sessions: wanted,
+        models: this.spent.models.all,
         incomplete: [...(cwd === undefined ? unreadable : []), ...lacking],
         archivedLeftOut: leftOut.length,
-        shortId: (id) => this.relations.shortId(id),
       };
     });
   }
@@ -159,7 +180,7 @@ class Finder implements Catalog {
     return glance(this.options, this.kept, cwd, limit);
   }
 
-  search(request: SearchRequest, progress?: Progress): Promise<{ hits: Hit[]; more: boolean }> {
+  search(request: SearchRequest, progress?: Progress): Promise<FoundHits> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
       const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
@@ -187,10 +208,7 @@ class Finder implements Catalog {
     return undefined;
   }
 
-  family(
-    of: { id: string; open?: Relative },
-    progress?: Progress,
-  ): Promise<{ root: string | null; nodes: Relative[] }> {
+  family(of: { id: string; open?: Relative }, progress?: Progress): Promise<Family> {
     return this.inTurn(async () => {
       await this.refresh(progress);
       const sessions: Relative[] = [...this.order("created")];

@@ -11,7 +11,7 @@ import {
   OUR_AGENT,
   type SearchRequest,
 } from "../../core/ports/catalog.ts";
-import { comparing, expired, packed, unpacked } from "../../core/search/listing.ts";
+import { comparing, cursorAfter, expired, packed, unpacked } from "../../core/search/listing.ts";
 
 /** `theirs` makes the catalog of other agents' sessions, when it is first needed. */
 export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog {
@@ -40,6 +40,7 @@ export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog 
         total: listings.reduce((sum, { total }) => sum + total, 0),
         parentOf: (listed) => firstOf(listings, (listing) => listing.parentOf(listed)),
         shortId: (id) => longest(listings.map(({ shortId }) => shortId(id))),
+        cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
       };
     },
     async search(request, progress) {
@@ -78,7 +79,7 @@ function merged(lists: readonly (readonly Listed[])[], compare: (a: Listed, b: L
 }
 
 /** Returns the hits of both, the later ones first as far as each list's own order lets them. */
-function withCursors(mine: readonly Hit[], found: readonly Hit[], own?: string, other?: string): Hit[] {
+export function withCursors(mine: readonly Hit[], found: readonly Hit[], own?: string, other?: string): Hit[] {
   const all: Hit[] = [];
   let cursors = [own, other];
   for (let i = 0, k = 0; i < mine.length || k < found.length; ) {
@@ -90,7 +91,7 @@ function withCursors(mine: readonly Hit[], found: readonly Hit[], own?: string, 
   return all;
 }
 
-function cursorsIn(cursor: string | undefined): [string | undefined, string | undefined] {
+export function cursorsIn(cursor: string | undefined): [string | undefined, string | undefined] {
   if (cursor === undefined) return [undefined, undefined];
   const [mode, ...both] = unpacked(cursor);
   const isCursor = (value: unknown): boolean => value === null || typeof value === "string";

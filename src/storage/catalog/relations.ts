@@ -1,12 +1,8 @@
 /** Where a session stands among all others: which one it was forked from, and how much of its id tells it apart. */
 
 import type { Listed } from "../../core/ports/catalog.ts";
-import { parentsOf } from "../../core/search/listing.ts";
+import { parentsOf, uniqueBeginning } from "../../core/search/listing.ts";
 import type { SessionRow } from "./cached-rows.ts";
-
-/** Characters of an id that are always shown, as people are used to, and up to which an id is shown as a whole. */
-const LEAST = 8;
-const WHOLE = 12;
 
 export class Relations {
   private readonly rows: ReadonlyMap<string, SessionRow>;
@@ -43,7 +39,6 @@ export class Relations {
 
   /** Returns the beginning of an id that no other session's id has. */
   shortId(id: string): string {
-    if (id.length <= WHOLE) return id;
     this.ids ??= Array.from(this.rows.values(), ({ listed }) => listed.id).sort();
     const { ids } = this;
     let low = 0;
@@ -54,12 +49,9 @@ export class Relations {
     }
     let past = low;
     while (ids[past] === id) past++;
-    return id.slice(0, Math.max(LEAST, sameBeginning(id, ids[low - 1]) + 1, sameBeginning(id, ids[past]) + 1));
+    return uniqueBeginning(
+      id,
+      [ids[low - 1], ids[past]].filter((other) => other !== undefined),
+    );
   }
-}
-
-function sameBeginning(a: string, b = ""): number {
-  let same = 0;
-  while (same < a.length && a[same] === b[same]) same++;
-  return same;
 }

@@ -4,25 +4,50 @@ import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, SESSION_ID } from "../../core/format/entry.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
+import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
+import { idInPath } from "../../core/search/listing.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+
+/** Ids that a failure names. */
+const MOST_NAMED = 3;
 
 /** The stores, as an arrival needs them. */
 export interface ArrivalPlace {
   readonly fleet: Fleet;
+  readonly catalog: FleetCatalog | undefined;
   /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
   find(id: string): string;
   open(file: string): Log;
+  /** Returns whether a session is at a path, or one that was there has moved. */
+  holds(file: string): boolean;
   /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
   readonly stores: readonly Store[];
 }
 
 /** Brings a session to where it is in the fleet, if it is there. Throws storage_failed where it cannot be had. */
 export async function arrive(place: ArrivalPlace, where: { sessionPath?: string; sessionId?: string }): Promise<void> {
-  const file = where.sessionPath ?? localFile(place, where.sessionId as string);
-  if (file === undefined) await fetchWhole(place, where.sessionId as string);
-  else await bringUpToDate(place, file);
+  const { sessionPath, sessionId = "" } = where;
+  if (sessionPath !== undefined && !place.holds(sessionPath)) {
+    // Lists name sessions that are not here by the path that their copy will have.
+    const id = idInPath(sessionPath);
+    if (SESSION_ID.test(id) && localFile(place, id) === undefined) await fetchWhole(place, id);
+    return;
+  }
+  const file = sessionPath ?? localFile(place, sessionId);
+  if (file !== undefined) await bringUpToDate(place, file);
+  else await fetchWhole(place, await wholeId(place, sessionId));
+}
+
+/** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
+async function wholeId({ catalog }: ArrivalPlace, beginning: string): Promise<string> {
+  const ids = (await catalog?.idsBeginning(beginning, MOST_NAMED + 1)) ?? [];
+  if (ids.includes(beginning) || ids.length === 0) return beginning;
+  if (ids.length === 1) return ids[0];
+  const named = ids.slice(0, MOST_NAMED).join(", ");
+  const sentence = `Several session ids of the fleet begin with this: ${named}${ids.length > MOST_NAMED ? " and more" : ""}. Give more of it.`;
+  throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: ids.length });
 }
 
 /** Returns the path of a session that is here, or undefined where the fleet may have it. */

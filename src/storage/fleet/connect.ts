@@ -5,6 +5,7 @@ import { AddressError, addressOf } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
+import { SqlCatalog } from "./sql-catalog.ts";
 import type { FleetConnection } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
@@ -31,6 +32,7 @@ export interface FleetPlace {
 /** A fleet in PostgreSQL, as stores and verbs use it. */
 export interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
+  readonly catalog: SqlCatalog;
   /** The address without its password. */
   readonly shown: string;
 }
@@ -51,6 +53,7 @@ export function connectFleet(text: string, place: FleetPlace, isSeen: boolean): 
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
   return {
     fleet: new PostgresFleet(connections, { id: place.processId, shown }),
+    catalog: new SqlCatalog(connections, ""),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,

@@ -1,6 +1,8 @@
 /** A store whose sessions are also in the fleet. */
 
 import { concat } from "../../core/json/json.ts";
+import type { Catalog } from "../../core/ports/catalog.ts";
+import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -9,30 +11,39 @@ import { FileLog, type FileLogOptions } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
+import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 
 /** A fleet, and how it is asked. */
-export type FleetConnection = Omit<FleetOptions, "keepAside">;
+export interface FleetConnection extends Omit<FleetOptions, "keepAside"> {
+  readonly catalog?: FleetCatalog;
+}
 
 /** The part of a fleet in the stores of one server; without a fleet, everything is as it was. */
 export interface InFleet {
   copying<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
+  /** Returns the catalog of all machines. */
+  catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet">): Pick<Stores, "arrive">;
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog">): Pick<Stores, "arrive">;
 }
 
 /** Returns the part of a fleet in stores, which keep refused lines in a folder. */
 export function fleetOf(connection: FleetConnection | undefined, disk: Disk, folder: string): InFleet {
-  if (!connection) return { copying: (options) => options, store: (store) => store, arrivals: () => ({}) };
+  if (!connection)
+    return {
+      ...{ copying: (options) => options, store: (store) => store, arrivals: () => ({}), catalog: ({ here }) => here },
+    };
   const keepAside: FleetOptions["keepAside"] = (sessionId, lines) => {
     const name = `${sessionId.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
     return quarantine(disk, folder, name, concat(lines.flatMap((line) => [line, LF])));
   };
-  const { fleet } = connection;
+  const { fleet, catalog } = connection;
   return {
     copying: (options) => copying(options, { ...connection, keepAside }),
     store: fleetStore,
-    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet }, where) }),
+    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog }, where) }),
+    catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };
 }
 

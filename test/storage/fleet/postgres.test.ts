@@ -8,6 +8,7 @@ import { Connections } from "../../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
+import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -29,7 +30,8 @@ describe.skipIf(!POSTGRES)(`a fleet in PostgreSQL${WITH_POSTGRES}`, () => {
   const batchOf = (sessionId: string, epoch: number, before: FleetEnd, ...texts: string[]): FleetBatch => {
     const lines = texts.map((text) => Buffer.from(text));
     const heads = texts.map((_, n) => JSON.stringify([`${before.entries + n}`, null, "message", "user"]));
-    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false };
+    const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
+    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
   };
   const taken = async (fleet: PostgresFleet, sessionId: string): Promise<number> => {
     const taking = await fleet.take(sessionId, 0, HEADER);
@@ -57,12 +59,12 @@ describe.skipIf(!POSTGRES)(`a fleet in PostgreSQL${WITH_POSTGRES}`, () => {
     expect(await fleet.schemaVersion()).toBe(0);
     await expect(fleet.requireTables()).rejects.toMatchObject({ message: expect.stringContaining("fleet migrate") });
     const outcomes = await Promise.all([fleet.migrate(), fleetOf("two").migrate(), fleetOf("three").migrate()]);
-    expect(new Set(outcomes.map(({ after }) => after))).toEqual(new Set([1]));
+    expect(new Set(outcomes.map(({ after }) => after))).toEqual(new Set([SCHEMA_VERSION]));
     await fleet.requireTables();
-    expect(await fleet.migrate()).toEqual({ before: 1, after: 1 });
+    expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION });
     server.sql("update pi_fleet.meta set value = '99' where key = 'version'");
     await expect(fleet.requireTables()).rejects.toMatchObject({ name: "unsupported_version" });
-    server.sql("update pi_fleet.meta set value = '1' where key = 'version'");
+    server.sql(`update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`);
   });
 
   test("appends lines as they are, and gives them back", async () => {
@@ -189,6 +191,6 @@ describe.skipIf(!POSTGRES)(`a fleet in PostgreSQL${WITH_POSTGRES}`, () => {
     expect((await fleet.take("killed", epoch)).kind).toBe("taken");
     expect((await fleet.look("killed"))?.end).toEqual(end);
     expect(await linesOf(fleet, "killed", 0, 20)).toHaveLength(20);
-    expect(await fleet.status()).toMatchObject({ durability: "primary", schemaVersion: 1 });
+    expect(await fleet.status()).toMatchObject({ durability: "primary", schemaVersion: SCHEMA_VERSION });
   });
 });

@@ -1,0 +1,316 @@
+/** The catalog of a fleet in PostgreSQL: one statement a question, none of which waits for those who write. */
+
+import type { ListRequest, Order } from "../../core/ports/catalog.ts";
+import type { FleetDescription } from "../../core/ports/fleet.ts";
+import type {
+  FleetCatalog,
+  FleetCursor,
+  FleetListed,
+  FleetSpent,
+  FoundCandidate,
+  TakenOver,
+  TextQuestion,
+} from "../../core/ports/fleet-catalog.ts";
+import { idInPath, uniqueBeginning } from "../../core/search/listing.ts";
+import { fold, type Sought } from "../../core/search/query.ts";
+import { SUMS, storable } from "./append-statement.ts";
+import type { Connections } from "./connections.ts";
+
+/** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
+const LONGEST_LINE = 8 << 20;
+/** Words that hold one part, at most; with more, a text is looked for by the other parts. */
+const MOST_WORDS = 500;
+/** Forks of forks that are followed to where an entry came from. */
+const MOST_FORKS = 50;
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** The values of a statement, each with its number. */
+class Values {
+  readonly all: unknown[] = [];
+
+  add(value: unknown): string {
+    return `$${this.all.push(value)}`;
+  }
+}
+
+/** Columns of a session `s` with its description `d`, whom others may name. */
+const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s.entries::float8 as entries,
+  (s.bytes + s.entries + octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
+
+/** The ids beside that of `s`, in their order. */
+const BESIDE = (tenant: string): string => `
+  (select n.id from pi_fleet.session n where n.tenant = ${tenant} and n.state = 1
+    and n.id collate "C" < s.id collate "C" order by n.id collate "C" desc limit 1) as id_before,
+  (select n.id from pi_fleet.session n where n.tenant = ${tenant} and n.state = 1
+    and n.id collate "C" > s.id collate "C" order by n.id collate "C" limit 1) as id_after`;
+
+const PARENT = `left join pi_fleet.session ps on ps.tenant = s.tenant and ps.id = d.parent_id and ps.state = 1
+  left join pi_fleet.described pd on pd.tenant = ps.tenant and pd.session_id = ps.id`;
+
+const KEYS: Readonly<Record<Order, string>> = {
+  modified: "coalesce(s.modified, '-infinity'::float8)",
+  created: "coalesce(d.created, '-infinity'::float8)",
+  name: `coalesce(d.name_sought, U&'\\FFFF') collate "C"`,
+  size: "(s.bytes + s.entries + octet_length(s.header) + 1)::float8",
+  cost: `coalesce((select sum(p.cost) from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
+    and p.generation = s.generation and not p.inherited), 0)`,
+};
+
+export class SqlCatalog implements FleetCatalog {
+  private readonly connections: Connections;
+  private readonly tenant: string;
+
+  constructor(connections: Connections, tenant: string) {
+    this.connections = connections;
+    this.tenant = tenant;
+  }
+
+  async list(
+    request: Omit<ListRequest, "cursor" | "agents">,
+    after: FleetCursor | undefined,
+    most: number | undefined,
+  ): Promise<{ sessions: FleetListed[]; total: number }> {
+    const { sort = "modified" } = request;
+    const values = new Values();
+    const tenant = values.add(this.tenant);
+    const filters = filtersOf(request, values);
+    const [beyond, direction] = sort === "name" ? [">", "asc"] : ["<", "desc"];
+    let rest = "";
+    if (after) {
+      const [key, id] = [values.add(after.key), values.add(storable(after.id))];
+      const type = sort === "name" ? 'text collate "C"' : "float8";
+      const cast = `${key}::${type}`;
+      rest = `where fit.key ${beyond} ${cast} or (fit.key = ${cast} and fit.id collate "C" < ${id})`;
+    }
+    const limit = most === undefined ? "" : `limit ${values.add(most)}`;
+    const order = `order by key ${direction}, id collate "C" desc`;
+    const text = `with fit as materialized (
+        select s.id, ${KEYS[sort]} as key
+        from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}
+      ), page as (select * from fit ${rest} ${order} ${limit})
+      select all_fit.total, page.key, ${COLUMNS}, ps.id as parent, pd.facts as parent_facts, ${BESIDE(tenant)}
+      from (select count(*)::float8 as total from fit) all_fit
+      left join page on true
+      left join pi_fleet.session s on s.tenant = ${tenant} and s.id = page.id
+      left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id ${PARENT}
+      order by page.key ${direction}, page.id collate "C" desc`;
+    const rows = await this.connections.read({ text, values: values.all });
+    const sessions = rows.filter(({ id }) => id !== null).map(listedOf);
+    const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: Number(one.key) })) : sessions;
+    return { sessions: counted, total: Number(rows[0]?.total ?? 0) };
+  }
+
+  async present(ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
+    if (ids.length === 0) return new Map();
+    const rows = await this.connections.read({
+      text: `select s.id, s.messages::float8 as messages from unnest($2::text[]) as asked (id)
+        join pi_fleet.session s on s.tenant = $1 and s.id = asked.id and s.state = 1
+        join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id`,
+      values: [this.tenant, ids.map(storable)],
+    });
+    return new Map(rows.map(({ id, messages }) => [String(id), Number(messages)]));
+  }
+
+  async idsBeginning(beginning: string, most: number): Promise<readonly string[]> {
+    const rows = await this.connections.read({
+      text: `select id from pi_fleet.session where tenant = $1 and state = 1 and id collate "C" >= $2
+        and starts_with(id, $2) order by id collate "C" limit $3`,
+      values: [this.tenant, storable(beginning), most],
+    });
+    return rows.map(({ id }) => String(id));
+  }
+
+  async texts(question: TextQuestion): Promise<FoundCandidate[]> {
+    const { kinds, words, without, except, after, cwd, since, until, limit } = question;
+    const values = new Values();
+    const tenant = values.add(this.tenant);
+    const filters = [
+      `(${Array.from(kinds, ([kind, role]) => {
+        const of = `t.kind = ${values.add(kind)}`;
+        return role === undefined ? of : `(${of} and t.role = ${values.add(role)})`;
+      }).join(" or ")})`,
+    ];
+    if (words.length > 0) filters.push(`t.words @@ ${values.add(tsqueryOf(words))}::tsquery`);
+    if (without) filters.push(`not (t.words @@ ${values.add(tsqueryOf(without))}::tsquery)`);
+    if (since !== undefined) filters.push(`t.at >= ${values.add(since)}`);
+    if (until !== undefined) filters.push(`t.at <= ${values.add(until)}`);
+    if (cwd !== undefined) filters.push(`d.cwd = ${values.add(storable(cwd))}`);
+    if (except.length > 0)
+      filters.push(`not exists (select from unnest(${values.add(except.map(storable))}::text[]) x where x = s.id)`);
+    const time = "coalesce(t.at, '-infinity'::float8)";
+    if (after) {
+      const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
+      const [at, id, seq, kind, nth] = place.map((value) => values.add(value));
+      filters.push(
+        `(${time}, s.id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
+      );
+    }
+    const text = `with found as materialized (
+        select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at, ${time} as sorted
+        from pi_fleet.said t
+        join pi_fleet.session s on s.tenant = t.tenant and s.id = t.session_id and s.generation = t.generation
+          and s.state = 1
+        join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where t.tenant = ${tenant} and ${filters.join(" and ")}
+        order by sorted desc, t.session_id collate "C" desc, t.seq desc, t.kind desc, t.nth desc
+        limit ${values.add(limit)})
+      select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, ps.id as parent,
+        pd.facts as parent_facts, ${BESIDE(tenant)},
+        case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line, e.head
+      from found f
+      join pi_fleet.session s on s.tenant = ${tenant} and s.id = f.session_id
+      join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id ${PARENT}
+      join pi_fleet.entry e on e.tenant = ${tenant} and e.session_id = f.session_id
+        and e.generation = f.generation and e.seq = f.seq
+      order by f.sorted desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
+    const rows = await this.connections.read({ text, values: values.all });
+    return rows.map((row) => ({
+      ...{ sessionId: String(row.id), position: Number(row.position), nth: Number(row.nth), role: String(row.role) },
+      kind: row.kind as FoundCandidate["kind"],
+      entryId: String(JSON.parse(String(row.head))[0]),
+      time: row.at === null ? null : Number(row.at),
+      line: (row.line as Uint8Array | null) ?? new Uint8Array(0),
+      session: listedOf(row),
+    }));
+  }
+
+  async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
+    const rows = await this.connections.read({
+      text: `select asked.part, array(select w.word from pi_fleet.word w where w.tenant = $1
+          and position(asked.part in w.word) > 0 limit ${MOST_WORDS + 1}) as words
+        from unnest($2::text[]) as asked (part)`,
+      values: [this.tenant, parts],
+    });
+    const known = rows.map(({ part, words }) => [String(part), words as string[]] as const);
+    return new Map(known.filter(([, words]) => words.length <= MOST_WORDS));
+  }
+
+  async heads(sessionId: string): Promise<(readonly [string, string | null])[]> {
+    const rows = await this.connections.read({
+      text: `select e.head from pi_fleet.entry e join pi_fleet.session s on s.tenant = e.tenant and s.id = e.session_id
+          and s.generation = e.generation
+        where e.tenant = $1 and e.session_id = $2 order by e.seq`,
+      values: [this.tenant, storable(sessionId)],
+    });
+    return rows.map(({ head }) => JSON.parse(String(head)) as [string, string | null]);
+  }
+
+  async origins(entries: readonly TakenOver[]): Promise<(FleetListed | null)[]> {
+    const origins: (FleetListed | null)[] = entries.map(() => null);
+    let asked = entries.map((entry, n) => ({ ...entry, n }));
+    for (let fork = 0; fork < MOST_FORKS && asked.length > 0; fork++) {
+      const above = await this.parentsWith(asked);
+      for (const { n, parent } of above) origins[n] = parent;
+      asked = above.map(({ n, parent }) => ({ ...entries[n], sessionId: parent.id, n }));
+    }
+    return origins;
+  }
+
+  /** Returns for those entries that the session above has, too, that session. */
+  private async parentsWith(
+    asked: readonly (TakenOver & { readonly n: number })[],
+  ): Promise<{ n: number; parent: FleetListed }[]> {
+    const sent = asked.map(({ n, sessionId, entryId, kind, nth, time }) => {
+      // The head as it was sent, up to the end of the id.
+      return { n, id: storable(sessionId), head: `[${JSON.stringify(entryId)},`, kind, nth, at: time };
+    });
+    const rows = await this.connections.read({
+      text: `select a.n, ${COLUMNS}, null as parent, null as parent_facts, null as id_before, null as id_after
+        from json_to_recordset($2::json) as a (n int, id text, head text, kind text, nth int, at float8)
+        join pi_fleet.described c on c.tenant = $1 and c.session_id = a.id and c.created >= a.at
+        join pi_fleet.session s on s.tenant = $1 and s.id = c.parent_id and s.id <> a.id and s.state = 1
+        join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where exists (select from pi_fleet.said t join pi_fleet.entry e on e.tenant = t.tenant
+            and e.session_id = t.session_id and e.generation = t.generation and e.seq = t.seq
+          where t.tenant = $1 and t.session_id = s.id and t.generation = s.generation and t.at = a.at
+            and t.kind = a.kind and t.nth = a.nth and starts_with(e.head, a.head))`,
+      values: [this.tenant, JSON.stringify(sent)],
+    });
+    return rows.map((row) => ({ n: Number(row.n), parent: listedOf(row) }));
+  }
+
+  async spent({ cwd, archived }: { cwd?: string; archived?: boolean }): Promise<FleetSpent[]> {
+    const values = new Values();
+    const tenant = values.add(this.tenant);
+    const filters = [
+      ...(cwd === undefined ? [] : [`d.cwd = ${values.add(storable(cwd))}`]),
+      ...(archived ? [] : ["not s.archived"]),
+    ];
+    const rows = await this.connections.read({
+      text: `select ${COLUMNS}, null as parent, null as parent_facts, ${BESIDE(tenant)}, p.spendings
+        from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        cross join lateral (select json_agg(json_build_array(quarter, provider, model, inherited, ${SUMS.join(", ")}))
+            as spendings
+          from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation) p
+        where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}`,
+      values: values.all,
+    });
+    return rows.map((row) => ({
+      session: listedOf(row),
+      spendings: ((row.spendings as [number, string, string, boolean, ...number[]][] | null) ?? []).map(
+        ([quarter, provider, model, isInherited, ...numbers]) => ({
+          ...{ quarter, provider: provider || null, model: model || null, isInherited, numbers },
+        }),
+      ),
+    }));
+  }
+
+  async relatives(): Promise<FleetListed[]> {
+    const rows = await this.connections.read({
+      text: `select ${COLUMNS}, null as parent, null as parent_facts, null as id_before, null as id_after
+        from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where s.tenant = $1 and s.state = 1 and (d.parent_id is not null
+          or s.id in (select parent_id from pi_fleet.described where tenant = $1 and parent_id is not null)
+          or left(s.id, 8) in (select parent_id from pi_fleet.described where tenant = $1 and length(parent_id) = 8))`,
+      values: [this.tenant],
+    });
+    return rows.map(listedOf);
+  }
+}
+
+/** Returns the conditions of a list. */
+function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: Values): string[] {
+  const { cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly } = request;
+  const filters = [`s.archived = ${values.add(archived ?? false)}`];
+  if (headerOnly !== true) filters.push("s.entries > 0");
+  if (cwd !== undefined) filters.push(`d.cwd = ${values.add(storable(cwd))}`);
+  if (since !== undefined) filters.push(`s.modified >= ${values.add(since)}`);
+  // What has no time is not known to be old.
+  if (until !== undefined) filters.push(`(s.modified is null or s.modified < ${values.add(until)})`);
+  if (named) filters.push("d.name_sought is not null");
+  if (unnamed) filters.push("d.name_sought is null");
+  if (name !== undefined) filters.push(`position(${values.add(storable(fold(name)))} in d.name_sought) > 0`);
+  if (parent !== undefined) {
+    const [path, id] = [parent, idInPath(parent)].map((text) => values.add(storable(text)));
+    filters.push(`(d.parent_path = ${path} or d.parent_id = ${id})`);
+  }
+  for (const word of fold(query ?? "").match(/\S+/g) ?? [])
+    filters.push(`position(${values.add(storable(word))} in d.sought) > 0`);
+  return filters;
+}
+
+/** Returns words as a query of the server. None has a quotation mark or a backslash. */
+function tsqueryOf(sought: Sought): string {
+  return sought.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
+}
+
+function listedOf(row: Row): FleetListed {
+  const id = String(row.id);
+  const beside = [row.id_before, row.id_after].filter((one) => typeof one === "string");
+  const parent = row.parent_facts === null ? null : (JSON.parse(String(row.parent_facts)) as FleetDescription);
+  return {
+    ...(JSON.parse(String(row.facts)) as FleetDescription),
+    id,
+    messages: Number(row.messages),
+    modified: row.modified === null ? null : Number(row.modified),
+    isPlain: row.is_plain === true,
+    entries: Number(row.entries),
+    sizeBytes: Number(row.size),
+    archived: row.archived === true,
+    shortId: uniqueBeginning(id, beside),
+    parent: parent && { id: String(row.parent), name: parent.name },
+    key: typeof row.key === "string" ? row.key : Number(row.key ?? 0),
+  };
+}

@@ -1,0 +1,28 @@
+/** Fleets in a PostgreSQL of the tests. */
+
+import { readFileSync } from "node:fs";
+import { addressOf } from "../../src/storage/fleet/address.ts";
+import { Connections } from "../../src/storage/fleet/connections.ts";
+import { loadDriver } from "../../src/storage/fleet/driver.ts";
+import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
+import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
+import type { FleetConnection } from "../../src/storage/fleet/store.ts";
+import { fleetOptions } from "./fleet.ts";
+
+/** A fleet as one process uses it. */
+export interface SqlFleet extends FleetConnection {
+  readonly fleet: PostgresFleet;
+  readonly catalog: SqlCatalog;
+  readonly connections: Connections;
+}
+
+/** Connects to a database for the process with this name. Whoever made it closes it. */
+export function sqlFleet(url: string, name: string, { answerWithin = 60_000, most = 4 } = {}): SqlFleet {
+  const address = addressOf(url, (path) => readFileSync(path, "utf8"));
+  const connections = new Connections({
+    ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin },
+  });
+  const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
+  const fleet = new PostgresFleet(connections, { id: name, shown });
+  return { ...fleetOptions(fleet), fleet, catalog: new SqlCatalog(connections, ""), connections };
+}
