@@ -31,7 +31,7 @@ export default command({
     },
   },
   async run({ workspace }, { sessionPath, sessionId, ...wished }) {
-    const file = closedSessionFile(workspace, { sessionPath, sessionId }, "archive");
+    const file = await closedSessionFile(workspace, { sessionPath, sessionId }, "archive");
     return { ...(await workspace.stores.lifeCycle.archive(file, wishesOf(wished))) };
   },
 });

@@ -43,7 +43,7 @@ export default command({
     },
   },
   async run({ workspace }, { permanent = false, sessionPath, sessionId, ...wished }) {
-    const file = closedSessionFile(workspace, { sessionPath, sessionId });
+    const file = await closedSessionFile(workspace, { sessionPath, sessionId });
     return { ...(await workspace.stores.lifeCycle.delete(file, permanent, wishesOf(wished))) };
   },
 });

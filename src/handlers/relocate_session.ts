@@ -26,7 +26,7 @@ export default command({
     },
   },
   async run({ workspace }, { cwd, allowMissing, ...where }) {
-    const file = closedSessionFile(workspace, where, { cwd });
+    const file = await closedSessionFile(workspace, where, { cwd });
     return { ...(await workspace.stores.lifeCycle.relocate(file, cwd, allowMissing)) };
   },
 });

@@ -29,7 +29,7 @@ export default command({
     },
   },
   async run({ workspace }, { sessionPath, sessionId, ...wished }) {
-    const file = closedSessionFile(workspace, { sessionPath, sessionId }, "unarchive");
+    const file = await closedSessionFile(workspace, { sessionPath, sessionId }, "unarchive");
     return { ...(await workspace.stores.lifeCycle.unarchive(file, wishesOf(wished))) };
   },
 });

@@ -66,6 +66,8 @@ export interface Service {
   readonly catalog: Catalog;
   /** Sessions for a person who types the beginning of an id. */
   readonly offered: Stores["offered"];
+  /** Missing without a fleet. */
+  readonly fleet: Stores["fleet"];
 }
 
 export function serve(settings: ServerSettings, world: World): Service {
@@ -132,7 +134,7 @@ export function serve(settings: ServerSettings, world: World): Service {
       { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
     );
     const done = proxy.serve().finally(() => confined?.release());
-    return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered };
+    return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered, fleet: stores.fleet };
   }
   const connection = new Connection({
     input: world.input,
@@ -151,7 +153,13 @@ export function serve(settings: ServerSettings, world: World): Service {
     confined?.release();
     await fleet?.fleet.close();
   });
-  return { done, stop: () => connection.stop(true), catalog: stores.catalog, offered: stores.offered };
+  return {
+    done,
+    stop: () => connection.stop(true),
+    catalog: stores.catalog,
+    offered: stores.offered,
+    fleet: stores.fleet,
+  };
 }
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */

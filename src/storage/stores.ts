@@ -14,6 +14,7 @@ import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
+import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
 import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
@@ -188,6 +189,12 @@ export function makeStores(options: StoresOptions): Stores {
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
   const local = makeCatalog(catalog);
+  const arrivals = inFleet.arrivals({
+    find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+    open: (file) => openLog(allowed(file)),
+    holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
+    stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
+  });
   const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   return {
     names: Object.keys(byName),
@@ -195,11 +202,16 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
-    ...inFleet.arrivals({
-      find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
-      open: (file) => openLog(allowed(file)),
-      holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
-      stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
+    ...arrivals,
+    ...inFleet.care({
+      local,
+      open: openForReading,
+      sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
+      sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
+      fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
+      hasBytes: (file, bytes) => hasBytes(disk, file, bytes),
+      write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
+      memory: byName.memory,
     }),
     exists: (file) => exists(disk, file),
     holds(path) {
@@ -242,7 +254,12 @@ export function makeStores(options: StoresOptions): Stores {
     pause,
     settle: () => snapshots.settle(),
     operations,
-    lifeCycle: makeLifeCycle(lifeCycleDeps),
+    lifeCycle: inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
+      idAt: (file) => (exists(disk, file) ? readId(disk, file) : undefined),
+      open: (file) => openLog(allowed(file)),
+      isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
+      arrive: async (sessionId) => arrivals.arrive?.({ sessionId }),
+    }),
     migrations: recordedMigrations(
       lifeCycleDeps,
       makeMigrations(

@@ -6,6 +6,7 @@ import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
 import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
+import { SqlKeeper } from "../../src/storage/fleet/sql-keeper.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { fleetOptions } from "./fleet.ts";
 
@@ -13,6 +14,7 @@ import { fleetOptions } from "./fleet.ts";
 export interface SqlFleet extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
+  readonly keeper: SqlKeeper;
   readonly connections: Connections;
 }
 
@@ -24,5 +26,11 @@ export function sqlFleet(url: string, name: string, { answerWithin = 60_000, mos
   });
   const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
   const fleet = new PostgresFleet(connections, { id: name, shown });
-  return { ...fleetOptions(fleet), fleet, catalog: new SqlCatalog(connections, ""), connections };
+  return {
+    ...fleetOptions(fleet),
+    fleet,
+    catalog: new SqlCatalog(connections, ""),
+    keeper: new SqlKeeper(connections, ""),
+    connections,
+  };
 }

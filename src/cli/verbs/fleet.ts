@@ -1,53 +1,148 @@
 import { Failure } from "../../core/failure.ts";
+import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
+import { absolute } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
-import { grouped, inert, sizeText } from "../terminal/text.ts";
-import type { Verb } from "../verb.ts";
+import { count, grouped, inert, sizeText } from "../terminal/text.ts";
+import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
-const WORDS = ["status", "migrate"];
+/** What is asked of the database alone, and what also needs the sessions of this machine. */
+const OF_DATABASE = ["status", "migrate"];
+const OF_SESSIONS = ["verify", "import", "export"];
+const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
+/** Faults and files that are printed at most. */
+const MOST_PRINTED = 50;
 
 export default {
   name: "fleet",
-  meaning: "look at the database that has the sessions, too, or make its tables",
-  operands: ["<status|migrate>"],
+  meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
+  operands: [`<${WORDS.join("|")}>`, "[folder]"],
   more:
-    "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them to the version of this " +
-    "program; running servers may go on meanwhile.",
-  async run({ variables, disk }, { operands: [word], flags }) {
-    if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${WORDS.join(" or ")}; it got ${word}.`);
+    "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
+    "version of this program; running servers may go on meanwhile. verify reads every line of it against its hash chain, " +
+    "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
+    "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
+    "overwrites nothing.",
+  async run(asking, { operands: [word, folder], flags }) {
+    if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${inWords(WORDS)}; it got ${word}.`);
+    const needsFolder = word === "import" || word === "export";
+    if (needsFolder && folder === undefined)
+      throw new UsageError(`fleet ${word} needs a folder: fleet ${word} <folder>.`);
+    if (!needsFolder && folder !== undefined) throw new UsageError(`fleet ${word} takes no folder; it got ${folder}.`);
     const given = flags.get("--fleet");
-    const text = given ?? variables.PI_FLEET_URL;
+    const text = given ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
+    if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, folder);
     const { fleet, shown } = connect(text, given !== undefined, (path) =>
-      Buffer.from(readWhole(disk, path)).toString("utf8"),
+      Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
     );
     try {
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
-      return { address: shown, ...(await fleet.status()), ...(migrated ? { migratedFrom: migrated.before } : {}) };
+      const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
+      const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
+      return { address: shown, ...(await fleet.status()), ...from };
     } finally {
       await fleet.close();
     }
   },
-  *print({ address, server, durability, schemaVersion, migratedFrom, ...sums }) {
-    yield `${inert(address)}: ${inert(server)}`;
-    if (schemaVersion === 0) {
-      yield "It has no tables yet: pi-session-server fleet migrate makes them.";
-      return;
-    }
-    const isNew = migratedFrom !== undefined && migratedFrom !== schemaVersion;
-    yield `Tables of version ${schemaVersion}${isNew ? (migratedFrom === 0 ? ", made just now" : `, before ${migratedFrom}`) : ""}`;
-    yield durability === "replicated"
-      ? "Commits are on a second machine before they are acknowledged"
-      : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-    yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}; ${sizeText(sums.storedBytes)} in the database`;
-    yield `${grouped(sums.held)} of them have a writer now`;
+  print(result, { operands: [word] }) {
+    if (word === "verify") return verifiedLines(result);
+    return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
+  status: ({ faults = [], copies = [], refused = 0 }) =>
+    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused > 0 ? FAILURE : OK,
 } satisfies Verb;
+
+function careOf({ service }: Asking): FleetCare {
+  const { fleet } = service;
+  if (fleet) return fleet;
+  throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
+}
+
+/** Asks for what needs the sessions of this machine. */
+async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
+  const care = careOf(asking);
+  if (word === "verify") return care.verify(asking.progress);
+  const path = absolute(folder, asking.cwd);
+  const files = await (word === "import"
+    ? care.importFolder(path, asking.progress)
+    : care.exportTo(path, asking.progress));
+  return { folder: path, files, refused: files.filter(({ outcome }) => outcome === "refused").length };
+}
+
+function isWrong({ state }: Result): boolean {
+  return state === "different" || state === "unreadable";
+}
+
+/** What the state of a copy means to a person. */
+const STATES: Readonly<Record<string, string>> = {
+  different: "other entries than the fleet's; open it by its id, and the fleet's take their place",
+  unreadable: "cannot be read; verify says more",
+  ahead: "more entries than the fleet has; the next write gives it these",
+  behind: "fewer entries than the fleet has; opening it brings the rest",
+  deleted: "deleted from the fleet",
+  only_here: "not in the fleet; the next write, or fleet import, brings it there",
+};
+
+function* verifiedLines({ sessions, entries, bytes, faults, copies }: Result): Generator<string> {
+  yield `${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains`;
+  for (const { sessionId, message } of faults.slice(0, MOST_PRINTED)) yield `${inert(sessionId)}: ${inert(message)}`;
+  yield faults.length === 0
+    ? "The database has what was acknowledged"
+    : `${count(faults.length, "fault", "faults")} in the database`;
+  const same = copies.filter(({ state }: Result) => state === "same").length;
+  yield `${count(same, "copy", "copies")} here with the same entries`;
+  for (const [state, meaning] of Object.entries(STATES)) {
+    const found = copies.filter((copy: Result) => copy.state === state);
+    if (found.length > 0) yield `${count(found.length, "copy", "copies")}: ${meaning}`;
+    for (const { sessionPath } of isWrong({ state }) ? found.slice(0, MOST_PRINTED) : [])
+      yield `  ${inert(sessionPath)}`;
+  }
+}
+
+function* fileLines({ folder, files, refused }: Result, word: string): Generator<string> {
+  const of = (outcome: string): number => files.filter((file: Result) => file.outcome === outcome).length;
+  const [did, place] = word === "import" ? ["brought in from", "the fleet"] : ["written into", "the folder"];
+  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already`;
+  const told = files.filter(({ message }: Result) => message !== undefined);
+  for (const { sessionPath, message } of told.slice(0, MOST_PRINTED)) yield `${inert(sessionPath)}: ${inert(message)}`;
+  if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
+}
+
+function* statusLines({
+  address,
+  server,
+  durability,
+  schemaVersion,
+  migratedFrom,
+  ...sums
+}: Result): Generator<string> {
+  yield `${inert(address)}: ${inert(server)}`;
+  if (schemaVersion === 0) {
+    yield "It has no tables yet: pi-session-server fleet migrate makes them.";
+    return;
+  }
+  const isNew = migratedFrom !== undefined && migratedFrom !== schemaVersion;
+  yield `Tables of version ${schemaVersion}${isNew ? (migratedFrom === 0 ? ", made just now" : `, before ${migratedFrom}`) : ""}`;
+  if (sums.indexed > 0)
+    yield `${count(sums.indexed, "session", "sessions")} of older programs can be listed and searched now`;
+  if (sums.inUse?.length > 0)
+    yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
+  yield durability === "replicated"
+    ? "Commits are on a second machine before they are acknowledged"
+    : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
+  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}; ${sizeText(sums.storedBytes)} in the database`;
+  yield `${grouped(sums.held)} of them have a writer now`;
+}
+
+function inWords(words: readonly string[]): string {
+  return `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+}
 
 /** Connects for one question. Throws UsageError where the address is wrong. */
 function connect(text: string, isSeen: boolean, readFile: (path: string) => string): ReturnType<typeof connectFleet> {

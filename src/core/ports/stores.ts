@@ -2,6 +2,7 @@
 
 import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog } from "./catalog.ts";
+import type { FleetCare } from "./fleet-care.ts";
 import type { HealthCheck } from "./health.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
@@ -95,6 +96,8 @@ export interface Stores {
   /** Writes what was put off until nobody waits. */
   settle?(): void;
   readonly catalog: Catalog;
+  /** Missing without a fleet. */
+  readonly fleet?: FleetCare;
   readonly lifeCycle: LifeCycle;
   readonly migrations: Migrations;
   readonly operations: OperationLog;

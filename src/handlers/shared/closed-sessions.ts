@@ -59,9 +59,10 @@ export function requireOne({ sessionPath, sessionId }: Where): Where {
   return { sessionPath, sessionId };
 }
 
-/** Returns the file of a session that this process does not have open. Throws session_locked when it is open here. */
-export function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): string {
-  const file = workspace.stores.lifeCycle.locate(requireOne(where), purpose);
+/** Returns the file of a session that this process does not have open, which may come here first. Throws session_locked. */
+export async function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {
+  await workspace.arrive(requireOne(where));
+  const file = workspace.stores.lifeCycle.locate(where, purpose);
   const open = workspace.idAt(file);
   if (open === undefined) return file;
   const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";

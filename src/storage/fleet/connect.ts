@@ -6,6 +6,7 @@ import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
+import { SqlKeeper } from "./sql-keeper.ts";
 import type { FleetConnection } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
@@ -33,6 +34,7 @@ export interface FleetPlace {
 export interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
+  readonly keeper: SqlKeeper;
   /** The address without its password. */
   readonly shown: string;
 }
@@ -54,6 +56,7 @@ export function connectFleet(text: string, place: FleetPlace, isSeen: boolean): 
   return {
     fleet: new PostgresFleet(connections, { id: place.processId, shown }),
     catalog: new SqlCatalog(connections, ""),
+    keeper: new SqlKeeper(connections, ""),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,

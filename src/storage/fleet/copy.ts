@@ -401,7 +401,8 @@ function deleted(sessionId: string): Failure {
   });
 }
 
-function locked(holder: Holder): Failure {
+/** Returns the failure for a session that another machine has. */
+export function locked(holder: Holder): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;
   return new Failure(
     "session_locked",

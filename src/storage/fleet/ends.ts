@@ -46,3 +46,9 @@ function* storedLines(log: Log, from: number, to: number): Generator<Uint8Array>
     held = held.subarray(at);
   }
 }
+
+/** Returns the end that a row of the database has. */
+export function endOf(row: Readonly<Record<string, unknown>>): FleetEnd {
+  const chain = Buffer.from(row.chain as Uint8Array).toString("hex");
+  return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
+}

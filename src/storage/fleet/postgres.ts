@@ -4,12 +4,12 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
 import type { Connections, SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
-import { NOTHING } from "./ends.ts";
+import { endOf, NOTHING } from "./ends.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 
@@ -262,11 +262,6 @@ function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: 
 
 function bytes(line: Uint8Array): Buffer {
   return Buffer.from(line.buffer, line.byteOffset, line.length);
-}
-
-function endOf(row: Readonly<Record<string, unknown>>): FleetEnd {
-  const chain = Buffer.from(row.chain as Uint8Array).toString("hex");
-  return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
 }
 
 function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {

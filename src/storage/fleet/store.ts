@@ -3,6 +3,8 @@
 import { concat } from "../../core/json/json.ts";
 import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
+import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
+import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -10,18 +12,25 @@ import { quarantine } from "../fs/quarantine.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
+import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
+import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 
 /** A fleet, and how it is asked. */
 export interface FleetConnection extends Omit<FleetOptions, "keepAside"> {
   readonly catalog?: FleetCatalog;
+  readonly keeper?: FleetKeeper;
 }
 
 /** The part of a fleet in the stores of one server; without a fleet, everything is as it was. */
 export interface InFleet {
   copying<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
+  /** Returns operations on whole sessions, of which the fleet is told. */
+  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper">): LifeCycle;
+  /** Returns the care of the fleet, where there is one. */
+  care(place: Omit<CarePlace, "fleet" | "keeper" | "options">): Pick<Stores, "fleet">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
@@ -32,17 +41,26 @@ export interface InFleet {
 export function fleetOf(connection: FleetConnection | undefined, disk: Disk, folder: string): InFleet {
   if (!connection)
     return {
-      ...{ copying: (options) => options, store: (store) => store, arrivals: () => ({}), catalog: ({ here }) => here },
+      ...{
+        copying: (options) => options,
+        store: (store) => store,
+        arrivals: () => ({}),
+        catalog: ({ here }) => here,
+        lifeCycle: (own) => own,
+        care: () => ({}),
+      },
     };
   const keepAside: FleetOptions["keepAside"] = (sessionId, lines) => {
     const name = `${sessionId.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
     return quarantine(disk, folder, name, concat(lines.flatMap((line) => [line, LF])));
   };
-  const { fleet, catalog } = connection;
+  const { fleet, catalog, keeper } = connection;
   return {
     copying: (options) => copying(options, { ...connection, keepAside }),
     store: fleetStore,
     arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog }, where) }),
+    lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper }) : own),
+    care: (place) => (keeper ? { fleet: new FleetKeeping({ ...place, fleet, keeper, options: connection }) } : {}),
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };
 }

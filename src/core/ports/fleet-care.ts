@@ -1,0 +1,56 @@
+/** The contract of the care of a fleet: whether it is as it says, and its sessions brought in and out as files. */
+
+import type { Progress } from "./catalog.ts";
+
+/** Something that is wrong in the database. */
+export interface FleetFault {
+  readonly sessionId: string;
+  readonly fault: "missing_rows" | "chain" | "epochs" | "header" | "unindexed";
+  /** A sentence that says what to do. */
+  readonly message: string;
+}
+
+/** A copy on this machine against what the fleet has. */
+export interface CheckedCopy {
+  readonly sessionId: string;
+  readonly sessionPath: string;
+  /** `behind` and `ahead`: one of both has more of the same lines; `only_here`: the fleet has no such session. */
+  readonly state: "same" | "behind" | "ahead" | "different" | "deleted" | "only_here" | "unreadable";
+  readonly entries: number;
+  /** Those that the fleet has. */
+  readonly fleetEntries: number;
+}
+
+export interface FleetVerified {
+  readonly sessions: number;
+  readonly entries: number;
+  readonly bytes: number;
+  readonly faults: readonly FleetFault[];
+  readonly copies: readonly CheckedCopy[];
+}
+
+/** A file that was brought into the fleet, or written out of it. */
+export interface FleetFile {
+  readonly sessionPath: string;
+  readonly sessionId: string | null;
+  /**
+   * `new`: it was not there before; `continued`: a part of it was; `known`: all of it was, or more. `refused`: nothing was
+   * done.
+   */
+  readonly outcome: "new" | "continued" | "known" | "refused";
+  readonly entries: number;
+  /** Why it was refused, or what is not as in the file. */
+  readonly message?: string;
+}
+
+/** Every method throws storage_failed where the database cannot be asked. */
+export interface FleetCare {
+  /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
+  verify(progress?: Progress): Promise<FleetVerified>;
+  /** Gives the fleet the sessions of a folder and of those in it. Changes no file. */
+  importFolder(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
+  /** Writes all sessions of the fleet as files in folders of their working directories. Overwrites nothing. */
+  exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
+  /** Gathers the facts of sessions that older programs wrote. Returns the number of these, and those that are in use. */
+  index(progress?: Progress): Promise<{ readonly indexed: number; readonly inUse: readonly string[] }>;
+}

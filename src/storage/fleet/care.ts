@@ -1,0 +1,285 @@
+/** The care of a fleet: checks what it has, and brings sessions in and out as files. */
+
+import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { concat } from "../../core/json/json.ts";
+import type { Listed, Progress } from "../../core/ports/catalog.ts";
+import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
+import type { CheckedCopy, FleetCare, FleetFault, FleetFile, FleetVerified } from "../../core/ports/fleet-care.ts";
+import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
+import type { Log, Store } from "../../core/ports/store.ts";
+import type { LocalCatalog } from "../catalog/catalog.ts";
+import { FileLog } from "../log/file-log.ts";
+import { LF } from "../log/lines.ts";
+import { FleetCopy, type FleetOptions } from "./copy.ts";
+import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { CopyFacts } from "./facts.ts";
+
+/** Bytes of lines whose facts are sent together. */
+const INDEXED_AT_ONCE = 8 << 20;
+
+export interface CarePlace {
+  readonly fleet: Fleet;
+  readonly keeper: FleetKeeper;
+  /** How copies are kept, for sessions that are brought in. */
+  readonly options: Omit<FleetOptions, "keepAside">;
+  readonly local: LocalCatalog;
+  /** Opens a session for reading, without its fleet. */
+  open(file: string): Log;
+  /** Yields the paths of session files and containers in a folder and in those in it. */
+  sessionsIn(folder: string): Iterable<string>;
+  /** Returns the bytes of a session file; null for a container. */
+  sizeOf(file: string): number | null;
+  /** Returns the path below a folder that a session file has there by its header. */
+  fileIn(folder: string, header: SessionHeader): string;
+  /** Returns whether a file has these bytes; undefined where there is none. */
+  hasBytes(file: string, bytes: readonly Uint8Array[]): boolean | undefined;
+  write(file: string, bytes: readonly Uint8Array[]): Promise<void>;
+  readonly memory: Store;
+}
+
+export class FleetKeeping implements FleetCare {
+  private readonly place: CarePlace;
+
+  constructor(place: CarePlace) {
+    this.place = place;
+  }
+
+  // --- verify ------------------------------------------------------------------------------------------------------
+
+  async verify(progress?: Progress): Promise<FleetVerified> {
+    const { local, keeper } = this.place;
+    const [listed, archived] = [
+      await local.list({ headerOnly: true }),
+      await local.list({ archived: true, headerOnly: true }),
+    ];
+    const left = new Map([...listed.found, ...archived.found].map((one) => [one.id, one]));
+    const faults: FleetFault[] = [];
+    const copies: CheckedCopy[] = [];
+    const sums = { sessions: 0, entries: 0, bytes: 0 };
+    for await (const row of keeper.rows()) {
+      // One that is being filled is nobody's yet.
+      if (row.state === "filling") continue;
+      const copy = left.get(row.id);
+      left.delete(row.id);
+      if (row.state === "there") {
+        sums.sessions++;
+        sums.entries += row.end.entries;
+        sums.bytes += row.end.bytes;
+        faults.push(...(await this.faultsOf(row)));
+      }
+      if (copy) copies.push(await this.checked(copy, row));
+      progress?.(sums.sessions, sums.sessions + left.size);
+    }
+    for (const copy of left.values()) copies.push(this.onlyHere(copy));
+    return { ...sums, faults, copies };
+  }
+
+  private async faultsOf(row: FleetRow): Promise<FleetFault[]> {
+    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed } = row;
+    const faults: FleetFault[] = [];
+    const add = (fault: FleetFault["fault"], message: string): void => {
+      faults.push({ sessionId: id, fault, message });
+    };
+    const where = "A machine with a whole copy has them: fleet export there, or restore the database.";
+    if (rows !== end.entries || hasGap)
+      add("missing_rows", `It says it has ${end.entries} entries and has ${rows}. ${where}`);
+    else {
+      const found = await this.endOf(id, end.entries);
+      if (found.chain !== end.chain || found.bytes !== end.bytes)
+        add("chain", `Its lines are not those that were acknowledged: their hash chain is another one. ${where}`);
+    }
+    if (epochsFall || highestEpoch > epoch)
+      add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
+    if (!headerIn(row.headerLine)) add("header", `Its header cannot be read. ${where}`);
+    if (indexed !== end.entries && rows === end.entries)
+      add(
+        "unindexed",
+        "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
+      );
+    return faults;
+  }
+
+  private async endOf(id: string, entries: number): Promise<FleetEnd> {
+    let end = NOTHING;
+    for await (const lines of this.place.fleet.lines(id, 0, entries)) end = endAfter(end, lines);
+    return end;
+  }
+
+  private async checked({ path, id }: Listed, row: FleetRow): Promise<CheckedCopy> {
+    const told = { sessionId: id, sessionPath: path, fleetEntries: row.end.entries };
+    const log = this.opened(path);
+    if (!log) return { ...told, state: "unreadable", entries: 0 };
+    try {
+      const { count } = log.nodes;
+      const of = (state: CheckedCopy["state"]): CheckedCopy => ({ ...told, state, entries: count });
+      if (row.state === "deleted") return of("deleted");
+      const common = Math.min(count, row.end.entries);
+      const here = endIn(log, common, NOTHING);
+      const there = common === row.end.entries ? row.end : await this.endOf(id, common);
+      if (!isSameEnd(here, there)) return of("different");
+      return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
+    } finally {
+      log.close();
+    }
+  }
+
+  private onlyHere({ path, id }: Listed): CheckedCopy {
+    const log = this.opened(path);
+    const entries = log?.nodes.count ?? 0;
+    log?.close();
+    return { sessionId: id, sessionPath: path, state: log ? "only_here" : "unreadable", entries, fleetEntries: 0 };
+  }
+
+  private opened(path: string): Log | undefined {
+    try {
+      return this.place.open(path);
+    } catch (error) {
+      if (error instanceof Failure) return undefined;
+      throw error;
+    }
+  }
+
+  // --- import ------------------------------------------------------------------------------------------------------
+
+  async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
+    const files = [...this.place.sessionsIn(folder)].sort();
+    const brought: FleetFile[] = [];
+    for (const [n, file] of files.entries()) {
+      brought.push(await this.importFile(file));
+      progress?.(n + 1, files.length);
+    }
+    return brought;
+  }
+
+  private async importFile(file: string): Promise<FleetFile> {
+    let log: Log | undefined;
+    const refused = (message: string): FleetFile => ({
+      ...{ sessionPath: file, sessionId: log?.header.id ?? null, outcome: "refused", entries: 0, message },
+    });
+    try {
+      log = this.place.open(file);
+      if (!(log instanceof FileLog)) return refused("It is not a session of ours; import makes one of it.");
+      if (log.version !== 3)
+        return refused(
+          `It is of version ${log.version}; open it once, which brings it to the present one, and try again.`,
+        );
+      const { header } = log;
+      const { count } = log.nodes;
+      const before = await this.place.fleet.look(header.id);
+      const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
+      try {
+        await copy.push(count);
+      } finally {
+        copy.release();
+      }
+      const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
+      const size = this.place.sizeOf(file);
+      const { bytes, entries } = endIn(log, count, NOTHING);
+      const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
+      const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
+      return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      if (error.name === "content_modified")
+        return refused(
+          "The fleet has a session with this id that goes on differently. clone makes one with another id of the file.",
+        );
+      return refused(error.message);
+    } finally {
+      log?.close();
+    }
+  }
+
+  // --- export ------------------------------------------------------------------------------------------------------
+
+  async exportTo(folder: string, progress?: Progress): Promise<FleetFile[]> {
+    const written: FleetFile[] = [];
+    for await (const row of this.place.keeper.rows()) {
+      if (row.state !== "there") continue;
+      written.push(await this.exportOne(folder, row));
+      progress?.(written.length, written.length);
+    }
+    return written;
+  }
+
+  private async exportOne(folder: string, { id, headerLine, end }: FleetRow): Promise<FleetFile> {
+    const stored = headerIn(headerLine);
+    const sessionPath = stored
+      ? this.place.fileIn(folder, headerOf(stored))
+      : join(folder, `${encodeURIComponent(id)}.jsonl`);
+    const told = { sessionPath, sessionId: id, entries: end.entries };
+    try {
+      const bytes: Uint8Array[] = [headerLine, LF];
+      let found = NOTHING;
+      for await (const lines of this.place.fleet.lines(id, 0, end.entries)) {
+        found = endAfter(found, lines);
+        bytes.push(concat(lines.flatMap((line) => [line, LF])));
+      }
+      if (!isSameEnd(found, end))
+        return { ...told, outcome: "refused", message: "Its lines do not fit together; fleet verify tells more." };
+      const isThere = this.place.hasBytes(sessionPath, bytes);
+      if (isThere) return { ...told, outcome: "known" };
+      if (isThere === false)
+        return {
+          ...told,
+          outcome: "refused",
+          message: "A file with other bytes is at this path. Export to an empty folder.",
+        };
+      await this.place.write(sessionPath, bytes);
+      return { ...told, outcome: "new" };
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      return { ...told, outcome: "refused", message: error.message };
+    }
+  }
+
+  // --- index -------------------------------------------------------------------------------------------------------
+
+  async index(progress?: Progress): Promise<{ indexed: number; inUse: string[] }> {
+    const lacking: FleetRow[] = [];
+    for await (const row of this.place.keeper.rows())
+      if (row.state === "there" && row.indexed !== row.end.entries && row.rows === row.end.entries) lacking.push(row);
+    const inUse: string[] = [];
+    let indexed = 0;
+    for (const [n, row] of lacking.entries()) {
+      if (await this.indexOne(row)) indexed++;
+      else inUse.push(row.id);
+      progress?.(n + 1, lacking.length);
+    }
+    return { indexed, inUse };
+  }
+
+  /** Gathers the facts of a session anew. Returns false where another process has it. */
+  private async indexOne({ id, headerLine }: FleetRow): Promise<boolean> {
+    const { fleet, keeper, memory } = this.place;
+    const stored = headerIn(headerLine);
+    if (!stored) return false;
+    const taking = await fleet.take(id, 0);
+    if (taking.kind !== "taken") return false;
+    const { epoch, end } = taking;
+    try {
+      if (!(await keeper.forgetFacts(id, epoch))) return false;
+      const log = memory.create({ headerLine, header: headerOf(stored) });
+      const facts = new CopyFacts(log);
+      let before = NOTHING;
+      let bytes = 0;
+      for await (const lines of fleet.lines(id, 0, end.entries)) {
+        log.append(lines);
+        bytes += lines.reduce((sum, { length }) => sum + length, 0);
+        if (bytes < INDEXED_AT_ONCE && log.nodes.count < end.entries) continue;
+        bytes = 0;
+        const after = endIn(log, log.nodes.count, before);
+        const found = facts.between(before, after);
+        facts.committed();
+        const isLast = after.entries === end.entries;
+        if (!(await keeper.addFacts(id, epoch, found, isLast ? end.entries : 0))) return false;
+        before = after;
+      }
+      return true;
+    } finally {
+      await fleet.release(id, epoch);
+    }
+  }
+}

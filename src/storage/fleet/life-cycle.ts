@@ -1,0 +1,158 @@
+/**
+ * Operations on whole sessions that a fleet has, too. The session is taken first, so that nobody writes to it meanwhile;
+ * then the copy here is moved, and at last the fleet is told. Whoever is interrupted in between has the session here in
+ * the trash or the archive, and in the fleet as before: the same operation again finishes it.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { Fleet, FleetDescription } from "../../core/ports/fleet.ts";
+import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
+import type { LifeCycle } from "../../core/ports/lifecycle.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
+import { FileLog } from "../log/file-log.ts";
+import { locked } from "./copy.ts";
+
+export interface LifeCyclePlace {
+  readonly fleet: Fleet;
+  readonly keeper: FleetKeeper;
+  /** Returns the id of the session at a path; undefined where it cannot be read. */
+  idAt(file: string): string | undefined;
+  open(file: string): Log;
+  isArchived(file: string): boolean;
+  /** Brings a session here, if the fleet has it. */
+  arrive(sessionId: string): Promise<void>;
+}
+
+export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
+  const { keeper } = place;
+  const move = async <T extends { readonly movedTo: string }>(file: string, run: () => Promise<T>): Promise<T> =>
+    withSession(place, file, run, ({ movedTo }) => ({ as: "there", archived: place.isArchived(movedTo) }));
+  return {
+    ...own,
+    delete: (file, permanent, wishes) =>
+      withSession(
+        place,
+        file,
+        () => own.delete(file, permanent, wishes),
+        () => ({ as: permanent ? "gone" : "deleted" }),
+      ),
+    async restore(where) {
+      await requireThere(place);
+      const restored = await own.restore(where);
+      await keeper.restore(restored.sessionId, place.isArchived(restored.movedTo));
+      return restored;
+    },
+    archive: (file, wishes) => move(file, () => own.archive(file, wishes)),
+    unarchive: (file, wishes) => move(file, () => own.unarchive(file, wishes)),
+    relocate: (file, cwd, allowMissing) =>
+      withSession(
+        place,
+        file,
+        () => own.relocate(file, cwd, allowMissing),
+        ({ movedTo }) => asItIs(place, movedTo),
+      ),
+    async import(path, progress) {
+      // What the fleet has of it comes first, so that it is known again.
+      const id = place.idAt(path);
+      if (id !== undefined) await place.arrive(id);
+      const imported = await own.import(path, progress);
+      await pushed(place, imported.sessionPath);
+      return imported;
+    },
+    async takeBack(operation, as) {
+      const { sessionId, step } = operation;
+      if (sessionId === null) return own.takeBack(operation, as);
+      await requireThere(place);
+      if (step?.do === "appear" || step?.do === "move" || step?.do === "relocate" || step?.do === "return")
+        return withSession(
+          place,
+          step.to,
+          () => own.takeBack(operation, as),
+          ({ sessionPath }) => keptAt(place, sessionPath),
+        );
+      const taken = await own.takeBack(operation, as);
+      if (taken.sessionPath !== undefined) await keeper.restore(sessionId, place.isArchived(taken.sessionPath));
+      return taken;
+    },
+  };
+}
+
+/** Returns how a session is kept that is at a path, or in the trash. */
+function keptAt(place: LifeCyclePlace, file: string | undefined): Kept {
+  if (file === undefined) return { as: "deleted" };
+  return place.isArchived(file) ? { as: "there", archived: true } : asItIs(place, file);
+}
+
+/** Returns how a session is kept whose header may be another one now. */
+function asItIs({ open }: LifeCyclePlace, file: string): Kept {
+  const log = open(file);
+  try {
+    const { name, first: firstMessage } = summaryOfLog(log);
+    const { cwd, parentSession, timestamp } = headerFacts(log.header);
+    const description: FleetDescription = { cwd, name, firstMessage, parentSession, timestamp };
+    return { as: "changed", headerLine: log.headerLine, description };
+  } finally {
+    log.close();
+  }
+}
+
+/** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
+async function withSession<T>(
+  { fleet, keeper, idAt }: LifeCyclePlace,
+  file: string,
+  run: () => Promise<T>,
+  keptAs: (result: T) => Kept,
+): Promise<T> {
+  const id = idAt(file);
+  const taking = id === undefined ? undefined : await fleet.take(id, 0);
+  if (taking?.kind === "away") throw away(taking.reason);
+  if (taking?.kind === "held") throw locked(taking.holder);
+  // What the fleet lacks, or has deleted already, is a file like any other.
+  if (id === undefined || taking?.kind !== "taken") return run();
+  let result: T;
+  try {
+    result = await run();
+  } catch (error) {
+    await fleet.release(id, taking.epoch);
+    throw error;
+  }
+  const kept = keptAs(result);
+  const isDone = await keeper.keep(id, taking.epoch, kept).catch(() => false);
+  if (isDone) return result;
+  await fleet.release(id, taking.epoch);
+  throw new Failure(
+    "storage_failed",
+    "It is done on this machine, and the fleet's database could not be told: other machines have the session as before. Do it again.",
+    { fleet: true, sessionId: id },
+  );
+}
+
+/** Gives the fleet an imported session. Where that fails, the first write to it does so. */
+async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
+  let log: Log | undefined;
+  try {
+    log = open(file);
+    if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+  } finally {
+    log?.close();
+  }
+}
+
+async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {
+  try {
+    await fleet.look("");
+  } catch (error) {
+    throw away(error instanceof Error ? error.message : "no reason given");
+  }
+}
+
+function away(reason: string): Failure {
+  return new Failure(
+    "storage_failed",
+    `The fleet's database cannot be reached (${reason}), and has the session as it is. Nothing was changed; try again.`,
+    { fleet: true },
+  );
+}

@@ -1,0 +1,180 @@
+/** The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL. */
+
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+/** The files below a folder, by their names. */
+function filesBelow(folder: string): Map<string, Buffer> {
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".jsonl"));
+  return new Map(names.map((name) => [basename(name), readFileSync(join(folder, name))]));
+}
+
+describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (name: string): SqlFleet => {
+    const fleet = sqlFleet(server.url, `${name} ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  const fleetVerb = (place: Place, ...args: string[]): Promise<Run> =>
+    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: server.url } });
+  const asked = async (place: Place, ...args: string[]): Promise<Json> => {
+    const { stdout, stderr } = await fleetVerb(place, ...args, "--json");
+    expect(stderr).toBe("");
+    return JSON.parse(stdout);
+  };
+  /** A machine with three sessions, one of them a fork. */
+  const machine = async (fleet?: SqlFleet): Promise<{ lives: HereLives; wire: Wire; sessions: string }> => {
+    const lives = new HereLives({ fleet, seed: 1 + fleets.length });
+    const wire = await lives.start();
+    for (const cwd of ["/home/me/app", "/home/me/other"]) {
+      await wire.result("new_session", { cwd });
+      await wire.result("append", {
+        entries: [user("one \u0000 \ud800"), assistant("two"), user("three", { id: "three" }), assistant("four")],
+      });
+    }
+    await wire.result("fork", { entryId: "three" });
+    await wire.result("append", { entries: [user("in the fork")] });
+    await lives.end();
+    return { lives, wire, sessions: join(lives.place.home, ".pi/agent/sessions") };
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect("first").fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
+    );
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test("brings the sessions of a folder in, and writes the same bytes out elsewhere", async () => {
+    const { lives, sessions } = await machine();
+    const source = filesBelow(sessions);
+    const { files } = await asked(lives.place, "import", sessions);
+    expect(files.map(({ outcome }: Json) => outcome)).toEqual(["new", "new", "new"]);
+    expect((await asked(lives.place, "import", sessions)).files.map(({ outcome }: Json) => outcome)).toEqual([
+      "known",
+      "known",
+      "known",
+    ]);
+    expect(filesBelow(sessions)).toEqual(source);
+    const other = new HereLives({ seed: 9 }).place;
+    const out = join(other.home, "out");
+    expect((await asked(other, "export", out)).files.map(({ outcome }: Json) => outcome)).toEqual([
+      "new",
+      "new",
+      "new",
+    ]);
+    expect(filesBelow(out)).toEqual(source);
+    expect((await asked(other, "export", out)).files.map(({ outcome }: Json) => outcome)).toEqual([
+      "known",
+      "known",
+      "known",
+    ]);
+    const [[name, bytes]] = source;
+    const path = files.find(({ sessionPath }: Json) => basename(sessionPath) === name).sessionPath;
+    const line =
+      '{"type":"message","id":"more","parentId":null,"timestamp":"2026-01-24T16:22:26.831Z","message":{"role":"user","content":"more"}}';
+    writeFileSync(path, Buffer.concat([bytes, Buffer.from(`${line}\n`)]));
+    const again = await asked(lives.place, "import", sessions);
+    expect(again.files.find(({ sessionPath }: Json) => sessionPath === path)).toMatchObject({ outcome: "continued" });
+    const { status, stdout } = await fleetVerb(other, "export", out);
+    expect(status).toBe(1);
+    expect(stdout).toContain("Export to an empty folder");
+  });
+
+  test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {
+    const { lives, sessions } = await machine();
+    await asked(lives.place, "import", sessions);
+    const folder = join(lives.place.home, "more/deep");
+    mkdirSync(folder, { recursive: true });
+    const [[name, bytes]] = filesBelow(sessions);
+    const lines = bytes.toString("utf8").split("\n");
+    writeFileSync(join(folder, name), `${lines[0]}\n${lines[1].replace("one", "ONE")}\n`);
+    writeFileSync(
+      join(folder, "odd.jsonl"),
+      bytes
+        .toString("utf8")
+        .replace(/"id":"01991f6e[^"]*"/, '"id":"odd"')
+        .replaceAll("\n", "\n\n"),
+    );
+    writeFileSync(join(folder, "none.jsonl"), "no session\n");
+    const { files, refused } = await asked(lives.place, "import", join(lives.place.home, "more"));
+    const by = new Map(files.map((file: Json) => [basename(file.sessionPath), file]));
+    expect(refused).toBe(2);
+    expect(by.get(name)).toMatchObject({ outcome: "refused", message: expect.stringMatching(/goes on differently/) });
+    expect(by.get("odd.jsonl")).toMatchObject({ outcome: "new", message: expect.stringMatching(/empty lines/) });
+    expect(by.get("none.jsonl")).toMatchObject({ outcome: "refused" });
+  });
+
+  test("reads every line and every copy, and finds each of them that is not as it was", async () => {
+    const { lives, sessions } = await machine(connect("one"));
+    const { faults, copies, ...sums } = await asked(lives.place, "verify");
+    expect(faults).toEqual([]);
+    expect(copies.map(({ state }: Json) => state)).toEqual(["same", "same", "same"]);
+    expect(sums).toMatchObject({ sessions: 3, entries: 11 });
+    const [a, b, c] = copies.map(({ sessionId }: Json) => sessionId);
+    server.sql(
+      `update pi_fleet.entry set line = replace(encode(line, 'escape'), 'two', 'TWO')::bytea where session_id = '${a}'`,
+    );
+    server.sql(`delete from pi_fleet.entry where session_id = '${b}' and seq = 1`);
+    server.sql(`update pi_fleet.entry set epoch = epoch + 9 where session_id = '${c}' and seq = 0`);
+    server.sql(`update pi_fleet.session set indexed = 0 where id = '${c}'`);
+    const found = await asked(lives.place, "verify");
+    const kinds = found.faults.map(({ sessionId, fault }: Json) => [sessionId, fault]);
+    expect(kinds.sort()).toEqual(
+      [
+        [a, "chain"],
+        [b, "missing_rows"],
+        [c, "epochs"],
+        [c, "unindexed"],
+      ].sort(),
+    );
+    const { status, stdout } = await fleetVerb(lives.place, "verify");
+    expect(status).toBe(3);
+    expect(stdout).toContain("4 faults in the database");
+    // A copy that another program wrote to, one that it changed, and one that the fleet never had.
+    server.sql("update pi_fleet.session set indexed = entries");
+    const [one, two] = found.copies.map(({ sessionPath }: Json) => sessionPath);
+    appendFileSync(one, '{"type":"message","id":"x","parentId":null,"message":{"role":"user","content":"x"}}\n');
+    writeFileSync(two, readFileSync(two, "utf8").replace("three", "THREE"));
+    writeFileSync(
+      join(sessions, "--home-me-app--/2026-01-24T16-22-26-831Z_local.jsonl"),
+      '{"type":"session","version":3,"id":"local","timestamp":"2026-01-24T16:22:26.831Z","cwd":"/home/me/app"}\n',
+    );
+    const states = (await asked(lives.place, "verify")).copies.map(({ state }: Json) => state);
+    expect(states.sort()).toEqual(["ahead", "different", "only_here", "same"]);
+  });
+
+  test("makes sessions of older programs listed, found and summed when it migrates", async () => {
+    const { lives } = await machine(connect("one"));
+    const wire = await new HereLives({ fleet: connect("two"), seed: 7 }).start();
+    const before = await wire.result("list_sessions");
+    const usage = await wire.result("get_usage", { groupBy: ["session"] });
+    expect(before.total).toBe(3);
+    server.sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
+    server.sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
+    expect((await wire.result("list_sessions")).total).toBe(0);
+    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 3, inUse: [] });
+    expect(await wire.result("list_sessions")).toEqual(before);
+    expect(await wire.result("get_usage", { groupBy: ["session"] })).toEqual(usage);
+    expect((await wire.result("search_sessions", { query: "hre" })).hits).toHaveLength(2);
+    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0 });
+    expect((await asked(lives.place, "verify")).faults).toEqual([]);
+  });
+});

@@ -1,0 +1,181 @@
+/**
+ * Deleting, restoring, archiving, relocating, importing and repairing sessions of a fleet, and taking that back: another
+ * machine sees it. Ordinary tests, over a real PostgreSQL.
+ */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+
+describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (): SqlFleet => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  interface Pair {
+    readonly one: Wire;
+    readonly two: Wire;
+    readonly fleet: SqlFleet;
+    /** A session that the first machine made and has closed. */
+    readonly sessionId: string;
+    readonly sessionPath: string;
+    readonly home: string;
+  }
+  const pair = async (): Promise<Pair> => {
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
+    );
+    const fleet = connect();
+    const lives = new HereLives({ fleet, seed: fleets.length });
+    const one = await lives.start();
+    await one.result("new_session", { cwd: lives.place.cwd });
+    await one.result("append", { entries: [user("one"), assistant("two"), user("three"), assistant("four")] });
+    const { sessionId, sessionFile } = await one.result("get_state");
+    await one.result("new_session");
+    await one.result("close_session", { sessionId }).catch(() => {});
+    const two = await new HereLives({ fleet: connect(), seed: fleets.length }).start();
+    return { one, two, fleet, sessionId, sessionPath: sessionFile, home: lives.place.home };
+  };
+  const seenBy = async (wire: Wire, params: Json = {}): Promise<string[]> =>
+    (await wire.result("list_sessions", params)).sessions.map(({ sessionId }: Json) => sessionId);
+  const stateOf = (sessionId: string): string =>
+    server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect().fleet.migrate();
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test("one that is deleted is gone for all, and restoring or undoing brings it back for all", async () => {
+    const { one, two, sessionId } = await pair();
+    for (const back of ["restore", "undo"]) {
+      const { operationId } = await one.result("delete_session", { sessionId });
+      expect(await seenBy(two)).toEqual([]);
+      expect((await two.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
+      if (back === "restore") await one.result("restore_session", { sessionId });
+      else await one.result("undo", { operationId });
+      expect(await seenBy(two)).toEqual([sessionId]);
+    }
+    const { operationId } = await one.result("redo", {});
+    expect(operationId).toBeDefined();
+    expect(stateOf(sessionId)).toBe("2");
+  });
+
+  test("one that another machine has made is deleted here, and its lines are kept in the trash", async () => {
+    const { two, sessionId } = await pair();
+    const { movedTo } = await two.result("delete_session", { sessionId });
+    expect(readFileSync(movedTo, "utf8").trimEnd().split("\n")).toHaveLength(5);
+    expect(await seenBy(two)).toEqual([]);
+    await two.result("restore_session", { sessionId });
+    expect(await seenBy(two)).toEqual([sessionId]);
+  });
+
+  test("one that is deleted for good has no lines left, and no writer gets its id again", async () => {
+    const { one, two, sessionId } = await pair();
+    await two.result("open_session", { sessionId });
+    await one.result("delete_session", { sessionId, permanent: true });
+    for (const table of ["entry", "described", "said", "spent"])
+      expect(server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`), table).toBe("0");
+    expect((await two.failure("append", { sessionId, entries: [user("late")] })).data.name).toBe("session_not_found");
+    expect(await seenBy(one)).toEqual([]);
+  });
+
+  test("one that another machine writes to is neither deleted nor archived, and stays as it is", async () => {
+    const { one, two, sessionId, sessionPath } = await pair();
+    await two.result("switch_session", { sessionId });
+    await two.result("append", { entries: [user("mine")] });
+    for (const method of ["delete_session", "archive_session"]) {
+      const { data } = await one.failure(method, { sessionId });
+      expect(data).toMatchObject({ name: "session_locked", holder: { client: expect.stringContaining("machine") } });
+    }
+    expect(readFileSync(sessionPath, "utf8")).toContain("mine");
+    await two.result("append", { entries: [user("mine, too")] });
+  });
+
+  test("one that is archived is so for all, until it is brought back", async () => {
+    const { one, two, sessionId } = await pair();
+    const { operationId } = await one.result("archive_session", { sessionId });
+    expect(await seenBy(two)).toEqual([]);
+    expect(await seenBy(two, { archived: true })).toEqual([sessionId]);
+    await one.result("unarchive_session", { sessionId });
+    expect(await seenBy(two)).toEqual([sessionId]);
+    expect(await seenBy(two, { archived: true })).toEqual([]);
+    await one.result("archive_session", { sessionId });
+    await one.result("undo", {});
+    expect(await seenBy(two)).toEqual([sessionId]);
+    expect(operationId).toBeDefined();
+  });
+
+  test("one that gets another directory has it for all", async () => {
+    const { one, two, sessionId, home } = await pair();
+    await one.result("relocate_session", { sessionId, cwd: home });
+    expect((await two.result("list_sessions")).sessions[0]).toMatchObject({ sessionId, cwd: home });
+    await two.result("open_session", { sessionId });
+    expect((await two.result("list_sessions", { here: true })).sessions[0].cwd).toBe(home);
+    await one.result("undo", {});
+    expect((await two.result("list_sessions")).sessions[0].cwd).not.toBe(home);
+  });
+
+  test("with the database away nothing is moved, and the sentence says so", async () => {
+    const { one, fleet, sessionId, sessionPath } = await pair();
+    await fleet.fleet.close();
+    for (const method of ["delete_session", "archive_session"]) {
+      const { message, data } = await one.failure(method, { sessionPath });
+      expect(data.name).toBe("storage_failed");
+      expect(message).toMatch(/Nothing was changed; try again/);
+    }
+    expect(readFileSync(sessionPath, "utf8")).toContain("four");
+    expect(stateOf(sessionId)).toBe("1");
+  });
+
+  test("a file of one is known again where the session is not, and continues it", async () => {
+    const { two, sessionId, sessionPath, home } = await pair();
+    const file = join(home, "carried.jsonl");
+    const line = readFileSync(sessionPath, "utf8");
+    writeFileSync(file, line);
+    expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "known" });
+    const last = JSON.parse(line.trimEnd().split("\n").at(-1) as string);
+    const more = {
+      type: "message",
+      id: "more",
+      parentId: last.id,
+      timestamp: last.timestamp,
+      message: { role: "user", content: "more" },
+    };
+    writeFileSync(file, `${line}${JSON.stringify(more)}\n`);
+    expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "continued" });
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("5");
+  });
+
+  test("a copy whose lines are damaged is whole again when it is opened, and after a repair", async () => {
+    const { one, sessionId, sessionPath } = await pair();
+    for (const repairs of [false, true]) {
+      const text = readFileSync(sessionPath, "utf8");
+      writeFileSync(sessionPath, text.replace('"two"', '"tw'));
+      if (repairs) {
+        await one.result("repair_session", { sessionPath }).catch(() => {});
+        await one.result("switch_session", { sessionPath });
+        await one.result("repair_session").catch(() => {});
+      } else await one.result("switch_session", { sessionId });
+      await one.result("append", { entries: [user("after the damage")] });
+      const { entries } = await one.result("get_entries");
+      const texts = JSON.stringify(entries);
+      for (const said of ["one", "two", "three", "four"]) expect(texts, `repairs: ${repairs}`).toContain(`"${said}"`);
+      await one.result("new_session");
+      await one.result("close_session", { sessionId }).catch(() => {});
+    }
+  });
+});
