@@ -14,9 +14,10 @@ export function programIn(home, withoutSqlite) {
 }
 
 export class Server {
-  constructor(program, home) {
-    const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
-    const args = [program, "--no-session", "--dialect", "jsonrpc", "--framing", "lines"];
+  /** `given`: options of the server, and `variables` of its environment. */
+  constructor(program, home, { given = ["--no-session"], variables = {} } = {}) {
+    const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state"), ...variables };
+    const args = [program, ...given, "--dialect", "jsonrpc", "--framing", "lines"];
     this.process = spawn(process.execPath, args, { env, stdio: ["pipe", "pipe", "inherit"] });
     this.waiting = new Map();
     this.progress = 0;

@@ -1,54 +1,14 @@
 // Two servers on "two machines", each with folders of its own, and a PostgreSQL between them: one is killed in the middle
 // of a turn, and the other goes on with the session. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync, spawn } from "node:child_process";
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { startDatabase } from "./database.js";
 
 const PROGRAM = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-
-function postgresFolder() {
-  const root = "/usr/lib/postgresql";
-  const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
-  const found = [process.env.PI_TEST_PG ?? "", ...versions.map((version) => join(root, version, "bin"))].find(
-    (folder) => folder !== "" && existsSync(join(folder, "initdb")),
-  );
-  if (found) return found;
-  console.error(
-    "There is no PostgreSQL here. Install it (apt-get install postgresql), or name the folder of its programs",
-  );
-  console.error("in PI_TEST_PG, and try again.");
-  process.exit(1);
-}
-
-/** The user who runs PostgreSQL, which refuses to be run by root. */
-function databaseUser() {
-  if (process.getuid?.() !== 0) return {};
-  const idOf = (what) => Number(execFileSync("id", [what, "postgres"], { encoding: "utf8" }));
-  return { uid: idOf("-u"), gid: idOf("-g") };
-}
-
-async function startDatabase(folder) {
-  const programs = postgresFolder();
-  const user = databaseUser();
-  if (user.uid !== undefined) chownSync(folder, user.uid, user.gid);
-  const data = join(folder, "data");
-  const options = { cwd: folder, stdio: ["ignore", "ignore", "pipe"], ...user };
-  execFileSync(
-    join(programs, "initdb"),
-    ["-D", data, "-U", "fleet", "-A", "trust", "-E", "UTF8", "--locale=C"],
-    options,
-  );
-  writeFileSync(join(data, "postgresql.auto.conf"), `listen_addresses = ''\nunix_socket_directories = '${folder}'\n`);
-  const server = spawn(join(programs, "postgres"), ["-D", data], options);
-  await new Promise((resolve, reject) => {
-    server.stderr.on("data", (chunk) => String(chunk).includes("ready to accept connections") && resolve());
-    server.on("exit", () => reject(new Error("PostgreSQL did not start")));
-  });
-  return server;
-}
 
 /** A server on a machine of its own. */
 class Machine {

@@ -40,4 +40,6 @@ export interface FleetKeeper {
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries to such a session, of which `indexed` have them then. Returns whether it was done. */
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean>;
+  /** Has the database look at what was added in bulk, so that it finds it fast from now on. */
+  settle(): Promise<void>;
 }

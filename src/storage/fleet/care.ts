@@ -19,6 +19,9 @@ import { CopyFacts } from "./facts.ts";
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
 
+/** Files that are brought in at the same time: while one waits for the database, another is read. */
+const AT_ONCE = 4;
+
 export interface CarePlace {
   readonly fleet: Fleet;
   readonly keeper: FleetKeeper;
@@ -146,10 +149,16 @@ export class FleetKeeping implements FleetCare {
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const files = [...this.place.sessionsIn(folder)].sort();
     const brought: FleetFile[] = [];
-    for (const [n, file] of files.entries()) {
-      brought.push(await this.importFile(file));
-      progress?.(n + 1, files.length);
-    }
+    const left = files.entries();
+    let done = 0;
+    const bring = async (): Promise<void> => {
+      for (const [n, file] of left) {
+        brought[n] = await this.importFile(file);
+        progress?.(++done, files.length);
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, bring));
+    await this.place.keeper.settle();
     return brought;
   }
 
@@ -248,6 +257,7 @@ export class FleetKeeping implements FleetCare {
       else inUse.push(row.id);
       progress?.(n + 1, lacking.length);
     }
+    if (indexed > 0) await this.place.keeper.settle();
     return { indexed, inUse };
   }
 

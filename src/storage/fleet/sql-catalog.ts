@@ -45,6 +45,14 @@ const BESIDE = (tenant: string): string => `
   (select n.id from pi_fleet.session n where n.tenant = ${tenant} and n.state = 1
     and n.id collate "C" > s.id collate "C" order by n.id collate "C" limit 1) as id_after`;
 
+/**
+ * The session with an id, and its description, for each row of something. Written so that it is looked up by its key:
+ * tables that were filled just now have no statistics, and were read as a whole for each row.
+ */
+const LOOKED_UP = (tenant: string, id: string): string => `
+  cross join lateral (select * from pi_fleet.session x where x.tenant = ${tenant} and x.id = ${id} limit 1) s
+  cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d`;
+
 const PARENT = `left join pi_fleet.session ps on ps.tenant = s.tenant and ps.id = d.parent_id and ps.state = 1
   left join pi_fleet.described pd on pd.tenant = ps.tenant and pd.session_id = ps.id`;
 
@@ -90,16 +98,27 @@ export class SqlCatalog implements FleetCatalog {
         from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}
       ), page as (select * from fit ${rest} ${order} ${limit})
-      select all_fit.total, page.key, ${COLUMNS}, ps.id as parent, pd.facts as parent_facts, ${BESIDE(tenant)}
-      from (select count(*)::float8 as total from fit) all_fit
-      left join page on true
-      left join pi_fleet.session s on s.tenant = ${tenant} and s.id = page.id
-      left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id ${PARENT}
+      select (select count(*)::float8 from fit) as total, page.key, ${COLUMNS}, ps.id as parent, pd.facts as parent_facts, ${BESIDE(tenant)}
+      from page ${LOOKED_UP(tenant, "page.id")} ${PARENT}
       order by page.key ${direction}, page.id collate "C" desc`;
     const rows = await this.connections.read({ text, values: values.all });
-    const sessions = rows.filter(({ id }) => id !== null).map(listedOf);
+    const sessions = rows.map(listedOf);
     const counted = sort === "cost" ? sessions.map((one) => ({ ...one, cost: Number(one.key) })) : sessions;
-    return { sessions: counted, total: Number(rows[0]?.total ?? 0) };
+    // Behind the last session there is no row that tells how many there are.
+    const total = rows[0]?.total ?? (after || most === 0 ? await this.count(request) : 0);
+    return { sessions: counted, total: Number(total) };
+  }
+
+  private async count(request: Omit<ListRequest, "cursor" | "agents">): Promise<number> {
+    const values = new Values();
+    const tenant = values.add(this.tenant);
+    const text = `select count(*)::float8 as total
+      from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+      where s.tenant = ${tenant} and s.state = 1 ${filtersOf(request, values)
+        .map((one) => `and ${one}`)
+        .join(" ")}`;
+    const [row] = await this.connections.read({ text, values: values.all });
+    return Number(row.total);
   }
 
   async present(ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
@@ -136,34 +155,34 @@ export class SqlCatalog implements FleetCatalog {
     if (without) filters.push(`not (t.words @@ ${values.add(tsqueryOf(without))}::tsquery)`);
     if (since !== undefined) filters.push(`t.at >= ${values.add(since)}`);
     if (until !== undefined) filters.push(`t.at <= ${values.add(until)}`);
-    if (cwd !== undefined) filters.push(`d.cwd = ${values.add(storable(cwd))}`);
+    const cwdFilter = cwd === undefined ? "" : `and d.cwd = ${values.add(storable(cwd))}`;
     if (except.length > 0)
-      filters.push(`not exists (select from unnest(${values.add(except.map(storable))}::text[]) x where x = s.id)`);
+      filters.push(
+        `not exists (select from unnest(${values.add(except.map(storable))}::text[]) x where x = t.session_id)`,
+      );
     const time = "coalesce(t.at, '-infinity'::float8)";
     if (after) {
       const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
       const [at, id, seq, kind, nth] = place.map((value) => values.add(value));
       filters.push(
-        `(${time}, s.id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
+        `(${time}, t.session_id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
       );
     }
-    const text = `with found as materialized (
+    // What has the words is found first, by the index of words, and then where it is.
+    const text = `with hit as materialized (
         select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at, ${time} as sorted
-        from pi_fleet.said t
-        join pi_fleet.session s on s.tenant = t.tenant and s.id = t.session_id and s.generation = t.generation
-          and s.state = 1
-        join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
-        where t.tenant = ${tenant} and ${filters.join(" and ")}
+        from pi_fleet.said t where t.tenant = ${tenant} and ${filters.join(" and ")}),
+      found as materialized (
+        select t.* from hit t ${LOOKED_UP(tenant, "t.session_id")}
+        where s.state = 1 and s.generation = t.generation ${cwdFilter}
         order by sorted desc, t.session_id collate "C" desc, t.seq desc, t.kind desc, t.nth desc
         limit ${values.add(limit)})
       select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, ps.id as parent,
         pd.facts as parent_facts, ${BESIDE(tenant)},
         case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line, e.head
-      from found f
-      join pi_fleet.session s on s.tenant = ${tenant} and s.id = f.session_id
-      join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id ${PARENT}
-      join pi_fleet.entry e on e.tenant = ${tenant} and e.session_id = f.session_id
-        and e.generation = f.generation and e.seq = f.seq
+      from found f ${LOOKED_UP(tenant, "f.session_id")}
+      cross join lateral (select * from pi_fleet.entry x where x.tenant = ${tenant} and x.session_id = f.session_id
+        and x.generation = f.generation and x.seq = f.seq limit 1) e ${PARENT}
       order by f.sorted desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
     const rows = await this.connections.read({ text, values: values.all });
     return rows.map((row) => ({
@@ -179,9 +198,9 @@ export class SqlCatalog implements FleetCatalog {
   async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
     const rows = await this.connections.read({
       text: `select asked.part, array(select w.word from pi_fleet.word w where w.tenant = $1
-          and position(asked.part in w.word) > 0 limit ${MOST_WORDS + 1}) as words
-        from unnest($2::text[]) as asked (part)`,
-      values: [this.tenant, parts],
+          and w.word like asked.pattern limit ${MOST_WORDS + 1}) as words
+        from unnest($2::text[], $3::text[]) as asked (part, pattern)`,
+      values: [this.tenant, parts, parts.map((part) => `%${part.replaceAll("_", "\\_")}%`)],
     });
     const known = rows.map(({ part, words }) => [String(part), words as string[]] as const);
     return new Map(known.filter(([, words]) => words.length <= MOST_WORDS));

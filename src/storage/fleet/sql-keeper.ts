@@ -111,4 +111,10 @@ export class SqlKeeper implements FleetKeeper {
     const whose = [this.tenant, storable(sessionId), epoch];
     return this.change(held, sent.parts, [...whose, messages, modified, isPlain, indexed, ...sent.values]);
   }
+
+  async settle(): Promise<void> {
+    const tables = ["session", "entry", "described", "said", "word", "spent"].map((table) => `pi_fleet.${table}`);
+    // A role that may not do this has a server that does it by itself a minute later.
+    await this.connections.run({ text: `analyze ${tables.join(", ")}` });
+  }
 }

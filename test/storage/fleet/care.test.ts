@@ -104,8 +104,7 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     const folder = join(lives.place.home, "more/deep");
     mkdirSync(folder, { recursive: true });
     const [[name, bytes]] = filesBelow(sessions);
-    const lines = bytes.toString("utf8").split("\n");
-    writeFileSync(join(folder, name), `${lines[0]}\n${lines[1].replace("one", "ONE")}\n`);
+    writeFileSync(join(folder, name), bytes.toString("utf8").replace('"one ', '"ONE '));
     writeFileSync(
       join(folder, "odd.jsonl"),
       bytes
@@ -116,7 +115,7 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     writeFileSync(join(folder, "none.jsonl"), "no session\n");
     const { files, refused } = await asked(lives.place, "import", join(lives.place.home, "more"));
     const by = new Map(files.map((file: Json) => [basename(file.sessionPath), file]));
-    expect(refused).toBe(2);
+    expect(refused, JSON.stringify(files)).toBe(2);
     expect(by.get(name)).toMatchObject({ outcome: "refused", message: expect.stringMatching(/goes on differently/) });
     expect(by.get("odd.jsonl")).toMatchObject({ outcome: "new", message: expect.stringMatching(/empty lines/) });
     expect(by.get("none.jsonl")).toMatchObject({ outcome: "refused" });

@@ -1,0 +1,122 @@
+// How fast a fleet is over a PostgreSQL on this machine, which it starts: sessions brought in, listed and searched by a
+// server that has none of them, and appends that are durable there, beside those of files alone.
+//
+//   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json]
+//
+// Needs a build, the package pg, and PostgreSQL's programs.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startDatabase } from "../scripts/database.js";
+import { percentile, programIn, Server } from "./server.js";
+import { random, session, word } from "./sessions.js";
+
+const options = { sessions: 1000, kilobytes: 100, rounds: 200, appends: 500, json: false };
+for (let i = 2; i < process.argv.length; i++) {
+  const name = process.argv[i].replace(/^--/, "");
+  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
+  options[name] = typeof options[name] === "boolean" || Number(process.argv[++i]);
+}
+
+const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
+const made = join(home, "made");
+let bytes = 0;
+let sample = "";
+for (let i = 0; i < options.sessions; i++) {
+  const folder = join(made, `project-${i % 100}`);
+  if (i < 100) mkdirSync(folder, { recursive: true });
+  const begun = Date.UTC(2025, 0, 1) + Math.floor(random() * 3e10);
+  const { id, text } = session(`/home/me/project-${i % 100}`, begun, options.kilobytes * 1000 * (0.5 + random()));
+  writeFileSync(join(folder, `${id}.jsonl`), text);
+  bytes += text.length;
+  sample = text;
+}
+
+const place = mkdtempSync(join(tmpdir(), "pi-session-server-database-"));
+const database = await startDatabase(place);
+const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
+const program = programIn(home, false);
+const figures = { node: process.version, sessions: options.sessions, megabytes: Math.round(bytes / 1e6) };
+
+function fleet(...words) {
+  const machine = join(home, "importer");
+  mkdirSync(machine, { recursive: true });
+  const env = {
+    PATH: process.env.PATH,
+    HOME: machine,
+    PI_SESSION_SERVER_STATE_DIR: join(machine, "state"),
+    PI_FLEET_URL: url,
+  };
+  const from = performance.now();
+  const text = execFileSync(process.execPath, [program, "fleet", ...words, "--json"], {
+    env,
+    encoding: "utf8",
+    maxBuffer: 1 << 28,
+  });
+  return { result: JSON.parse(text), seconds: (performance.now() - from) / 1000 };
+}
+
+try {
+  fleet("migrate");
+  const brought = fleet("import", made);
+  if (brought.result.refused > 0) throw new Error(JSON.stringify(brought.result.files.find(({ message }) => message)));
+  figures.importMegabytesPerSecond = Number((bytes / 1e6 / brought.seconds).toFixed(1));
+  const { storedBytes } = fleet("status").result;
+  figures.storedMegabytes = Math.round(storedBytes / 1e6);
+  const verified = fleet("verify");
+  if (verified.result.faults.length > 0) throw new Error("what was brought in is not what there is");
+  figures.verifyMegabytesPerSecond = Number((bytes / 1e6 / verified.seconds).toFixed(1));
+
+  const empty = join(home, "empty");
+  mkdirSync(empty);
+  const server = new Server(program, empty, { given: [], variables: { PI_FLEET_URL: url } });
+  await server.ask("get_state", {});
+  const first = await server.ask("list_sessions", { limit: 50 });
+  if (first.result.total !== options.sessions) throw new Error(`${first.result.total} sessions are listed`);
+  figures.firstListMilliseconds = Number(first.took.toFixed(1));
+  const measured = async (name, method, paramsOf) => {
+    const took = [];
+    for (let i = 0; i < options.rounds; i++) took.push((await server.ask(method, paramsOf(i))).took);
+    figures[`${name}P50`] = percentile(took, 0.5);
+    figures[`${name}P95`] = percentile(took, 0.95);
+  };
+  await measured("list", "list_sessions", (i) => ({
+    limit: 50,
+    ...(i % 4 === 3 ? { cwd: "/home/me/project-7" } : {}),
+  }));
+  await measured("search", "search_sessions", () => ({ query: `${word()} ${word()}`, limit: 20 }));
+  await measured("usage", "get_usage", () => ({ groupBy: ["day"] }));
+  await server.end();
+
+  const lines = sample.trimEnd().split("\n").slice(1);
+  for (const [name, variables] of [
+    ["append", { PI_FLEET_URL: url }],
+    ["fileAppend", {}],
+  ]) {
+    const machine = join(home, name);
+    mkdirSync(machine);
+    const writer = new Server(program, machine, { given: [], variables });
+    await writer.ask("get_state", {});
+    const took = [];
+    for (let i = 0; i < options.appends; i++) {
+      const { type, message } = JSON.parse(lines[i % lines.length]);
+      const reply = await writer.ask("append", { entries: [{ type, message }] });
+      if (i >= 20) took.push(reply.took);
+    }
+    figures[`${name}P50`] = percentile(took, 0.5);
+    figures[`${name}P99`] = percentile(took, 0.99);
+    await writer.end();
+  }
+} finally {
+  // A start that fails would throw; this end is meant.
+  database.removeAllListeners("exit");
+  const ended = new Promise((resolve) => database.on("exit", resolve));
+  database.kill("SIGINT");
+  await ended;
+  rmSync(place, { recursive: true, force: true });
+  rmSync(home, { recursive: true, force: true });
+}
+
+if (options.json) console.log(JSON.stringify(figures));
+else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);
