@@ -35,7 +35,8 @@ export const FACTS = {
       name_sought = excluded.name_sought, sought = excluded.sought`,
   said: (value: string): string => `insert into pi_fleet.said
       (tenant, session_id, generation, seq, kind, nth, role, at, words)
-    select held.tenant, held.id, held.generation, t.seq, t.kind, t.nth, t.role, t.at, t.words::tsvector
+    select held.tenant, held.id, held.generation, t.seq, t.kind, t.nth, t.role, coalesce(t.at, '-infinity'),
+      t.words::tsvector
     from held, json_to_recordset(${value}::json) as t (seq bigint, kind text, nth int, role text,
       at double precision, words text)
     on conflict do nothing`,

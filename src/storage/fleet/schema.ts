@@ -69,11 +69,13 @@ const VERSIONS: readonly string[] = [
     kind text not null,
     nth int not null,
     role text not null,
-    at double precision,
+    at double precision not null,
     words tsvector not null,
     primary key (tenant, session_id, generation, seq, kind, nth)
   );
   comment on table pi_fleet.said is 'the words of what is said and of what tools are given; outputs of tools are left out';
+  comment on column pi_fleet.said.at is 'milliseconds; -infinity where no time is known';
+  create index said_time on pi_fleet.said (tenant, at);
   create index said_words on pi_fleet.said using gin (words) with (gin_pending_list_limit = 512);
   create table pi_fleet.word (tenant text not null, word text not null, primary key (tenant, word));
   comment on table pi_fleet.word is 'every word of said, by which parts of words are found';

@@ -155,27 +155,29 @@ export class SqlCatalog implements FleetCatalog {
     if (without) filters.push(`not (t.words @@ ${values.add(tsqueryOf(without))}::tsquery)`);
     if (since !== undefined) filters.push(`t.at >= ${values.add(since)}`);
     if (until !== undefined) filters.push(`t.at <= ${values.add(until)}`);
-    const cwdFilter = cwd === undefined ? "" : `and d.cwd = ${values.add(storable(cwd))}`;
+    const inCwd =
+      cwd === undefined
+        ? ""
+        : `join pi_fleet.described d on d.tenant = t.tenant and d.session_id = t.session_id and d.cwd = ${values.add(storable(cwd))}`;
     if (except.length > 0)
       filters.push(
         `not exists (select from unnest(${values.add(except.map(storable))}::text[]) x where x = t.session_id)`,
       );
-    const time = "coalesce(t.at, '-infinity'::float8)";
     if (after) {
       const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
       const [at, id, seq, kind, nth] = place.map((value) => values.add(value));
       filters.push(
-        `(${time}, t.session_id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
+        `(t.at, t.session_id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
       );
     }
-    // What has the words is found first, by the index of words, and then where it is.
-    const text = `with hit as materialized (
-        select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at, ${time} as sorted
-        from pi_fleet.said t where t.tenant = ${tenant} and ${filters.join(" and ")}),
-      found as materialized (
-        select t.* from hit t ${LOOKED_UP(tenant, "t.session_id")}
-        where s.state = 1 and s.generation = t.generation ${cwdFilter}
-        order by sorted desc, t.session_id collate "C" desc, t.seq desc, t.kind desc, t.nth desc
+    // Rare words are found by their index, and frequent ones among the latest texts: the server knows which they are.
+    const text = `with found as materialized (
+        select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at
+        from pi_fleet.said t
+        cross join lateral (select from pi_fleet.session x where x.tenant = ${tenant} and x.id = t.session_id
+          and x.generation = t.generation and x.state = 1 limit 1) s ${inCwd}
+        where t.tenant = ${tenant} and ${filters.join(" and ")}
+        order by t.at desc, t.session_id collate "C" desc, t.seq desc, t.kind desc, t.nth desc
         limit ${values.add(limit)})
       select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, ps.id as parent,
         pd.facts as parent_facts, ${BESIDE(tenant)},
@@ -183,27 +185,33 @@ export class SqlCatalog implements FleetCatalog {
       from found f ${LOOKED_UP(tenant, "f.session_id")}
       cross join lateral (select * from pi_fleet.entry x where x.tenant = ${tenant} and x.session_id = f.session_id
         and x.generation = f.generation and x.seq = f.seq limit 1) e ${PARENT}
-      order by f.sorted desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
+      order by f.at desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
     const rows = await this.connections.read({ text, values: values.all });
     return rows.map((row) => ({
       ...{ sessionId: String(row.id), position: Number(row.position), nth: Number(row.nth), role: String(row.role) },
       kind: row.kind as FoundCandidate["kind"],
       entryId: String(JSON.parse(String(row.head))[0]),
-      time: row.at === null ? null : Number(row.at),
+      time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
       line: (row.line as Uint8Array | null) ?? new Uint8Array(0),
       session: listedOf(row),
     }));
   }
 
   async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
+    const most = (MOST_WORDS + 1) * parts.length;
+    const patterns = parts.map((part) => `%${part.replaceAll("_", "\\_")}%`);
+    // One pass over all words, if that does not end early.
     const rows = await this.connections.read({
-      text: `select asked.part, array(select w.word from pi_fleet.word w where w.tenant = $1
-          and w.word like asked.pattern limit ${MOST_WORDS + 1}) as words
-        from unnest($2::text[], $3::text[]) as asked (part, pattern)`,
-      values: [this.tenant, parts, parts.map((part) => `%${part.replaceAll("_", "\\_")}%`)],
+      text: `select word from pi_fleet.word where tenant = $1 and word like any($2::text[]) limit ${most}`,
+      values: [this.tenant, patterns],
     });
-    const known = rows.map(({ part, words }) => [String(part), words as string[]] as const);
-    return new Map(known.filter(([, words]) => words.length <= MOST_WORDS));
+    if (rows.length === most && parts.length > 1) {
+      const each = await Promise.all(parts.map((part) => this.wordsWith([part])));
+      return new Map(each.flatMap((found) => [...found]));
+    }
+    const words = rows.map(({ word }) => String(word));
+    const found = parts.map((part) => [part, words.filter((word) => word.includes(part))] as const);
+    return new Map(found.filter(([, holding]) => holding.length <= MOST_WORDS));
   }
 
   async heads(sessionId: string): Promise<(readonly [string, string | null])[]> {
