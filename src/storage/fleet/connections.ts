@@ -29,6 +29,9 @@ const AGAIN = new Set(["40001", "40P01", "55P03"]);
 /** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
 const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
 const MOST_AGAIN = 5;
+/** SQLSTATEs for a schema and a table that are not there, and a column that an older program did not make. */
+export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
+const LACKS_TABLES = "its tables are missing, or those of an older program: pi-session-server fleet migrate makes them";
 /** Milliseconds for which answers are waited for at the end. */
 const LEAVING = 1000;
 
@@ -151,7 +154,8 @@ export class Connections {
     } catch (error) {
       const { code } = error as { code?: unknown };
       const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object);
-      if (isAnswer && !IN_DOUBT.test(code)) return { kind: "failed", code, reason: reasonOf(error) };
+      if (isAnswer && !IN_DOUBT.test(code))
+        return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error) };
     } finally {

@@ -7,7 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
-import type { Connections, SqlAnswer } from "./connections.ts";
+import { type Connections, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { KnownWords } from "./known-words.ts";
@@ -15,8 +15,6 @@ import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
-/** SQLSTATEs for a schema, and a table, that is not there. */
-const NO_TABLES = new Set(["3F000", "42P01"]);
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
 /** Bytes of lines that are fetched together, about. */
@@ -253,11 +251,7 @@ function unreachable(reason: string): Failure {
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
 function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
-  const lacksTables = answer.kind === "failed" && NO_TABLES.has(answer.code);
-  return {
-    kind: "away",
-    reason: lacksTables ? "it has no tables yet: pi-session-server fleet migrate makes them" : answer.reason,
-  };
+  return { kind: "away", reason: answer.reason };
 }
 
 function bytes(line: Uint8Array): Buffer {
