@@ -10,7 +10,7 @@ import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
-/** What is asked of the database alone, and what also needs the sessions of this machine. */
+/** Words about the database alone, and those that also need the sessions of this machine. */
 const OF_DATABASE = ["status", "migrate"];
 const OF_SESSIONS = ["verify", "import", "export"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
@@ -79,7 +79,7 @@ function isWrong({ state }: Result): boolean {
   return state === "different" || state === "unreadable";
 }
 
-/** What the state of a copy means to a person. */
+/** Sentences for the states of copies. */
 const STATES: Readonly<Record<string, string>> = {
   different: "other entries than the fleet's; open it by its id, and the fleet's take their place",
   unreadable: "cannot be read; verify says more",

@@ -219,7 +219,7 @@ export interface Relative {
   readonly forkedAtEntryId?: string;
 }
 
-export interface Family extends PerhapsLimited {
+export interface SessionFamily extends PerhapsLimited {
   /** The id of the session that all come from; null when that is missing. */
   readonly root: string | null;
   readonly nodes: readonly Relative[];
@@ -236,7 +236,7 @@ export interface Catalog {
   /** Throws cursor_expired. */
   search(request: SearchRequest, progress?: Progress): Promise<FoundHits>;
   /** Returns the family of the session with this id, or of a session that lies elsewhere. Throws session_not_found. */
-  family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<Family>;
+  family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<SessionFamily>;
   /**
    * Writes the index that scripts of pi_agent_rust read (seed 002) to a SQLite file, new or in place of such an index;
    * returns how many sessions it has. Throws already_exists, session_locked, storage_full, storage_failed.

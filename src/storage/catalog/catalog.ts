@@ -7,7 +7,6 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type {
   Catalog,
-  Family,
   FoundHits,
   Listed,
   Listing,
@@ -18,6 +17,7 @@ import type {
   Progress,
   Relative,
   SearchRequest,
+  SessionFamily,
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
@@ -208,7 +208,7 @@ class Finder implements LocalCatalog {
     return undefined;
   }
 
-  family(of: { id: string; open?: Relative }, progress?: Progress): Promise<Family> {
+  family(of: { id: string; open?: Relative }, progress?: Progress): Promise<SessionFamily> {
     return this.inTurn(async () => {
       await this.refresh(progress);
       const sessions: Relative[] = [...this.order("created")];

@@ -22,8 +22,8 @@ const SIGNS = ['"usage"', '"nestedCalls"', '"details"'];
 /** Bytes beyond which a line is not looked into. */
 const LONGEST_LINE = 64 << 20;
 
-/** What is known of a session up to an end. */
-interface Known {
+/** The facts of a session up to an end. */
+interface KnownFacts {
   readonly end: FleetEnd;
   readonly summary: SessionSummary;
   readonly isPlain: boolean;
@@ -35,8 +35,8 @@ interface Known {
 /** The facts of one working copy. What was committed last is kept, so that only what is new has to be read. */
 export class CopyFacts {
   private readonly log: Log;
-  private known: Known | undefined;
-  private next: Known | undefined;
+  private known: KnownFacts | undefined;
+  private next: KnownFacts | undefined;
 
   constructor(log: Log) {
     this.log = log;
@@ -70,7 +70,7 @@ export class CopyFacts {
   }
 
   /** Returns what is known at an end about which nothing was kept. */
-  private knownAt(end: FleetEnd): Known {
+  private knownAt(end: FleetEnd): KnownFacts {
     const { log } = this;
     const { entries } = end;
     const summary = entries === 0 ? EMPTY : summaryOfLog(log, EMPTY, entries);

@@ -6,7 +6,6 @@
 import { Failure } from "../../core/failure.ts";
 import {
   type Catalog,
-  type Family,
   type FoundHits,
   type Hit,
   type Listed,
@@ -18,6 +17,7 @@ import {
   type Progress,
   type Relative,
   type SearchRequest,
+  type SessionFamily,
   type UsageReport,
   type UsageRequest,
 } from "../../core/ports/catalog.ts";
@@ -193,14 +193,14 @@ export class JointFleetCatalog implements Catalog {
 
   // --- families ----------------------------------------------------------------------------------------------------
 
-  async family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<Family> {
+  async family(of: { id: string; open?: Relative; here?: boolean }, progress?: Progress): Promise<SessionFamily> {
     const { here, there } = this.options;
     if (of.here) return here.family(of, progress);
     const mine = await here.family(of, progress).catch((error) => {
       if (error instanceof Failure && error.name === "session_not_found") return undefined;
       throw error;
     });
-    return this.orHere<Family>(
+    return this.orHere<SessionFamily>(
       async () => {
         const local = await this.local();
         const theirs = (await there.relatives()).map((session) => this.listed(session, local));

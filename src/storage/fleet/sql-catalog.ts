@@ -23,10 +23,10 @@ const MOST_WORDS = 500;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
-type Row = Readonly<Record<string, unknown>>;
+type SqlRow = Readonly<Record<string, unknown>>;
 
 /** The values of a statement, each with its number. */
-class Values {
+class SqlValues {
   readonly all: unknown[] = [];
 
   add(value: unknown): string {
@@ -80,7 +80,7 @@ export class SqlCatalog implements FleetCatalog {
     most: number | undefined,
   ): Promise<{ sessions: FleetListed[]; total: number }> {
     const { sort = "modified" } = request;
-    const values = new Values();
+    const values = new SqlValues();
     const tenant = values.add(this.tenant);
     const filters = filtersOf(request, values);
     const [beyond, direction] = sort === "name" ? [">", "asc"] : ["<", "desc"];
@@ -110,7 +110,7 @@ export class SqlCatalog implements FleetCatalog {
   }
 
   private async count(request: Omit<ListRequest, "cursor" | "agents">): Promise<number> {
-    const values = new Values();
+    const values = new SqlValues();
     const tenant = values.add(this.tenant);
     const text = `select count(*)::float8 as total
       from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
@@ -143,7 +143,7 @@ export class SqlCatalog implements FleetCatalog {
 
   async texts(question: TextQuestion): Promise<FoundCandidate[]> {
     const { kinds, words, without, except, after, cwd, since, until, limit } = question;
-    const values = new Values();
+    const values = new SqlValues();
     const tenant = values.add(this.tenant);
     const filters = [
       `(${Array.from(kinds, ([kind, role]) => {
@@ -259,7 +259,7 @@ export class SqlCatalog implements FleetCatalog {
   }
 
   async spent({ cwd, archived }: { cwd?: string; archived?: boolean }): Promise<FleetSpent[]> {
-    const values = new Values();
+    const values = new SqlValues();
     const tenant = values.add(this.tenant);
     const filters = [
       ...(cwd === undefined ? [] : [`d.cwd = ${values.add(storable(cwd))}`]),
@@ -298,7 +298,7 @@ export class SqlCatalog implements FleetCatalog {
 }
 
 /** Returns the conditions of a list. */
-function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: Values): string[] {
+function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlValues): string[] {
   const { cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly } = request;
   const filters = [`s.archived = ${values.add(archived ?? false)}`];
   if (headerOnly !== true) filters.push("s.entries > 0");
@@ -323,7 +323,7 @@ function tsqueryOf(sought: Sought): string {
   return sought.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
 }
 
-function listedOf(row: Row): FleetListed {
+function listedOf(row: SqlRow): FleetListed {
   const id = String(row.id);
   const beside = [row.id_before, row.id_after].filter((one) => typeof one === "string");
   const parent = row.parent_facts === null ? null : (JSON.parse(String(row.parent_facts)) as FleetDescription);

@@ -1,4 +1,4 @@
-/** What is done to whole sessions of a fleet in PostgreSQL; one statement a call. */
+/** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
 
 import type { FleetFacts } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.ts";
