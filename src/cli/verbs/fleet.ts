@@ -20,8 +20,9 @@ const MOST_PRINTED = 50;
 export default {
   name: "fleet",
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
-  operands: [`<${WORDS.join("|")}>`, "[folder]"],
+  operands: ["<word>", "[folder]"],
   more:
+    "The word is status, migrate, verify, import or export. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
