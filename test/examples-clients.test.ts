@@ -65,7 +65,9 @@ const COMPILERS: Partial<Record<ClientName, () => string>> = {
     for (const name of ["Cargo.toml", "main.rs"])
       cpSync(join(CLIENTS, "rust", name), join(sources, name), { preserveTimestamps: true });
     const config = ['source.crates-io.replace-with="debian"', `source.debian.directory="${CRATES}"`];
-    const env = { ...process.env, CARGO_TARGET_DIR: join(KEPT_CODE, "clients/rust/target") };
+    // Without what debuggers and later builds would use: a fifth of the time.
+    const lean = { CARGO_PROFILE_DEV_DEBUG: "0", CARGO_INCREMENTAL: "0" };
+    const env = { ...process.env, ...lean, CARGO_TARGET_DIR: join(KEPT_CODE, "clients/rust/target") };
     const args = ["build", "--quiet", "--offline", ...config.flatMap((value) => ["--config", value])];
     execFileSync("cargo", args, { cwd: sources, env });
     return join(KEPT_CODE, "clients/rust/target/debug/pi-session-client");

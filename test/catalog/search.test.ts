@@ -285,7 +285,7 @@ test("what fits best comes first", async () => {
 test("the index and reading give the same hits", async () => {
   await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
-    for (let n = 0; n < 25; n++) {
+    for (let n = 0; n < 12; n++) {
       const folder = join(library.root, `--p${n % 3}--`);
       mkdirSync(folder, { recursive: true });
       const { id, text } = randomSession(random, "/p");

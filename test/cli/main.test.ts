@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { parseArguments } from "../../src/cli/options.ts";
 import { VERSION } from "../../src/version.ts";
 import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -13,11 +14,12 @@ import {
   type Json,
   kinds,
   runProgram,
-  type SpawnedServer,
   serveHere,
+  serveInput,
   spawnServer,
   stopTimers,
   temporaryPlace,
+  type Wire,
 } from "../support/server.ts";
 
 let ids = 0;
@@ -42,7 +44,7 @@ describe("one request and the end of input", () => {
 
   test("print frames for a frame", async () => {
     const request = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
-    const run = await runProgram(`Content-Length: ${request.length}\r\n\r\n${request}`, ["--no-session"]);
+    const run = await serveInput(`Content-Length: ${request.length}\r\n\r\n${request}`, ["--no-session"]);
     const [, first, second] = /^Content-Length: \d+\r\n\r\n(.*)Content-Length: \d+\r\n\r\n(.*)$/.exec(run.stdout) ?? [];
     expect(kinds([JSON.parse(first), JSON.parse(second)])).toEqual(["session_start", "#1"]);
     for (const payload of [first, second])
@@ -51,7 +53,7 @@ describe("one request and the end of input", () => {
   });
 
   test("print Pi's messages for a command of Pi's", async () => {
-    const run = await runProgram('{"id":"1","type":"get_state"}\n', ["--no-session"]);
+    const run = await serveInput('{"id":"1","type":"get_state"}\n', ["--no-session"]);
     const [start, reply, end] = run.stdout.split("\n");
     expect(JSON.parse(start)).toMatchObject({ type: "session_start", reason: "startup", seq: 1 });
     expect(JSON.parse(reply)).toMatchObject({ id: "1", type: "response", command: "get_state", success: true });
@@ -59,7 +61,7 @@ describe("one request and the end of input", () => {
   });
 
   test("print the reply although the last line has no end", async () => {
-    const run = await runProgram('{"jsonrpc":"2.0","id":1,"method":"get_last_assistant_text"}', [
+    const run = await serveInput('{"jsonrpc":"2.0","id":1,"method":"get_last_assistant_text"}', [
       "--no-session",
       "--events",
       "none",
@@ -81,7 +83,7 @@ describe("one request and the end of input", () => {
     ["a payload", 'Content-Length: 100\r\n\r\n{"jsonrpc"'],
     ["a line", '{"jsonrpc":"2.0","id":1,"meth'],
   ])("print an error when the input ends inside %s", async (_what, input) => {
-    const { stdout, stderr, status } = await runProgram(input, ["--no-session"]);
+    const { stdout, stderr, status } = await serveInput(input, ["--no-session"]);
     const payload = stdout.slice(stdout.indexOf("{"));
     expect(JSON.parse(payload)).toMatchObject({ id: null, error: { code: -32700 } });
     expect({ stderr, status }).toEqual({ stderr: "", status: 0 });
@@ -112,11 +114,13 @@ describe("the command line", () => {
   });
 
   test("that is wrong ends the program with a sentence and status 2", async () => {
-    for (const args of [["--no-such"], ["--max-message-bytes", "-1"]]) {
-      const { stdout, stderr, status } = await runProgram('{"jsonrpc":"2.0","id":1,"method":"get_state"}\n', args);
-      expect(stderr, args.join(" ")).toMatch(/^pi-session-server: \S.*\.\n$/);
-      expect({ stdout, status }).toEqual({ stdout: "", status: 2 });
-    }
+    const { stdout, stderr, status } = await runProgram('{"jsonrpc":"2.0","id":1,"method":"get_state"}\n', [
+      "--no-such",
+    ]);
+    expect(stderr).toMatch(/^pi-session-server: \S.*\.\n$/);
+    expect({ stdout, status }).toEqual({ stdout: "", status: 2 });
+    for (const args of [["--no-such"], ["--max-message-bytes", "-1"]])
+      expect(() => parseArguments(args)).toThrow(/^\S.*\.$/);
   });
 });
 
@@ -182,10 +186,10 @@ test("2,000 pipelined requests get one reply each, in order, and each read tells
     else request = ["get_entries", { since: anyKnown(), limit: 1 + below(3) }];
     requests.push({ jsonrpc: "2.0", id, method: request[0], params: request[1] });
   }
-  const server = spawnServer(["--events", "none"]);
+  const server = serveHere(["--events", "none"]);
   server.send(...requests);
   const { messages: replies, status } = await server.finish();
-  expect({ status, stderr: server.stderr, count: replies.length }).toEqual({ status: 0, stderr: "", count });
+  expect({ status, said: server.said, count: replies.length }).toEqual({ status: 0, said: [], count });
 
   const model = new Model();
   for (const [id, { method, params }] of requests.entries()) {
@@ -289,7 +293,7 @@ function entriesIn(file: string): Json[] {
 }
 
 describe("the end", () => {
-  async function persisted(server: SpawnedServer): Promise<string> {
+  async function persisted(server: Wire): Promise<string> {
     await server.result("append", { entries: [user("first", { id: "first" })] });
     return (await server.result("get_state")).sessionFile;
   }
@@ -373,7 +377,7 @@ describe("the end", () => {
   });
 
   test("by shutdown: its reply, then what is left, and exit", async () => {
-    const server = spawnServer([]);
+    const server = serveHere([]);
     const file = await persisted(server);
     server.send(
       append(user("a", { id: "a" })),
@@ -391,16 +395,16 @@ describe("the end", () => {
       expect(reply.error).toMatchObject({ code: -32802, data: { name: "shutting_down", retryable: true } });
     server.send({ jsonrpc: "2.0", method: "exit" });
     expect(await server.rest()).toEqual([]);
-    expect({ status: await server.exit, stderr: server.stderr }).toEqual({ status: 0, stderr: "" });
+    expect({ status: await server.done, said: server.said }).toEqual({ status: 0, said: [] });
     expect(entriesIn(file).map(({ id }) => id)).toEqual(["first", "a"]);
   });
 
   test("by exit alone", async () => {
-    const server = spawnServer(["--events", "none"]);
+    const server = serveHere(["--events", "none"]);
     const file = await persisted(server);
     server.send(append(user("a", { id: "a" })), { jsonrpc: "2.0", method: "exit" });
     expect((await server.rest()).map(({ result }) => result.leafId)).toEqual(["a"]);
-    expect(await server.exit).toBe(0);
+    expect(await server.done).toBe(0);
     expect(entriesIn(file).map(({ id }) => id)).toEqual(["first", "a"]);
   });
 
@@ -472,16 +476,16 @@ test("two of them share a folder of sessions", async () => {
   const first = spawnServer(["--events", "none"], "lines", place);
   await first.result("append", { entries: [user("mine", { id: "mine" })] });
   const { sessionFile, sessionId } = await first.result("get_state");
-  const second = spawnServer(["--events", "none"], "headers", place);
+  const second = serveHere(["--events", "none"], { framing: "headers", place });
   expect((await second.result("switch_session", { sessionId })).sessionFile).toBe(sessionFile);
   expect((await second.result("get_entries")).entries).toMatchObject([{ id: "mine" }]);
-  const third = spawnServer(["--continue", "--events", "none"], "lines", place);
+  const third = serveHere(["--continue", "--events", "none"], { place });
   expect((await third.result("get_state")).sessionId).toBe(sessionId);
   for (const server of [first, second, third]) expect((await server.finish()).status).toBe(0);
 });
 
 test("requests cut anywhere are the same requests", async () => {
-  const server = spawnServer(["--no-session", "--events", "none"], "headers");
+  const server = serveHere(["--no-session", "--events", "none"], { framing: "headers" });
   const bytes = Buffer.from(frame("headers", append(user("é 😀")), call("get_messages"), call("get_state")));
   for (let at = 0; at < bytes.length; at += 7) {
     server.write(bytes.subarray(at, at + 7));

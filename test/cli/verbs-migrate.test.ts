@@ -5,14 +5,15 @@ import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
 import { chain, headerText, id, SESSION, userText } from "../support/lines.ts";
-import { runProgram, temporaryPlace } from "../support/server.ts";
+import { temporaryPlace } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
 
 test("a session goes to a container and back, dry by default", async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, chain(3), "s.jsonl");
   const before = readFileSync(file);
   const container = join(place.cwd, `${SESSION}.v2`);
-  const run = (...args: string[]) => runProgram("", args, place);
+  const run = (...args: string[]) => runHere(place, args, { hashes: true });
   const short = (path: string): string => path.replace(place.home, "~");
 
   expect(await run("migrate", file)).toEqual({
@@ -50,7 +51,7 @@ test("a session goes to a container and back, dry by default", async () => {
 test("what hinders a migration is listed, and ends with 3", async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, [...chain(2), userText(id(0), id(1), "other")], "s.jsonl", headerText({ id: "odd" }));
-  const { stdout, status } = await runProgram("", ["migrate", file, "--dry-run"], place);
+  const { stdout, status } = await runHere(place, ["migrate", file, "--dry-run"], { hashes: true });
   expect(status).toBe(3);
   expect(stdout).toMatch(/^The session cannot be migrated as it is:\n {2}invalid_id: .*\n {2}duplicate_id/);
 });

@@ -8,7 +8,8 @@ import { findVerb, verbs } from "../../src/cli/table.ts";
 import { inOptions, inVerbs, textsIn } from "../../src/cli/wording.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
 import { table } from "../../src/handlers/shared/table.ts";
-import { runProgram, temporaryPlace } from "../support/server.ts";
+import { temporaryPlace } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
 
 test.each([
   ["No such session. list_sessions shows those that exist.", "No such session. list shows those that exist."],
@@ -111,7 +112,7 @@ test("params that are refused are named by their options and operands", () => {
 
 test("a verb that fails names verbs, and with --json commands", async () => {
   const place = temporaryPlace();
-  expect((await runProgram("", ["show", "nowhere"], place)).stderr).toContain(". list shows those that exist.");
-  expect((await runProgram("", ["show", "nowhere", "--json"], place)).stdout).toContain(". list_sessions shows those");
-  expect((await runProgram("", ["search", "x", "--limit", "99999999"], place)).stderr).not.toContain("Invalid params");
+  expect((await runHere(place, ["show", "nowhere"])).stderr).toContain(". list shows those that exist.");
+  expect((await runHere(place, ["show", "nowhere", "--json"])).stdout).toContain(". list_sessions shows those");
+  expect((await runHere(place, ["search", "x", "--limit", "99999999"])).stderr).not.toContain("Invalid params");
 });

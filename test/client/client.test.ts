@@ -3,6 +3,7 @@
 import { PassThrough } from "node:stream";
 import { expect, expectTypeOf, onTestFinished, test } from "vitest";
 import {
+  type Client,
   type Commands,
   connect,
   type Events,
@@ -29,6 +30,15 @@ async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
   return client;
 }
 
+/** A client of a server in this process, for what does not depend on how that was started. */
+async function connected({ args = [], ...options }: Pick<SpawnOptions, "args" | "hooks">): Promise<Client> {
+  const server = serveHere([...args]);
+  server.output.removeAllListeners("data");
+  const client = await connect(server.output, server.input, options);
+  onTestFinished(() => client.close());
+  return client;
+}
+
 test("asks and is answered, hears events, and ends the server", async () => {
   const client = await spawned({ args: ["--no-session"] });
   expect(client.state).toMatchObject({ store: "memory", leafId: null });
@@ -49,7 +59,7 @@ test("asks and is answered, hears events, and ends the server", async () => {
 });
 
 test("a failure has the protocol's name, code and data", async () => {
-  const client = await spawned({ args: ["--no-session"] });
+  const client = await connected({ args: ["--no-session"] });
   const failure = await client.request("fork", { entryId: "nope" }).catch((error) => error);
   expect(failure).toBeInstanceOf(RequestFailure);
   expect(failure).toMatchObject({ name: "entry_not_found", code: -32002, retryable: false, data: { entryId: "nope" } });
@@ -58,7 +68,7 @@ test("a failure has the protocol's name, code and data", async () => {
 });
 
 test("a failure says which command failed, and its stack who asked", async () => {
-  const client = await spawned({
+  const client = await connected({
     args: ["--no-session"],
     hooks: { session_before_switch: (_, { request }) => request("get_entry", { entryId: "none" }) as Promise<never> },
   });
@@ -110,7 +120,7 @@ test("a server that cannot start, or a program that is not there, is told by wha
 
 test("hooks are handlers; they may read meanwhile, and an error in one stops the action", async () => {
   const seen: unknown[] = [];
-  const client = await spawned({
+  const client = await connected({
     args: ["--no-session"],
     hooks: {
       session_before_fork: async ({ entryId, position }, { request }) => {
@@ -140,7 +150,7 @@ test("hooks are handlers; they may read meanwhile, and an error in one stops the
 
 test("a hook's handler is told when the server does not wait any more", async () => {
   let told: unknown;
-  const client = await spawned({
+  const client = await connected({
     args: ["--no-session", "--hook-timeout", "20"],
     hooks: {
       session_before_switch: (_, { signal }) =>
@@ -158,7 +168,7 @@ test("a hook's handler is told when the server does not wait any more", async ()
 });
 
 test("a signal withdraws what has not begun, and says nothing of what has", async () => {
-  const client = await spawned({
+  const client = await connected({
     args: ["--no-session"],
     hooks: { session_before_switch: (_, { request }) => request("get_state").then(() => ({ cancel: true })) },
   });
@@ -191,7 +201,7 @@ test("progress comes to a callback", async () => {
 });
 
 test("pages come one after the other, each entry once", async () => {
-  const client = await spawned({ args: ["--no-session"] });
+  const client = await connected({ args: ["--no-session"] });
   const ids = Array.from({ length: 25 }, (_, i) => `n${i}`);
   await client.request("append", { entries: ids.map((id) => user(id, { id })) });
   const pages: string[][] = [];
@@ -201,7 +211,7 @@ test("pages come one after the other, each entry once", async () => {
 });
 
 test("events come from an iterator, from its making on, and it ends with the server or by a signal", async () => {
-  const client = await spawned({ args: ["--no-session"] });
+  const client = await connected({ args: ["--no-session"] });
   const heard = client.events(["session_append", "session_tree"]);
   const controller = new AbortController();
   const others = client.events(["session_start"], { signal: controller.signal });
@@ -274,7 +284,7 @@ test("knows the names, params and results of all commands, events and hooks", as
   expectTypeOf<Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
   expectTypeOf<Events["session_start"]["seq"]>().toEqualTypeOf<number>();
   expectTypeOf<Hooks["session_before_fork"]["payload"]["position"]>().toEqualTypeOf<"before" | "at">();
-  const client = await spawned({ args: ["--no-session"] });
+  const client = await connected({ args: ["--no-session"] });
   // @ts-expect-error a member of a wrong type
   await expect(client.request("set_label", { entryId: 5, label: null })).rejects.toThrow("Invalid params");
   // @ts-expect-error a member is missing

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildSync } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { allThemes } from "../../src/conformance/rules.ts";
 import {
   combinationOf,
+  everyTheme,
   evidenceOf,
   OF_PROCESSES,
   OWN,
@@ -25,12 +25,12 @@ const TIMEOUT = 2000;
 
 /** The theme that a rule belongs to. */
 function themeOf(rule: string): string {
-  return allThemes().find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
+  return everyTheme().find(({ rules }) => rules.some(({ name }) => name === rule))?.name ?? "";
 }
 
 /** Themes in which the ordinary suite looks for the rules that a fault breaks; the long runs look in all. */
 function themesFor({ rule }: Fault): string[] {
-  const all = allThemes().map(({ name }) => name);
+  const all = everyTheme().map(({ name }) => name);
   return all.filter((name) => isEvery() || [themeOf(rule), "throughout"].includes(name));
 }
 

@@ -307,7 +307,7 @@ test("damaged databases: nothing fails, and what could not be read is told", () 
     [readFileSync(join(folder, "o.db")), OPENCODE_SESSION],
     [readFileSync(join(folder, "g.db")), GOOSE_SESSION],
   ] as const;
-  forSeeds(80, (random) => {
+  forSeeds(40, (random) => {
     const [whole, own] = random.pick(wholes);
     const disk = new FaultDisk();
     disk.put("/x.db", damagedDatabase(random, whole));
@@ -329,7 +329,7 @@ test("values of other types than a column should have, and missing tables, are d
     database.exec("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON");
     database.prepare(`UPDATE OR IGNORE ${table} SET ${column} = ? WHERE id = ?`).run(value, key);
   };
-  forSeeds(30, (random) => {
+  forSeeds(15, (random) => {
     const table = random.pick(["message", "part"]);
     try {
       set(table, random.pick(["data", "time_created"]), random.pick(ids(table)), random.pick(values));

@@ -12,7 +12,7 @@ import { forSeeds } from "../support/random.ts";
 const AGENTS = ["claude", "codex"] as const;
 
 test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tree", (agent) => {
-  forSeeds(40, (random) => {
+  forSeeds(20, (random) => {
     const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
     const made = requireResumable(agent, session);
     const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
@@ -32,7 +32,7 @@ test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tre
 });
 
 test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
-  forSeeds(60, (random) => {
+  forSeeds(30, (random) => {
     const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
     const { nodes } = session.log;
     requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
@@ -41,7 +41,7 @@ test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
 });
 
 test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
-  forSeeds(40, (random) => {
+  forSeeds(20, (random) => {
     const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
     const [header, ...entries] = lines;
     const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));

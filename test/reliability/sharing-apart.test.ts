@@ -16,7 +16,7 @@ describe.skipIf(!hasContainers()).each(["jsonl", "v2"] as const)("containers tha
   test("are one tree, also where some are killed or stopped", () =>
     forSeedsAsync(1, async (random) => {
       const where = containers(random);
-      const options = { store, where, servers: 3, bursts: 12, kills: 0.4, stops: 0.2 };
+      const options = { store, where, servers: 3, bursts: 7, kills: 0.4, stops: 0.2 };
       const { acknowledged, kills } = await shareAtRandom(random, options);
       expect(acknowledged).toBeGreaterThan(10);
       expect(kills).toBeGreaterThan(0);

@@ -6,14 +6,16 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
+import { VERSION } from "../../src/version.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import {
+  type HereServer,
   type Json,
   type Place,
-  runProgram,
   type SpawnedServer,
   serveHere,
+  serveInput,
   spawnServer,
   stopTimers,
   temporaryPlace,
@@ -45,9 +47,10 @@ async function succeed(server: Wire, ...commands: Json[]): Promise<Json[]> {
 }
 
 /** Ends the input: nothing more is said, neither to the client nor to a person. */
-async function endInSilence(server: SpawnedServer): Promise<void> {
+async function endInSilence(server: HereServer | SpawnedServer): Promise<void> {
   const { messages, status } = await server.finish();
-  expect({ messages, events: server.events, status, stderr: server.stderr }).toEqual({
+  const stderr = "said" in server ? server.said.join("\n") : server.stderr;
+  expect({ messages, events: server.events, status, stderr }).toEqual({
     messages: [],
     events: [],
     status: 0,
@@ -109,7 +112,7 @@ describe("the client", () => {
     const folder = join(place.home, ".pi/agent/sessions", encoded);
     mkdirSync(folder, { recursive: true });
     const sessionPath = storedSession(place, join(".pi/agent/sessions", encoded, "old.jsonl"));
-    const server = spawnServer(["--mode", "rpc"], "lines", place);
+    const server = serveHere(["--mode", "rpc"], { place });
     const [, state, { messages }, { commands }] = await succeed(
       server,
       { type: "switch_session", sessionPath, id: "3:12" },
@@ -140,7 +143,7 @@ describe("the client", () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
     const ids = ["4be0643f-1d98-4573-97cd-ca98a65347dd", "00000000-0000-4000-8000-000000000000"];
-    const { stdout, stderr, status } = await runProgram(
+    const { stdout, stderr, status } = await serveInput(
       `${JSON.stringify({ type: "get_state", id: ids[0] })}\n${JSON.stringify({ type: "get_messages", id: ids[1] })}\n`,
       ["--mode", "rpc", "--no-themes", "--session", sessionPath],
       place,
@@ -155,13 +158,9 @@ describe("the client", () => {
   });
 
   test("in Rust asks for the version, and holds every reply to a closed schema", async () => {
-    const { stdout, stderr, status } = await runProgram("", ["--version"]);
-    expect({ version: stdout.trim(), stderr, status }).toEqual({
-      version: expect.stringMatching(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/),
-      stderr: "",
-      status: 0,
-    });
-    const server = spawnServer(["--mode", "rpc"]);
+    // It is what the program prints for --version (test/cli/main.test.ts).
+    expect(VERSION).toMatch(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/);
+    const server = serveHere(["--mode", "rpc"]);
     const [state, ...none] = await succeed(
       server,
       { id: "1", type: "get_state" },
@@ -188,7 +187,7 @@ describe("the client", () => {
     const where = option === "--session" ? [option, join(place.home, "new.jsonl")] : [option];
     const model = ["--provider", "anthropic", "--model", "claude-sonnet-4-5", "--thinking", "high"];
     const prompt = ["--no-skills", "--system-prompt", "x"];
-    const server = spawnServer(["--mode", "rpc", ...model, ...where, ...prompt], "lines", place);
+    const server = serveHere(["--mode", "rpc", ...model, ...where, ...prompt], { place });
     const [state] = await succeed(server, { id: "1", type: "get_state" });
     expect(state).toMatchObject({ ...STATE, thinkingLevel: "high", model: { provider: "anthropic" } });
     expect(state.model.contextWindow).toBeGreaterThan(0);
@@ -197,7 +196,7 @@ describe("the client", () => {
 
   test("of VS Code keeps nothing, and is told at once that there is no agent", async () => {
     const place = temporaryPlace();
-    const server = spawnServer(["--mode", "rpc", "--no-session"], "lines", place);
+    const server = serveHere(["--mode", "rpc", "--no-session"], { place });
     server.send({ id: "prompt-1", type: "prompt", message: "Hello" });
     const [notice, reply] = await server.take(2);
     expect([notice, reply]).toEqual(refused("prompt-1", "prompt"));
@@ -237,7 +236,7 @@ describe("a person at a client without an agent", () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
     const bytes = readFileSync(sessionPath);
-    const server = spawnServer(["--mode", "rpc", "--session", sessionPath], "lines", place);
+    const server = serveHere(["--mode", "rpc", "--session", sessionPath], { place });
     server.send(
       { id: "1", type: "get_state" },
       { id: "2", type: "prompt", message: "Hello", images: [] },
@@ -269,7 +268,7 @@ describe("a person at a client without an agent", () => {
   });
 
   test("is not sent to a session that is not there yet", async () => {
-    const server = spawnServer(["--mode", "rpc"]);
+    const server = serveHere(["--mode", "rpc"]);
     server.send({ id: "1", type: "prompt", message: "Hello" });
     const [{ message }, { error }] = await server.take(2);
     expect(message).toBe(error);
@@ -277,7 +276,7 @@ describe("a person at a client without an agent", () => {
   });
 
   test("is told where the command line names a session that cannot be opened, too", async () => {
-    const server = spawnServer(["--mode", "rpc", "--session", "nobody"]);
+    const server = serveHere(["--mode", "rpc", "--session", "nobody"]);
     server.send({ id: "1", type: "prompt", message: "Hello" });
     expect(await server.take(2)).toEqual(refused("1", "prompt"));
   });
@@ -285,7 +284,7 @@ describe("a person at a client without an agent", () => {
   test.each([[["--dialect", "pi"]], [[]]])(
     "is nobody to a host that does not come as Pi's clients do: %j",
     async (options) => {
-      const server = spawnServer([...options, "--no-session", "--events", "none"]);
+      const server = serveHere([...options, "--no-session", "--events", "none"]);
       server.send({ id: "1", type: "prompt", message: "Hello" }, { id: "2", type: "get_last_assistant_text" });
       expect(await server.take(2)).toMatchObject([
         { id: "1", success: false, code: "unsupported_command", error: expect.stringContaining("append") },
@@ -296,7 +295,7 @@ describe("a person at a client without an agent", () => {
   );
 
   test.each([[[]], [["--mode", "rpc", "--dialect", "jsonrpc"]]])("is nobody in JSON-RPC: %j", async (options) => {
-    const server = spawnServer([...options, "--no-session", "--events", "none"]);
+    const server = serveHere([...options, "--no-session", "--events", "none"]);
     const { error } = await server.request("prompt", { message: "Hello" });
     expect(error).toMatchObject({ message: expect.stringContaining("append"), data: { name: "unsupported_command" } });
     expect(await server.result("get_available_models")).toEqual({ models: [] });
@@ -307,7 +306,7 @@ describe("a person at a client without an agent", () => {
 describe("the client for ACP begins a session", () => {
   /** What it asks before its session is begun: without a model, or with a level that is not in the list, it gives up. */
   async function begin(options: string[], place = temporaryPlace()): Promise<string[]> {
-    const server = spawnServer(["--mode", "rpc", "--no-themes", ...options], "lines", place);
+    const server = serveHere(["--mode", "rpc", "--no-themes", ...options], { place });
     const [state, { models }, { levels }] = await succeed(
       server,
       { id: "1", type: "get_state" },
@@ -352,14 +351,14 @@ describe("the client for ACP begins a session", () => {
 
 describe("together the clients demand", () => {
   test("a window for a model that nobody knows, too", async () => {
-    const server = spawnServer(["--mode", "rpc", "--no-session", "--provider", "own", "--model", "nobody-knows"]);
+    const server = serveHere(["--mode", "rpc", "--no-session", "--provider", "own", "--model", "nobody-knows"]);
     const [{ model }] = await succeed(server, { id: 1, type: "get_state" });
     expect(model).toMatchObject({ provider: "own", id: "nobody-knows", contextWindow: expect.any(Number) });
     expect(model.contextWindow).toBeGreaterThan(0);
   });
 
   test("program order: each state is that of the session before it", async () => {
-    const server = spawnServer(["--mode", "rpc"]);
+    const server = serveHere(["--mode", "rpc"]);
     const ask = [{ type: "new_session" }, { type: "get_state" }, { type: "set_thinking_level", level: "low" }];
     const round = [...ask, { type: "get_state" }];
     const commands = [...round, ...round, ...round].map((command, id) => ({ id, ...command }));
@@ -375,7 +374,7 @@ describe("together the clients demand", () => {
   test("a folder for each session file from the moment its path is told", async () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
-    const server = spawnServer(["--mode", "rpc", "--session", sessionPath], "lines", place);
+    const server = serveHere(["--mode", "rpc", "--session", sessionPath], { place });
     for (const command of [{ type: "fork", entryId: "a1b2c3d4" }, { type: "new_session" }, { type: "get_state" }]) {
       const [{ sessionFile }] = await succeed(server, { id: "1", ...command });
       expect(readdirSync(dirname(sessionFile))).toBeInstanceOf(Array);
@@ -383,7 +382,7 @@ describe("together the clients demand", () => {
   });
 
   test("lines that begin with their type, under a header with an absolute folder", async () => {
-    const server = spawnServer(["--mode", "rpc"]);
+    const server = serveHere(["--mode", "rpc"]);
     const [, , , , { sessionFile }] = await succeed(
       server,
       { id: 1, type: "set_model", provider: "openai", modelId: "gpt-4o" },
@@ -415,7 +414,7 @@ describe("together the clients demand", () => {
     writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, [user(text, { id: "a1b2c3d4", parentId: null })]));
     const types = ["get_messages", "get_fork_messages", "get_entries", "get_tree"];
     const input = types.map((type) => `${JSON.stringify({ id: text, type })}\n`).join("");
-    const { stdout } = await runProgram(input, ["--mode", "rpc", "--session", file], place);
+    const { stdout } = await serveInput(input, ["--mode", "rpc", "--session", file], place);
     expect(stdout).not.toMatch(/[\u2028\u2029]/);
     const replies = stdout
       .trimEnd()
@@ -437,7 +436,7 @@ describe("together the clients demand", () => {
   });
 
   test("a life after nonsense, ten megabytes of it too", async () => {
-    const server = spawnServer(["--mode", "rpc", "--no-session"]);
+    const server = serveHere(["--mode", "rpc", "--no-session"]);
     server.send("null", "[]", "{}", '{"type":5}', '{"id":{}}');
     for (const reply of await server.take(5)) expect(reply).toMatchObject({ type: "response", success: false });
     await succeed(server, { id: "1", type: "get_state" });

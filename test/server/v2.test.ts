@@ -54,12 +54,12 @@ test("a container is made, written, forked, killed and opened again by path, by 
     ["--session", sessionId.slice(0, 20)],
     ["-c"],
   ]) {
-    const again = spawnServer(["--store", "v2", ...args], "lines", place);
+    const again = serveHere(["--store", "v2", ...args], { place });
     expect(await tellings(again), args.join(" ")).toEqual(before);
     await again.finish();
   }
   // A host that asks for other sessions opens this one all the same.
-  const other = spawnServer(["--session", sessionFile], "lines", place);
+  const other = serveHere(["--session", sessionFile], { place });
   await other.result("append", { entries: [user("go on")] });
   const { entries } = await other.result("get_fork_messages").then(({ messages }: Json) => ({ entries: messages }));
   const forked = await other.result("fork", { entryId: entries[0].entryId });

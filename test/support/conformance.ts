@@ -19,12 +19,20 @@ export const OWN = [process.execPath, PROGRAM];
 /** Rules that kill a server, which one in this process survives. */
 export const OF_PROCESSES = ["kill-acknowledged", "kill-in-stream", "repeat-after-kill", "leaf-after-kill"];
 
+let known: readonly Theme[] | undefined;
+
+/** Returns all themes, whose transcripts are read once. */
+export function everyTheme(): readonly Theme[] {
+  known ??= allThemes();
+  return known;
+}
+
 /** Runs rules, all by default, in all combinations by default. */
 export function runKit(options: Partial<ConformanceOptions> = {}): Promise<ConformanceResult> {
   const variables = { PATH: process.env.PATH, XDG_CACHE_HOME: KEPT_CODE };
   return runRules({
     command: OWN,
-    themes: allThemes(),
+    themes: everyTheme(),
     combinations: COMBINATIONS,
     timeout: 10_000,
     limit: 300_000,
@@ -36,7 +44,7 @@ export function runKit(options: Partial<ConformanceOptions> = {}): Promise<Confo
 
 /** Runs rules against a server in this process, with a fault if one is named. */
 export function runHere(options: Partial<ConformanceOptions> = {}, fault?: FaultName): Promise<ConformanceResult> {
-  const themes = without(options.themes ?? allThemes(), OF_PROCESSES);
+  const themes = without(options.themes ?? everyTheme(), OF_PROCESSES);
   return runKit({ ...options, themes, command: ["here"], launcher: launcherHere(fault) });
 }
 
@@ -66,7 +74,7 @@ export function combinationOf(framing: Combination["framing"], dialect: Combinat
 
 /** Returns themes with only the rules of these names, or of the themes of these names. */
 export function only(...names: readonly string[]): Theme[] {
-  return allThemes().map(({ name, rules }) => ({
+  return everyTheme().map(({ name, rules }) => ({
     name,
     rules: rules.filter((rule) => names.includes(name) || names.includes(rule.name)),
   }));

@@ -3,34 +3,45 @@
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { Session } from "../../src/core/session/session.ts";
-import type { FaultDisk } from "./disk.ts";
+import { type FaultDisk, faultPoints } from "./disk.ts";
+import { share } from "./random.ts";
 
-/** Repairs what `damaged` makes with a fault at every operation; `check` gets each disk with the story of it. */
+/**
+ * Repairs what `damaged` makes with a fault at some of the operations where an error shows something, or at all
+ * ({@link share}); `check` gets each disk with the story of it.
+ */
 export async function repairAgainAfterFaults(
   damaged: () => FaultDisk,
   open: (disk: FaultDisk) => Session,
   check: (disk: FaultDisk, operations: string) => void,
 ): Promise<void> {
-  for (let at = 1, struck = true; struck; at++) {
+  const ask = async (session: Session): Promise<unknown> => {
+    try {
+      session.refreshToWrite();
+      session.repair(false);
+      await session.commit();
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  };
+  const whole = damaged();
+  const unharmed = open(whole);
+  whole.record();
+  expect(await ask(unharmed)).toBeUndefined();
+  unharmed.close();
+  const points = faultPoints("fail", whole);
+  expect(points.length).toBeGreaterThan(10);
+  for (const at of share(points, 12)) {
     const disk = damaged();
     const session = open(disk);
     disk.set({ kind: "fail", at, errno: "EIO" });
-    const ask = async (): Promise<unknown> => {
-      try {
-        session.refreshToWrite();
-        session.repair(false);
-        await session.commit();
-        return undefined;
-      } catch (error) {
-        return error;
-      }
-    };
-    const failure = await ask();
-    struck = disk.struck;
+    const failure = await ask(session);
+    expect(disk.struck, `operation ${at}`).toBe(true);
     const operations = disk.operations.join(" ");
     if (failure !== undefined) {
       expect(failure, operations).toBeInstanceOf(Failure);
-      expect(await ask(), operations).toBeUndefined();
+      expect(await ask(session), operations).toBeUndefined();
     }
     session.close();
     check(disk, operations);

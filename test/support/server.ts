@@ -307,7 +307,30 @@ export function stopTimers(): void {
 
 /** Serves in this process, with ids that count and a clock that ticks once per look. */
 export function serveHere(args: string[] = [], options: HereOptions = {}): HereServer {
-  const { framing = "lines", place = temporaryPlace(), disk = realDisk } = options;
+  const { input, output, ...rest } = startHere(args, options);
+  return new HereServer(input, output, options.framing ?? "lines", rest);
+}
+
+/** Serves an input in this process: everything said, as it is said. */
+export async function serveInput(
+  input: string | Uint8Array,
+  args: string[],
+  place = temporaryPlace(),
+): Promise<{ stdout: string; stderr: string; status: number }> {
+  const server = startHere(args, { place });
+  let stdout = "";
+  server.output.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  const ended = new Promise((resolve) => server.output.on("end", resolve));
+  server.input.end(input);
+  const status = await server.done;
+  await ended;
+  return { stdout, stderr: server.said.map((sentence) => `pi-session-server: ${sentence}\n`).join(""), status };
+}
+
+function startHere(args: string[], options: HereOptions) {
+  const { place = temporaryPlace(), disk = realDisk } = options;
   const input = new PassThrough();
   const output = new PassThrough();
   const said: string[] = [];
@@ -331,7 +354,7 @@ export function serveHere(args: string[] = [], options: HereOptions = {}): HereS
     output.resume();
     await done;
   });
-  return new HereServer(input, output, framing, { place, said, done, stop: () => service.stop() });
+  return { input, output, place, said, done, stop: () => service.stop() };
 }
 
 let sessions = 0;

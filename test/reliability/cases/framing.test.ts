@@ -7,8 +7,8 @@ import {
   type Framing,
   frame,
   type Json,
-  runProgram,
   serveHere,
+  serveInput,
   spawnServer,
   temporaryPlace,
 } from "../../support/server.ts";
@@ -69,7 +69,7 @@ cases("F", [
       const append = JSON.stringify(call(1, "append", { entries: [user(text)] }));
       expect(append).toContain("\u2028");
       const read = JSON.stringify(call(2, "get_messages"));
-      const { stdout } = await runProgram(`${append}\n${read}\n`, ["--events", "none"], place);
+      const { stdout } = await serveInput(`${append}\n${read}\n`, ["--events", "none"], place);
       const records = stdout.split(/\r\n|[\n\r\v\u2028\u2029]/).filter((line) => line !== "");
       expect(records).toHaveLength(2);
       expect(JSON.parse(records[1]).result.messages[0].content).toBe(text);
@@ -114,7 +114,7 @@ cases("F", [
       server.write(`Content-Length: ${request.length}\n\n${request}`);
       expect((await server.next()).result.entryCount).toBe(0);
       // The end of the input inside of what was announced ends the process.
-      const { stdout, status } = await runProgram("Content-Length: 4000000000\r\n\r\n{}", QUIET);
+      const { stdout, status } = await serveInput("Content-Length: 4000000000\r\n\r\n{}", QUIET);
       expect(stdout).toContain("message_too_large");
       expect(status).toBe(0);
     },
@@ -142,7 +142,7 @@ cases("F", [
     id: "F9",
     fault: "a last request without line feed, then the end of input",
     async run() {
-      const { stdout, status } = await runProgram(JSON.stringify(call(1, "get_last_assistant_text")), QUIET);
+      const { stdout, status } = await serveInput(JSON.stringify(call(1, "get_last_assistant_text")), QUIET);
       expect([JSON.parse(stdout).id, status]).toEqual([1, 0]);
     },
   },

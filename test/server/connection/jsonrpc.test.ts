@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { user } from "../../support/drafts.ts";
-import { type Framing, type Json, runProgram, serveHere, spawnServer } from "../../support/server.ts";
+import { type Framing, type Json, serveHere, serveInput } from "../../support/server.ts";
 
 const FRAMINGS: Framing[] = ["lines", "headers"];
 
@@ -70,7 +70,7 @@ describe.each(FRAMINGS)("the specification's examples, section 7, in %s", (frami
   ];
 
   test("get the specified kinds of answers", async () => {
-    const server = spawnServer(["--no-session", "--events", "none"], framing);
+    const server = serveHere(["--no-session", "--events", "none"], { framing });
     for (const [name, sent, answer] of examples) {
       // A request behind it shows where the answer ends, and that there is none where none belongs.
       server.send(sent, { jsonrpc: "2.0", id: name, method: "get_last_assistant_text" });
@@ -81,7 +81,7 @@ describe.each(FRAMINGS)("the specification's examples, section 7, in %s", (frami
     // The notification inside the batch took effect.
     expect((await server.result("get_state")).sessionName).toBe("hello");
     expect(await server.finish()).toEqual({ messages: [], status: 0 });
-    expect(server.stderr).toBe("");
+    expect(server.said).toEqual([]);
   });
 
   test.each(examples)("%s, as the first and only message", async (_name, sent, answer) => {
@@ -386,10 +386,10 @@ describe("messages over the limit", () => {
 
 test("every reply is one frame of its own, byte for byte", async () => {
   const requests = [1, 2, 3].map((id) => JSON.stringify({ jsonrpc: "2.0", id, method: "get_last_assistant_text" }));
-  const lines = await runProgram(requests.map((text) => `${text}\n`).join(""), ["--no-session", "--events", "none"]);
+  const lines = await serveInput(requests.map((text) => `${text}\n`).join(""), ["--no-session", "--events", "none"]);
   const replies = [1, 2, 3].map((id) => `{"jsonrpc":"2.0","id":${id},"result":{"text":null}}`);
   expect(lines).toEqual({ stdout: replies.map((text) => `${text}\n`).join(""), stderr: "", status: 0 });
-  const headers = await runProgram(requests.map((text) => `Content-Length: ${text.length}\r\n\r\n${text}`).join(""), [
+  const headers = await serveInput(requests.map((text) => `Content-Length: ${text.length}\r\n\r\n${text}`).join(""), [
     "--no-session",
     "--events",
     "none",

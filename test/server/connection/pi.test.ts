@@ -4,13 +4,13 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, kinds, runProgram, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { type Json, kinds, serveHere, serveInput, spawnServer, temporaryPlace } from "../../support/server.ts";
 
 const QUIET = ["--no-session", "--events", "none", "--dialect", "pi"];
 
 describe("a reply", () => {
   test("carries id, type, command, success and data, in Pi's order", async () => {
-    const { stdout } = await runProgram('{"id":"req_1","type":"get_last_assistant_text"}\n', QUIET);
+    const { stdout } = await serveInput('{"id":"req_1","type":"get_last_assistant_text"}\n', QUIET);
     expect(stdout).toBe(
       '{"id":"req_1","type":"response","command":"get_last_assistant_text","success":true,"data":{"text":null}}\n',
     );
@@ -59,7 +59,7 @@ describe("a reply", () => {
   test("gives the id back with its JSON type", async () => {
     const ids = ["5", '"5"', '"tab:12"', '"é\\n\\""', "0", "-1", '""', "1.5", "9007199254740993", "null", '{"a":[1]}'];
     const input = ids.map((id) => `{"type":"get_last_assistant_text","id":${id}}\n`).join("");
-    const lines = (await runProgram(input, QUIET)).stdout.split("\n");
+    const lines = (await serveInput(input, QUIET)).stdout.split("\n");
     for (const [n, id] of ids.entries()) {
       const [, echoed] =
         /^\{"id":(.*),"type":"response","command":"get_last_assistant_text","success":true/.exec(lines[n]) ?? [];
