@@ -2,6 +2,8 @@ import * as z from "zod";
 import { command } from "./shared/command.ts";
 import { damage, fidelity, fidelityShown } from "./shared/shapes.ts";
 
+const outcome = z.enum(["new", "known", "continued", "conflict"]);
+
 export default command({
   name: "import_session",
   summary:
@@ -13,9 +15,7 @@ export default command({
   result: z.object({
     sessionId: z.string(),
     sessionPath: z.string().describe("where it is among the sessions"),
-    outcome: z
-      .enum(["new", "known", "continued", "conflict"])
-      .describe(
+    outcome: outcome.describe(
         "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
           "conflict: another session with this id continues differently, and this one has a new id",
       ),
@@ -24,6 +24,18 @@ export default command({
     version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
     damage: z.array(damage).describe("what is wrong in the file; it is copied unchanged"),
     fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
+    subagents: z
+      .array(
+        z.object({
+          sessionId: z.string(),
+          sessionPath: z.string(),
+          outcome,
+          conflictsWith: z.string().optional(),
+          entryCount: z.number().int(),
+        }),
+      )
+      .optional()
+      .describe("sessions of subagents within another agent's file, which came along"),
   }),
   failures: [
     "session_not_found",
@@ -50,11 +62,18 @@ export default command({
   },
   async run({ workspace, progress }, { path }) {
     const imported = await workspace.stores.lifeCycle.import(workspace.stores.absolute(path), progress);
-    const { fidelity: report } = imported;
+    const { fidelity: report, subagents } = imported;
     return {
       ...imported,
       damage: imported.damage.map((found) => ({ ...found })),
       fidelity: report && fidelityShown(report),
+      subagents: subagents?.map(({ sessionId, sessionPath, outcome: result, conflictsWith, entryCount }) => ({
+        sessionId,
+        sessionPath,
+        outcome: result,
+        conflictsWith,
+        entryCount,
+      })),
     };
   },
 });

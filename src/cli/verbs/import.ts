@@ -13,7 +13,7 @@ export default {
     "Goose exports by its file. It becomes a session here, and the report says what became of its records. What exists already " +
     "is recognised and not written again. Nothing is overwritten.",
   run: async (asking, { operands }) => asking.ask("import_session", { path: await fileOf(asking, operands[0]) }),
-  print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity }, _given, { home }) {
+  print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] }, _given, { home }) {
     const path = shortPath(sessionPath, home);
     const outcomes: Readonly<Record<string, string>> = {
       new: `It is now at ${path}.`,
@@ -24,6 +24,9 @@ export default {
     return [
       ...outcomes[outcome].split("\n"),
       `${count(entryCount, "entry", "entries")}.`,
+      ...(subagents.length === 0
+        ? []
+        : [`${count(subagents.length, "subagent", "subagents")} of it came along, as sessions of their own.`]),
       ...(damage.length === 0 ? [] : [`${count(damage.length, "damaged place", "damaged places")}, copied unchanged:`]),
       ...damage.map(damageLine),
       ...fidelityLines(fidelity),

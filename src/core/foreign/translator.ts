@@ -56,6 +56,8 @@ export interface AboutSession {
   readonly started?: string;
   /** The entry that the agent continues, where that is not the last one; null for the place before the first. */
   readonly leafId?: string | null;
+  /** The names of the sessions within its file, as {@link Translator.inner} tells them. */
+  readonly inner?: readonly string[];
 }
 
 /** Entries that a later record may still change, or put others before. */
@@ -74,6 +76,9 @@ export interface SourceBase {
   /** Whether it is the same session, in which something was taken back: the rest of that file stays as a branch. */
   readonly isOwn: boolean;
 }
+
+/** Returns the name of the session within a file that its next line belongs to; undefined for the file's own session. */
+export type InnerSessionOf = (line: Uint8Array, number: number) => string | undefined;
 
 /** The work on one file. */
 export interface Translation {
@@ -147,6 +152,11 @@ export interface Translator {
   recognises(beginning: Beginnings): boolean;
   /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
   base?(first: unknown): SourceBase | undefined;
+  /**
+   * Begins to tell the lines of sessions within another's file from those of that, for agents whose files have such; a
+   * translation of the whole file leaves them out. `name`: see TranslationTools.
+   */
+  inner?(name: string): InnerSessionOf;
   /** Begins to count the messages of lines by how these begin, for lists. */
   skim?(): Skim;
   begin(tools: TranslationTools): Translation;

@@ -74,6 +74,8 @@ export interface Imported {
   readonly damage: readonly Damage[];
   /** The records of another agent's file, and what became of them. */
   readonly fidelity?: Fidelity;
+  /** The sessions within another agent's file, which came with that of the file. */
+  readonly subagents?: readonly Imported[];
 }
 
 export interface Trashed {

@@ -219,6 +219,8 @@ export interface ForeignSource {
   readonly title: string;
   /** Returns what became of each record of the file. */
   fidelity(): Fidelity;
+  /** Returns the paths of the sessions within its file, as older versions of an agent wrote subagents. */
+  inner(): readonly string[];
 }
 
 /** New lines by position: a function that makes the line of an entry from the stored one. */

@@ -3,7 +3,8 @@
 import { basename, extname } from "node:path";
 import { quickHash } from "../../core/foreign/survey.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { databaseInfo, pathInDatabase, sessionsIn } from "../foreign/databases.ts";
+import { databaseInfo, sessionsIn } from "../foreign/databases.ts";
+import { pathWithin } from "../foreign/gathered.ts";
 import { knownFolders, type ListFolder } from "../foreign/known-folders.ts";
 import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
@@ -63,8 +64,7 @@ export class AgentFiles {
     if (!info || (known && isSameStamp(info, known.info))) return known?.found ?? new Map();
     const found = new Map<string, FoundStamp>();
     for (const [path, { id, size, changed }] of ifAllowed(() => sessionsIn(disk, file)) ?? []) {
-      const inode = Number.parseInt(quickHash(bytesOf(id)).slice(0, 12), 16);
-      found.set(path, { device: info.device, inode, size, modified: changed, changed });
+      found.set(path, { device: info.device, inode: numberOf(id), size, modified: changed, changed });
     }
     // What was written in this moment may be written again under the same stamp.
     if (isYoung(info, clockOf(disk))) databases.delete(file);
@@ -79,16 +79,29 @@ function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): Foun
 
 /** Whether a session of an older version is in a database, too. */
 function isMoved({ movedTo = [] }: AgentPlace, path: string, there: ReadonlyMap<string, unknown>): boolean {
-  return movedTo.some((file) => there.has(pathInDatabase(file, basename(path, extname(path)))));
+  return movedTo.some((file) => there.has(pathWithin(file, basename(path, extname(path)))));
+}
+
+/** Returns the stamps of the sessions within a file, which change with the file. */
+export function stampsWithin(path: string, stamp: FoundStamp, inner: readonly string[]): [string, FoundStamp][] {
+  return inner.map((name) => {
+    const within = pathWithin(path, name);
+    return [within, { ...stamp, inode: numberOf(within) }];
+  });
+}
+
+/** Returns a number in the place of that of a file, for a session that is none. */
+function numberOf(id: string): number {
+  return Number.parseInt(quickHash(bytesOf(id)).slice(0, 12), 16);
 }
 
 /** Returns the summary of another agent's session; null for a file that is none. */
 export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
   const found = store.survey(path);
   if (!found) return null;
-  const { agent, header, facts } = found;
+  const { agent, header, facts, inner } = found;
   const { entries, messages, name, first, activity } = facts;
   const known = { entries, messages, name, first, activity };
-  const base = { ...EMPTY, ...headerFacts(header), ...known, id: header.id, reach: entries, plain: false, agent };
+  const base = { ...EMPTY, ...headerFacts(header), ...known, id: header.id, reach: entries, plain: false, agent, inner };
   return { base, now: base, size, grown: false };
 }

@@ -38,7 +38,7 @@ import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
-import { AgentFiles, scanForeign } from "./agent-files.ts";
+import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
@@ -96,6 +96,8 @@ class Finder implements LocalCatalog {
   /** Lists for the most recent requests, until something changes. */
   private readonly pages = new Map<string, readonly Listed[]>();
   private hasReadFolders = false;
+  /** Paths of sessions within other agents' files. */
+  private inner = new Set<string>();
   /** Settles when the last call in the queue has ended: only one call runs at a time. */
   private last: Promise<unknown> = Promise.resolve();
 
@@ -326,7 +328,8 @@ class Finder implements LocalCatalog {
   private async refresh(progress?: ListProgress): Promise<void> {
     const { rows } = this.kept;
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
-    const { there, removed } = await this.folders.changes();
+    const { there: files, removed } = await this.folders.changes();
+    const there = new Map([...files, ...this.innerOf(files)]);
     const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
       const row = rows.get(path);
@@ -338,17 +341,47 @@ class Finder implements LocalCatalog {
     };
     if (removed.length > SORT_FROM) this.ordered.clear();
     for (const path of removed) forget(path);
+    for (const path of this.inner) if (!there.has(path)) forget(path);
     if (!this.hasReadFolders) for (const path of [...rows.keys()]) if (!there.has(path)) forget(path);
     this.hasReadFolders = true;
-    const changed: [string, FoundStamp][] = [];
-    for (const [path, stamp] of there) {
-      const row = rows.get(path);
-      const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
-      if (known === undefined || !isSameStamp(known, stamp)) changed.push([path, stamp]);
-    }
+    const changed = this.changedAmong(there);
     if (changed.length > SORT_FROM) this.ordered.clear();
     await this.scan(changed, vanished, progress);
+    await this.refreshInner(files);
     await this.kept.with((file) => this.kept.save(file));
+  }
+
+  /** Returns the files whose rows are missing, or have another stamp. */
+  private changedAmong(there: ReadonlyMap<string, FoundStamp>): [string, FoundStamp][] {
+    return [...there].filter(([path, stamp]) => {
+      const row = this.kept.rows.get(path);
+      const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
+      return known === undefined || !isSameStamp(known, stamp);
+    });
+  }
+
+  /** Returns the sessions within other agents' files, as far as the rows of these know them. */
+  private innerOf(files: ReadonlyMap<string, FoundStamp>): Map<string, FoundStamp> {
+    const found = new Map<string, FoundStamp>();
+    if (!this.options.agents) return found;
+    for (const [path, stamp] of files) {
+      const { inner } = this.kept.rows.get(path)?.base ?? {};
+      if (inner) for (const [within, of] of stampsWithin(path, stamp, inner)) found.set(within, of);
+    }
+    return found;
+  }
+
+  /** Reads the sessions within files whose rows are new, and forgets those that are no longer there. */
+  private async refreshInner(files: ReadonlyMap<string, FoundStamp>): Promise<void> {
+    const inner = this.innerOf(files);
+    for (const path of this.inner)
+      if (!inner.has(path)) {
+        this.put(path, undefined);
+        this.others.delete(path);
+        this.unreadable.delete(path);
+      }
+    this.inner = new Set(inner.keys());
+    await this.scan(this.changedAmong(inner), new Map(), undefined);
   }
 
   private async scan(

@@ -42,6 +42,8 @@ export interface SessionSummary {
   readonly batch: boolean;
   /** The agent whose own file it is. */
   readonly agent?: string;
+  /** The names of the sessions within its file, where the agent's files have such. */
+  readonly inner?: readonly string[];
 }
 
 /** Returns the time of the last message, or that of the beginning if it is later, as a fork's is. */

@@ -1,10 +1,9 @@
 /**
- * Databases of other agents, which have many sessions in one file. The path of one is that of the database with the
- * agent's own id of the session after it, `opencode.db/ses_...`: nothing else can have it, because a file has no names
- * below it. A database of one session is meant by its own path, too.
+ * Databases of other agents, which have many sessions in one file, with paths such as `opencode.db/ses_...`
+ * (`gathered.ts`). A database of one session is meant by its own path, too.
  */
 
-import { basename, dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { gooseTables } from "../../core/foreign/goose/rows.ts";
 import { opencodeTables } from "../../core/foreign/opencode/rows.ts";
@@ -14,7 +13,7 @@ import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { beginsAsDatabase } from "../sqlite/pages.ts";
 import { DatabaseTables } from "../sqlite/tables.ts";
-import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
+import { type GatheredRecords, type GatheredSession, idInPath, joined, numbered, pathWithin } from "./gathered.ts";
 
 /** The agents whose databases are known. A new one is a line here. */
 const FORMATS: readonly TableFormat[] = [opencodeTables, gooseTables, pirustTables];
@@ -23,16 +22,6 @@ const FORMATS: readonly TableFormat[] = [opencodeTables, gooseTables, pirustTabl
 const TRIES = 4;
 /** Sessions that a failure names. */
 const MOST_NAMED = 3;
-
-/** Returns the path of a session in a database. */
-export function pathInDatabase(file: string, id: string): string {
-  return join(file, /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/.test(id) ? id : `%${Buffer.from(id).toString("hex")}`);
-}
-
-function idInPath(path: string): string {
-  const name = basename(path);
-  return name.startsWith("%") ? Buffer.from(name.slice(1), "hex").toString() : name;
-}
 
 /** Returns the session of a database that a path names; undefined where it names none. Throws errno errors, not_a_session. */
 export function sessionInDatabase(disk: Disk, path: string): GatheredSession | undefined {
@@ -51,7 +40,7 @@ export function sessionInDatabase(disk: Disk, path: string): GatheredSession | u
 export function besideInDatabase(disk: Disk, path: string, id: string): string | undefined {
   const file = dirname(path);
   if (infoOrNull(disk, file)?.kind !== "file" || !named(disk, file, id)) return undefined;
-  return pathInDatabase(file, id);
+  return pathWithin(file, id);
 }
 
 function named(disk: Disk, file: string, id: string): GatheredSession | undefined {
@@ -61,7 +50,7 @@ function named(disk: Disk, file: string, id: string): GatheredSession | undefine
 
 function manyIn(file: string, { translator }: TableFormat, sessions: readonly StoredSession[]): Failure {
   const { agent, title } = translator;
-  const some = sessions.slice(0, MOST_NAMED).map(({ id }) => pathInDatabase(file, id));
+  const some = sessions.slice(0, MOST_NAMED).map(({ id }) => pathWithin(file, id));
   const sentence =
     sessions.length === 0
       ? `${file} is a database of ${title}'s without sessions.`
@@ -81,7 +70,7 @@ function gatheredOf(disk: Disk, file: string, format: TableFormat, id: string): 
 function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): GatheredRecords {
   for (let tries = 1; ; tries++) {
     const read = closing(new DatabaseTables(disk, file), (tables) => {
-      const records = format.records(tables, id);
+      const records = numbered(format.records(tables, id));
       return { records, warnings: tables.faults, isStill: tables.isStill() };
     });
     if (read.isStill || tries === TRIES) return read;
@@ -101,10 +90,7 @@ export function databaseInfo(disk: Disk, file: string): FileInfo | null {
 /** Returns the sessions of a database by their paths; none for one of nobody we know. Throws errno errors. */
 export function sessionsIn(disk: Disk, file: string): Map<string, StoredSession> {
   const found = withTables(disk, file, (tables, { sessions, isOne }) =>
-    sessions(tables).map((session): [string, StoredSession] => [
-      isOne ? file : pathInDatabase(file, session.id),
-      session,
-    ]),
+    sessions(tables).map((session): [string, StoredSession] => [isOne ? file : pathWithin(file, session.id), session]),
   );
   return new Map(found);
 }

@@ -46,7 +46,7 @@ export class Derived {
   constructor(options: DerivedOptions, sink: EntrySink) {
     const { translator, env, file } = options;
     this.options = options;
-    this.derivation = new Derivation(translator, env, nameInFolders(file.split(sep)), sink);
+    this.derivation = new Derivation(translator, env, nameOfFile(file), sink);
   }
 
   /** Whether other files have a part in it, whose changes the stamp of this one does not show. */
@@ -78,10 +78,11 @@ export class Derived {
 
   private gather(gathered: GatheredSession): void {
     const { records, warnings } = gathered.read();
-    for (const [index, record] of records.entries())
-      if (!this.derivation.take(record, index + 1)) this.noteDamage(index + 1, 0, record.length);
+    for (const { bytes, number } of records) {
+      if (!this.derivation.take(bytes, number)) this.noteDamage(number, 0, bytes.length);
+      this.reach.lines = number;
+    }
     for (const sentence of warnings) this.derivation.warn(sentence);
-    this.reach.lines = records.length;
   }
 
   /** Reads what the file continues: the beginnings of other files, the first of all first. */
@@ -163,6 +164,11 @@ export class Derived {
     const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
     this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
+}
+
+/** Returns the name of a file as translators get it. */
+export function nameOfFile(file: string): string {
+  return nameInFolders(file.split(sep));
 }
 
 /** Returns the header of a session. `parentSession`: the file of the session that its parent is. */

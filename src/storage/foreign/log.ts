@@ -18,6 +18,7 @@ import { clockOf, isSameFile, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { notASession } from "../log/failures.ts";
 import { Derived, type DerivedOptions, foreignHeader } from "./derived.ts";
 import { DerivedLines } from "./derived-lines.ts";
+import { pathWithin } from "./gathered.ts";
 import type { KeptDerivations, KeptLines, KeptSession } from "./kept.ts";
 
 /** Milliseconds after the agent's last write in which an answer in the middle is expected to go on. */
@@ -78,7 +79,12 @@ export class ForeignLog implements Log {
     this.lines = new DerivedLines(disk, folder, () => env.now());
     const { agent, title } = translator;
     this.readOnly = readOnlyOf(translator);
-    this.foreign = { agent, title, fidelity: () => this.known.fidelity };
+    this.foreign = {
+      agent,
+      title,
+      fidelity: () => this.known.fidelity,
+      inner: () => (this.known.about.inner ?? []).map((name) => pathWithin(file, name)),
+    };
     try {
       let kept: (KeptSession & KeptLines) | null = null;
       this.seen = this.reading((fd, info) => {
@@ -91,7 +97,8 @@ export class ForeignLog implements Log {
       else this.show(true);
       const { about } = this.known;
       const parentId = about.nativeParentId;
-      this.parentSession = parentId === undefined ? undefined : options.parentOf(file, parentId);
+      this.parentSession =
+        options.gathered?.parent ?? (parentId === undefined ? undefined : options.parentOf(file, parentId));
       const made = foreignHeader(options, about, this.parentSession);
       this.header = made.header;
       this.headerLine = made.line;

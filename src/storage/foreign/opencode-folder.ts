@@ -8,7 +8,7 @@ import type { Translator } from "../../core/foreign/translator.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { entriesIfListed } from "../fs/folders.ts";
-import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
+import { type GatheredRecords, type GatheredSession, joined, numbered } from "./gathered.ts";
 
 /** `file`: that of the facts, which begins as `translator` knows it. */
 export function sessionInFolder(disk: Disk, file: string, translator: Translator): GatheredSession {
@@ -55,5 +55,5 @@ function recordsOf(disk: Disk, file: string): GatheredRecords {
       if (path === file) throw error;
       warnings.push(`${path} cannot be read: what it has is missing.`);
     }
-  return { records, warnings };
+  return { records: numbered(records), warnings };
 }

@@ -12,6 +12,7 @@ import type { Disk } from "../fs/disk.ts";
 import { besideInDatabase, sessionInDatabase } from "./databases.ts";
 import type { GatheredSession } from "./gathered.ts";
 import { geminiProject } from "./gemini-projects.ts";
+import { InnerSessions } from "./inner.ts";
 import { KeptDerivations } from "./kept.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
 import { sessionInFolder } from "./opencode-folder.ts";
@@ -45,13 +46,14 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
   const cwdOf = (file: string): string | undefined => ifAllowed(() => geminiProject(disk, file));
+  const inner = new InnerSessions(disk);
   const known = (file: string): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
       const translator = recognised(disk, file);
       if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
       if (translator) return { translator };
-      const gathered = sessionInDatabase(disk, file);
+      const gathered = inner.session(file) ?? sessionInDatabase(disk, file);
       return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
       // Those who open it as a session say why it cannot be read.

@@ -11,6 +11,8 @@ export interface Surveyed {
   readonly agent: string;
   readonly header: SessionHeader;
   readonly facts: SurveyFacts;
+  /** The names of the sessions within its file. */
+  readonly inner?: readonly string[] | undefined;
 }
 
 /** Bytes at the beginning and the end of a file of which each line is read. */
@@ -39,9 +41,9 @@ export function survey(
   for (const entry of derived.waitingEntries()) facts.add(entry);
   const about = derived.about();
   const { nativeParentId } = about;
-  const parent = nativeParentId === undefined ? undefined : parentOf(file, nativeParentId);
+  const parent = gathered?.parent ?? (nativeParentId === undefined ? undefined : parentOf(file, nativeParentId));
   const { header } = foreignHeader(options, about, parent);
-  return { agent: translator.agent, header, facts };
+  return { agent: translator.agent, header, facts, inner: about.inner };
 }
 
 /** Counts the messages of lines in the middle, up to `end`, once a person's first one was read. */

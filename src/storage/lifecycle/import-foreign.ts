@@ -14,26 +14,42 @@ import { LF } from "../log/lines.ts";
 import { type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { importSession } from "./import.ts";
 
-/** Imports a session file of ours, or another agent's. */
+/** Imports a session file of ours, or another agent's with the sessions within it. */
 export function importAny(deps: LifecycleDeps, path: string, progress?: Progress): Promise<Imported> {
   requireWritable(deps);
   const log = deps.openForeign(path);
   if (!log) return importSession(deps, path, progress);
-  return closing(log, () => importForeign(deps, log, log.foreign as ForeignSource, progress));
+  return closing(log, async () => {
+    const source = log.foreign as ForeignSource;
+    const imported = await importForeign(deps, log, source, progress);
+    const subagents: Imported[] = [];
+    for (const within of source.inner()) {
+      const inner = deps.openForeign(within);
+      // Its agent has written the file anew meanwhile.
+      if (!inner) continue;
+      const parent = imported.sessionPath;
+      subagents.push(
+        await closing(inner, () => importForeign(deps, inner, inner.foreign as ForeignSource, undefined, parent)),
+      );
+    }
+    return subagents.length === 0 ? imported : { ...imported, subagents };
+  });
 }
 
+/** `parentSession`: the file of the session that this one was made from, or by. */
 async function importForeign(
   deps: LifecycleDeps,
   log: Log,
   source: ForeignSource,
   progress: Progress | undefined,
+  parentSession = log.header.parentSession,
 ): Promise<Imported> {
   const { disk, paths } = deps;
   const staged = temporaryName(join(paths.state, "foreign", "import"));
   try {
     await guarded("preparing the import", () => {
       disk.makeFolder(join(paths.state, "foreign"));
-      return withFile(disk, disk.create(staged), (fd) => fill(deps, log, fd));
+      return withFile(disk, disk.create(staged), (fd) => fill(deps, log, parentSession, fd));
     });
     const imported = await importSession(deps, staged, progress, (file) => deps.openStaged(file));
     return { ...imported, damage: log.damage, fidelity: source.fidelity() };
@@ -43,8 +59,14 @@ async function importForeign(
 }
 
 /** Writes a log as a session file of ours. A leaf that is not its last entry becomes a marker, as we write them. */
-async function fill({ disk, env }: LifecycleDeps, log: Log, fd: number): Promise<void> {
-  const { leafId, ...header } = log.header;
+async function fill(
+  { disk, env }: LifecycleDeps,
+  log: Log,
+  parentSession: string | undefined,
+  fd: number,
+): Promise<void> {
+  const { leafId, ...rest } = log.header;
+  const header = { ...rest, ...(parentSession === undefined ? {} : { parentSession }) };
   writeAll(disk, fd, concat([bytesOf(JSON.stringify(header)), LF]));
   const positions = Int32Array.from({ length: log.nodes.count }, (_, position) => position);
   for (const piece of log.copy(positions)) {
@@ -56,6 +78,6 @@ async function fill({ disk, env }: LifecycleDeps, log: Log, fd: number): Promise
   const id = env.sha256(bytesOf(`leaf ${parentId} ${log.nodes.count}`)).slice(0, 16);
   const timestamp = header.timestamp ?? new Date(env.now()).toISOString();
   const data = parentId === null ? { leafId: null } : undefined;
-  const { rest } = draftOf("custom", { customType: LEAF_MARKER, data });
-  writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest }), LF]));
+  const { rest: members } = draftOf("custom", { customType: LEAF_MARKER, data });
+  writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
 }

@@ -239,3 +239,27 @@ export function randomClaudeSession(random: Random, turns: number): ClaudeWriter
   }
   return w;
 }
+
+/**
+ * Adds a turn to a session whose two subagents worked at once, within its file as older versions wrote them. Returns the
+ * names of their side chains, and how many records these have.
+ */
+export function withSideChains(w = new ClaudeWriter()): { writer: ClaudeWriter; names: string[]; sideRecords: number } {
+  w.human("Compare the shelves");
+  const task = (id: string): ClaudeRecord => ({ type: "tool_use", id, name: "Task", input: { prompt: "Look" } });
+  const [one, two] = w.answer([task("toolu_one"), task("toolu_two")]);
+  const before = w.records.length;
+  w.isSidechain = true;
+  const first = w.human("Look at the first", null);
+  const second = w.human("Look at the second", null);
+  const [asked] = w.answer([call("toolu_a", "look")], first);
+  w.answer([said("Honey.")], second);
+  w.result("toolu_a", "marmalade", asked);
+  w.answer([said("Jam.")]);
+  w.isSidechain = false;
+  const sideRecords = w.records.length - before;
+  w.result("toolu_one", "Jam.", one);
+  w.result("toolu_two", "Honey.", two);
+  w.answer([said("Jam and honey.")]);
+  return { writer: w, names: [first, second], sideRecords };
+}

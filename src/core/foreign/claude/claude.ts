@@ -1,10 +1,12 @@
 /**
  * Claude Code's session files, `<sessionId>.jsonl` in a folder for each directory, and those of its subagents. A record
  * with a `uuid` continues the one that its `parentUuid` names; others are about the session, and the last one counts.
+ * What subagents said was in the session's own file before they had theirs (`side-chains.ts`).
  */
 
 import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
+import { innerSessions } from "./side-chains.ts";
 import { claudeSkim } from "./skim.ts";
 import { ClaudeTranslation } from "./translation.ts";
 
@@ -17,6 +19,7 @@ export const claude: Translator = {
   title: "Claude Code",
   form: { kind: "lines" },
   recognises,
+  inner: innerSessions,
   skim: claudeSkim,
   begin: (tools) => new ClaudeTranslation(tools),
 };

@@ -19,6 +19,8 @@ export function claudeSkim(): Skim {
     const begun = beginningIn(line);
     const [, type] = /^\{"type":"([a-z-]+)"/.exec(begun) ?? [];
     if (type !== undefined && ASIDE.has(type)) return 0;
+    // It belongs to a session of its own.
+    if (begun.includes('"isSidechain":true')) return undefined;
     const at = begun.indexOf('"message":{');
     if (at < 0) return undefined;
     if (begun.startsWith('"role":"user"', at + 11)) return begun.includes('"isMeta":true') ? 0 : 1;

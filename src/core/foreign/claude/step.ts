@@ -3,7 +3,15 @@
  * parallel results as siblings: a step gathers them, until a record comes that belongs to another.
  */
 
-import { assistantMessage, type SourceUsage } from "../messages.ts";
+import {
+  assistantMessage,
+  countIn,
+  isObject,
+  type JsonObject,
+  NO_USAGE,
+  type SourceUsage,
+  textIn,
+} from "../messages.ts";
 import type { TranslatedEntry } from "../translator.ts";
 
 /** An entry without its place in the tree. */
@@ -25,7 +33,6 @@ export interface RecordPlace {
 export interface AnswerStep {
   readonly place: RecordPlace;
   readonly messageId: string | undefined;
-  readonly isSidechain: boolean;
   readonly model: string;
   readonly at: string;
   readonly content: Readonly<Record<string, unknown>>[];
@@ -75,4 +82,25 @@ export function chained(items: readonly StepItem[], parentId: string | null): Tr
     before = id;
     return entry;
   });
+}
+
+/** Returns the calls that items answer; undefined unless all of them are results. */
+export function answersOf(items: readonly StepItem[]): string[] | undefined {
+  const messages = items.map(({ type, members }) =>
+    type === "message" && isObject(members.message) ? members.message : {},
+  );
+  const areResults = messages.every(({ role }: JsonObject) => role === "toolResult");
+  return areResults ? messages.map(({ toolCallId }: JsonObject) => textIn(toolCallId) ?? "") : undefined;
+}
+
+/** Returns the usage that an API message says it has, with its cost where the record says that. */
+export function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
+  if (!isObject(usage)) return NO_USAGE;
+  return {
+    input: countIn(usage.input_tokens),
+    output: countIn(usage.output_tokens),
+    cacheRead: countIn(usage.cache_read_input_tokens),
+    cacheWrite: countIn(usage.cache_creation_input_tokens),
+    cost: countIn(costUSD),
+  };
 }

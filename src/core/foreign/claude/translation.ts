@@ -4,12 +4,10 @@ import { bytesOf } from "../../json/json.ts";
 import type { Fate } from "../../ports/fidelity.ts";
 import { ownName } from "../file-name.ts";
 import {
-  countIn,
   isObject,
   type JsonObject,
   NO_TIME,
   NO_USAGE,
-  type SourceUsage,
   textIn,
   timeIn,
   toolResultMessage,
@@ -26,7 +24,8 @@ import type {
 import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
 import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
 import { harnessOf } from "./harness.ts";
-import { type AnswerStep, chained, itemsOf, type RecordPlace, type StepItem } from "./step.ts";
+import { chainName, type SideChain, SideChains, SPOKEN, uuidIn } from "./side-chains.ts";
+import { type AnswerStep, answersOf, chained, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
 import { Titles } from "./titles.ts";
 
 /** A record that continues another, as far as all of them have the same members. */
@@ -35,11 +34,10 @@ interface NodeRecord {
   readonly record: JsonObject;
   readonly uuid: string;
   readonly at: string;
-  readonly isSidechain: boolean;
 }
 
-/** Records with a uuid that are parts of the conversation. */
-const SPOKEN = new Set(["user", "assistant"]);
+/** Side chains that lists and imports know of one file: a hostile file may have as many as it has records. */
+const MOST_CHAINS = 1000;
 
 export class ClaudeTranslation implements Translation {
   private readonly tools: TranslationTools;
@@ -65,16 +63,26 @@ export class ClaudeTranslation implements Translation {
   private explicitLeaf: string | null = null;
   private lastId: string | null = null;
   private time = NO_TIME;
-  private session: { nativeIds: Set<string>; agentId?: string; cwd?: string; started?: string } = {
+  private session: { nativeIds: Set<string>; cwd?: string; started?: string } = {
     nativeIds: new Set(),
   };
   /** Whether records name the one that they continue; undefined as long as that is open. */
   private namesParents: boolean | undefined;
-  /** Whether the file is a subagent's, in which every record is of a side chain; undefined before the first. */
-  private isAgents: boolean | undefined;
+  private readonly chains: SideChains;
+  private readonly chainNames: string[] = [];
+  /** Takes the records of side chains, only to say what becomes of them. */
+  private aside: ClaudeTranslation | undefined;
+  /** The name of the subagent, in a file of one. */
+  private agentName: string | undefined;
 
-  constructor(tools: TranslationTools) {
+  /** `isAgents`: see SideChains. */
+  constructor(tools: TranslationTools, isAgents?: boolean) {
     this.tools = tools;
+    this.chains = new SideChains(tools.name, isAgents);
+  }
+
+  private get isAgents(): boolean {
+    return this.chains.isAgents === true;
   }
 
   take(source: SourceRecord): RecordVerdict {
@@ -84,12 +92,13 @@ export class ClaudeTranslation implements Translation {
     this.noteFacts(record);
     const uuid = uuidIn(source, record, type);
     if (uuid === undefined) return this.takeMetadata(source, record, type);
+    const chain = this.chains.of(source);
+    if (chain) return this.takeAside(source, record, chain);
+    if (this.isAgents) this.agentName ??= chainName(record, uuid, source.number);
     const length = source.bytes.length;
     if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
-    const isSidechain = record.isSidechain === true;
-    this.isAgents ??= isSidechain;
     this.time = timeIn(record.timestamp, this.time);
-    const node: NodeRecord = { source, record, uuid, at: this.time, isSidechain };
+    const node: NodeRecord = { source, record, uuid, at: this.time };
     const again = this.places.has(uuid)
       ? `${type} has the uuid of an earlier record and is another version of it.`
       : undefined;
@@ -114,21 +123,45 @@ export class ClaudeTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { nativeIds, agentId, cwd, started } = this.session;
+    const { agentName, chainNames } = this;
+    const { nativeIds, cwd, started } = this.session;
     const name = ownName(this.tools.name);
     const own = nativeIds.has(name) ? name : nativeIds.values().next().value;
-    const isAgents = this.isAgents === true && agentId !== undefined && own !== undefined;
+    const isAgents = agentName !== undefined && own !== undefined;
     const waiting = this.waiting().entries;
     const lastId = waiting.at(-1)?.id ?? this.lastId;
     const leaf = this.leafPlace();
     const leafId = leaf !== null && leaf === this.step?.place ? lastId : leaf?.end;
     return {
-      ...(own === undefined ? {} : { nativeId: isAgents ? `${own}/${agentId}` : own }),
+      ...(own === undefined ? {} : { nativeId: isAgents ? `${own}/${agentName}` : own }),
       ...(isAgents ? { nativeParentId: own } : {}),
       ...(cwd === undefined ? {} : { cwd }),
       ...(started === undefined ? {} : { started }),
       ...(leaf === null || leafId === lastId ? {} : { leafId: leafId ?? null }),
+      ...(chainNames.length === 0 ? {} : { inner: [...chainNames] }),
     };
+  }
+
+  /**
+   * Leaves a record to the session that its side chain is. An entry says where that begins, and the report what becomes
+   * of the record there.
+   */
+  private takeAside(source: SourceRecord, record: JsonObject, { name, isNew }: SideChain): RecordVerdict {
+    const { tools } = this;
+    const isKnown = !isNew || this.chainNames.length < MOST_CHAINS;
+    if (isNew) {
+      if (isKnown) this.chainNames.push(name);
+      const at = timeIn(record.timestamp, this.time);
+      const id = tools.ids.entry(`sidechain:${name}`);
+      this.add({ type: "custom", id, timestamp: at, members: { customType: "claude:sidechain", data: { id: name } } });
+    }
+    if (tools.isSurvey) return { kind: "sidechain", fate: "preserved" };
+    const ids = { entry: (nativeId: string): string => nativeId };
+    this.aside ??= new ClaudeTranslation({ ...tools, ids, emit: () => {} }, true);
+    const value = isNew ? { ...record, parentUuid: null } : record;
+    const verdict = this.aside.take({ ...source, value });
+    const many = `The file has more than ${MOST_CHAINS} side chains. Open this one and those after it by their paths.`;
+    return { ...verdict, kind: `sidechain/${verdict.kind}`, ...(isKnown ? {} : { warning: many }) };
   }
 
   // --- the tree ------------------------------------------------------------------------------------------------
@@ -155,14 +188,11 @@ export class ClaudeTranslation implements Translation {
   }
 
   /** Returns the place that a record continues. One whose parent is not there continues the last before it. */
-  private parentOf(
-    { record, isSidechain }: NodeRecord,
-    isReply = false,
-  ): { place: RecordPlace; warning: { warning?: string } } {
+  private parentOf({ record }: NodeRecord, isReply = false): { place: RecordPlace; warning: { warning?: string } } {
     const { parentUuid, logicalParentUuid } = record;
     if (parentUuid === null) {
       // Nobody replies to nothing: programs wrote such a file that give no record a parent.
-      const isOfChain = isSidechain === this.isAgents && logicalParentUuid === undefined;
+      const isOfChain = logicalParentUuid === undefined;
       if (isReply && isOfChain && this.last !== this.root) this.namesParents ??= false;
       if (this.namesParents !== false || !isOfChain) return { place: this.root, warning: {} };
       return { place: this.last, warning: {} };
@@ -171,7 +201,8 @@ export class ClaudeTranslation implements Translation {
     if (parentUuid === undefined) return { place: this.last, warning: {} };
     this.namesParents ??= true;
     const place = typeof parentUuid === "string" ? this.places.get(parentUuid) : undefined;
-    if (place) return { place, warning: {} };
+    // A side chain may begin with a record that continues one of the session.
+    if (place || (this.isAgents && this.places.size === 0)) return { place: place ?? this.root, warning: {} };
     const warning =
       "The record before it is not in the file, or comes after it. It continues the one that is written before it.";
     return { place: this.last, warning: { warning } };
@@ -234,7 +265,7 @@ export class ClaudeTranslation implements Translation {
   // --- the conversation ----------------------------------------------------------------------------------------
 
   private takeAnswer(node: NodeRecord, message: JsonObject): RecordVerdict {
-    const { record, uuid, at, isSidechain } = node;
+    const { record, uuid, at } = node;
     const kind = "assistant";
     const messageId = textIn(message.id);
     const blocks = blocksOf(message.content);
@@ -249,7 +280,6 @@ export class ClaudeTranslation implements Translation {
       this.step = {
         place: { first, end: first, parent: parent.place, calls: false },
         messageId,
-        isSidechain,
         model: textIn(message.model) ?? "unknown",
         at,
         content: [],
@@ -444,11 +474,10 @@ export class ClaudeTranslation implements Translation {
     return { type, id: this.tools.ids.entry(id), timestamp, members };
   }
 
-  private noteFacts({ sessionId, agentId, cwd, timestamp }: JsonObject): void {
+  private noteFacts({ sessionId, cwd, timestamp }: JsonObject): void {
     const { session } = this;
     if (typeof sessionId === "string" && sessionId !== "" && session.nativeIds.size < 1000)
       session.nativeIds.add(sessionId);
-    if (typeof agentId === "string" && agentId !== "") session.agentId ??= agentId;
     if (typeof cwd === "string" && cwd !== "") session.cwd ??= cwd;
     if (session.started === undefined && typeof timestamp === "string") {
       const at = timeIn(timestamp, "");
@@ -456,8 +485,7 @@ export class ClaudeTranslation implements Translation {
     }
   }
 
-  private noteLeaf({ uuid, at, isSidechain }: NodeRecord): void {
-    if (isSidechain && this.isAgents !== true) return;
+  private noteLeaf({ uuid, at }: NodeRecord): void {
     const place = this.places.get(uuid);
     if (place && (this.newest === null || at >= this.newest.at)) this.newest = { at, place };
   }
@@ -466,30 +494,4 @@ export class ClaudeTranslation implements Translation {
     const explicit = this.explicitLeaf === null ? undefined : this.places.get(this.explicitLeaf);
     return explicit ?? this.newest?.place ?? null;
   }
-}
-
-/** Returns the uuid of a record of the conversation; one that has none is told by its line. */
-function uuidIn(source: SourceRecord, { uuid, message }: JsonObject, type: string): string | undefined {
-  if (typeof uuid === "string" && uuid !== "") return uuid;
-  return SPOKEN.has(type) && isObject(message) ? `line:${source.number}` : undefined;
-}
-
-function usageIn({ usage }: JsonObject, { costUSD }: JsonObject): SourceUsage {
-  if (!isObject(usage)) return NO_USAGE;
-  return {
-    input: countIn(usage.input_tokens),
-    output: countIn(usage.output_tokens),
-    cacheRead: countIn(usage.cache_read_input_tokens),
-    cacheWrite: countIn(usage.cache_creation_input_tokens),
-    cost: countIn(costUSD),
-  };
-}
-
-/** Returns the calls that items answer; undefined unless all of them are results. */
-function answersOf(items: readonly StepItem[]): string[] | undefined {
-  const messages = items.map(({ type, members }) =>
-    type === "message" && isObject(members.message) ? members.message : {},
-  );
-  const areResults = messages.every(({ role }: JsonObject) => role === "toolResult");
-  return areResults ? messages.map(({ toolCallId }: JsonObject) => textIn(toolCallId) ?? "") : undefined;
 }

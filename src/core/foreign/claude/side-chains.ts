@@ -1,0 +1,122 @@
+/**
+ * The side chains in a session's own file, as older versions of Claude Code wrote what a subagent said: records with
+ * `isSidechain` among those of the session that began it. Each is a session of its own. Its name is the subagent's id,
+ * where its records have one, else the uuid of its first record.
+ */
+
+import { parse } from "../../json/json.ts";
+import { ownName } from "../file-name.ts";
+import { isObject, type JsonObject, textIn } from "../messages.ts";
+import type { InnerSessionOf, SourceRecord } from "../translator.ts";
+
+/** Records with a uuid that are parts of the conversation. */
+export const SPOKEN = new Set(["user", "assistant"]);
+
+/** Names that can be a part of a path as they are. */
+const PLAIN = /^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/;
+
+export interface SideChain {
+  readonly name: string;
+  /** Whether it begins with this record. */
+  readonly isNew: boolean;
+}
+
+export class SideChains {
+  private readonly file: string;
+  /** The names of side chains by the uuids of their records. */
+  private readonly byUuid = new Map<string, string>();
+  private readonly names = new Set<string>();
+  private last: string | undefined;
+  /**
+   * Whether the file is a subagent's, in which every record is of a side chain; undefined before the first record of
+   * the conversation. A session whose first record is of a side chain is told from it by the name of its file.
+   */
+  isAgents: boolean | undefined;
+
+  /** `file`: the name of the file, as `TranslationTools.name`. `isAgents`: where that is known. */
+  constructor(file: string, isAgents?: boolean) {
+    this.file = file;
+    this.isAgents = isAgents;
+  }
+
+  /** Returns the side chain of the next record; undefined for one of the session itself. */
+  of(source: Pick<SourceRecord, "bytes" | "value" | "number">): SideChain | undefined {
+    const { value, number } = source;
+    if (!isObject(value)) return undefined;
+    const uuid = uuidIn(source, value, textIn(value.type) ?? "");
+    if (uuid === undefined) return undefined;
+    const isSide = value.isSidechain === true && saysSidechain(source.bytes);
+    this.isAgents ??= isSide && value.sessionId !== ownName(this.file);
+    if (!isSide || this.isAgents) return undefined;
+    const name = this.byUuid.get(uuid) ?? this.continued(value) ?? chainName(value, uuid, number);
+    this.byUuid.set(uuid, name);
+    const isNew = !this.names.has(name);
+    this.names.add(name);
+    this.last = name;
+    return { name, isNew };
+  }
+
+  /** Returns the side chain that a record continues; undefined for one that begins its own. */
+  private continued(record: JsonObject): string | undefined {
+    const { parentUuid, agentId } = record;
+    if (isPlain(agentId, record)) return agentId;
+    if (typeof parentUuid === "string") return this.byUuid.get(parentUuid);
+    // Nobody replies to nothing: such files name no parents.
+    return parentUuid === undefined || isReply(record) ? this.last : undefined;
+  }
+}
+
+/** Returns the name of the side chain that begins with a record. */
+export function chainName(record: JsonObject, uuid: string, number: number): string {
+  const { agentId } = record;
+  if (isPlain(agentId, record)) return agentId;
+  return isPlain(uuid, record) ? uuid : `line-${number}`;
+}
+
+/** Returns the uuid of a record of the conversation; one that has none is told by its line. */
+export function uuidIn(
+  { number }: Pick<SourceRecord, "number">,
+  { uuid, message }: JsonObject,
+  type: string,
+): string | undefined {
+  if (typeof uuid === "string" && uuid !== "") return uuid;
+  return SPOKEN.has(type) && isObject(message) ? `line:${number}` : undefined;
+}
+
+/** Begins to tell the records of side chains in the lines of a file. Lines of the session itself are hardly read. */
+export function innerSessions(file: string): InnerSessionOf {
+  const chains = new SideChains(file);
+  return (bytes, number) => {
+    if (chains.isAgents !== undefined && !saysSidechain(bytes)) return undefined;
+    try {
+      return chains.of({ bytes, value: parse(bytes), number })?.name;
+    } catch {
+      // A damaged line belongs to the session itself.
+      return undefined;
+    }
+  };
+}
+
+const MEMBER = Buffer.from('"isSidechain"');
+
+/** Whether a line may say that it is of a side chain. A line that spells the name otherwise, as no agent does, does not. */
+function saysSidechain({ buffer, byteOffset, length }: Uint8Array): boolean {
+  const line = Buffer.from(buffer, byteOffset, length);
+  for (let at = line.indexOf(MEMBER); at >= 0; at = line.indexOf(MEMBER, at)) {
+    at += MEMBER.length;
+    while (line[at] <= 0x20 || line[at] === 0x3a) at++;
+    if (line[at] === 0x74) return true;
+  }
+  return false;
+}
+
+/** Whether an id is a name. That of the session is none: the session's own file is known by it. */
+function isPlain(id: unknown, { sessionId }: JsonObject): id is string {
+  return typeof id === "string" && PLAIN.test(id) && id !== sessionId;
+}
+
+function isReply({ type, message }: JsonObject): boolean {
+  if (type === "assistant") return true;
+  const content = isObject(message) ? message.content : undefined;
+  return Array.isArray(content) && content.some((block) => isObject(block) && block.type === "tool_result");
+}

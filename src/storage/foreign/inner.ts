@@ -1,0 +1,106 @@
+/** Sessions within the file of another one: some lines of it, such as Claude Code's side chains. */
+
+import { dirname } from "node:path";
+import type { Translator } from "../../core/foreign/translator.ts";
+import { Column } from "../../core/tree/nodes.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { infoOrNull, readIfThere, withFile } from "../fs/files.ts";
+import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
+import { nameOfFile } from "./derived.ts";
+import { type GatheredRecord, type GatheredSession, idInPath, pathWithin } from "./gathered.ts";
+import { type Reach, readLines, recognised } from "./source.ts";
+
+/** Where the lines of a session are: for each its number, its offset and its length. */
+class LinePlaces {
+  private readonly column = new Column(new Float64Array(12));
+  private size = 0;
+
+  add(...place: readonly [number: number, offset: number, length: number]): void {
+    for (const value of place) this.column.set(this.size++, value);
+  }
+
+  *all(): Generator<readonly [number: number, offset: number, length: number]> {
+    const { values } = this.column;
+    for (let i = 0; i < this.size; i += 3) yield [values[i], values[i + 1], values[i + 2]];
+  }
+}
+
+interface FileIndex {
+  readonly file: string;
+  readonly info: FileInfo;
+  readonly sessions: ReadonlyMap<string, LinePlaces>;
+}
+
+export class InnerSessions {
+  private readonly disk: Disk;
+  /** The last file that was looked through: lists and imports take all sessions of one file, one after the other. */
+  private last: FileIndex | undefined;
+
+  constructor(disk: Disk) {
+    this.disk = disk;
+  }
+
+  /** Returns the session within another's file that a path names; undefined where it names none. Throws errno errors. */
+  session(path: string): GatheredSession | undefined {
+    const { disk } = this;
+    const file = dirname(path);
+    if (infoOrNull(disk, file)?.kind !== "file") return undefined;
+    const translator = recognised(disk, file);
+    const name = idInPath(path);
+    // One session has one path.
+    if (!translator?.inner || pathWithin(file, name) !== path) return undefined;
+    if (!this.indexOf(file, translator).sessions.has(name)) return undefined;
+    return {
+      translator,
+      parent: file,
+      info: () => {
+        const info = infoOrNull(disk, file);
+        return info?.kind === "file" ? info : null;
+      },
+      read: () => ({ records: this.records(file, translator, name), warnings: [] }),
+    };
+  }
+
+  /** Yields the lines of a session. */
+  private *records(file: string, translator: Translator, name: string): Generator<GatheredRecord> {
+    const { disk } = this;
+    const places = this.indexOf(file, translator).sessions.get(name);
+    if (!places) return;
+    const fd = disk.openRead(file);
+    try {
+      for (const [number, offset, length] of places.all()) {
+        const bytes = readIfThere(disk, fd, offset, length);
+        // The file was written anew meanwhile, which its stamp shows.
+        if (!bytes) return;
+        yield { bytes, number };
+      }
+    } finally {
+      disk.close(fd);
+    }
+  }
+
+  private indexOf(file: string, translator: Translator): FileIndex {
+    const { disk, last } = this;
+    return withFile(disk, disk.openRead(file), (fd) => {
+      const info = disk.infoOf(fd);
+      if (last?.file === file && isSameStamp(last.info, info)) return last;
+      const sessions = new Map<string, LinePlaces>();
+      const nameOf = translator.inner?.(nameOfFile(file));
+      const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+      readLines(disk, fd, reach, (bytes, number, offset) => {
+        const name = nameOf?.(bytes, number);
+        if (name === undefined) return;
+        let places = sessions.get(name);
+        if (!places) {
+          places = new LinePlaces();
+          sessions.set(name, places);
+        }
+        places.add(number, offset, bytes.length);
+      });
+      const index = { file, info, sessions };
+      // What was written in this moment may be written again under the same stamp.
+      this.last = isYoung(info, clockOf(disk)) ? undefined : index;
+      return index;
+    });
+  }
+}
