@@ -16,9 +16,9 @@ export default command({
     sessionId: z.string(),
     sessionPath: z.string().describe("where it is among the sessions"),
     outcome: outcome.describe(
-        "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
-          "conflict: another session with this id continues differently, and this one has a new id",
-      ),
+      "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
+        "conflict: another session with this id continues differently, and this one has a new id",
+    ),
     conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
     entryCount: z.number().int(),
     version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),

@@ -1,9 +1,10 @@
 /** Claude Code's side chains within the file of the session that began them: each is a session of its own. */
 
-import { appendFileSync, rmSync } from "node:fs";
+import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { Session } from "../../src/core/session/session.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   damagedLines,
   diskWithForeign,
@@ -16,17 +17,10 @@ import {
   requireSound,
   strictContext,
 } from "../support/foreign/checks.ts";
-import {
-  CLAUDE_SESSION,
-  ClaudeWriter,
-  call,
-  randomClaudeSession,
-  said,
-  withSideChains,
-} from "../support/foreign/claude.ts";
+import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, said, withSideChains } from "../support/foreign/claude.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { forSeeds } from "../support/random.ts";
-import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
 function chainOf(text: string, name: string, file = FOREIGN_FILE): Session {
   return foreignSessionOn(diskWithForeign(text, file), join(file, name));
@@ -167,7 +161,11 @@ test("lists and searches find them, also in the middle of a long file, and lose 
     forkedFrom: { sessionId: main.sessionId },
   });
   expect(second).toMatchObject({ firstMessage: "Look at the second", messageCount: 2, parentSession: file });
-  const { hits } = await server.result("search_sessions", { query: "marmalade", agents: "all", includeToolResults: true });
+  const { hits } = await server.result("search_sessions", {
+    query: "marmalade",
+    agents: "all",
+    includeToolResults: true,
+  });
   expect(hits.map(({ sessionPath }: Json) => sessionPath)).toEqual([paths[1]]);
   // Another process has them from what the first one kept.
   expect(await list(serveLibrary(place))).toEqual(listed);
@@ -210,20 +208,20 @@ test("an import takes them along, each once, and knows those that came by themse
   expect(again.subagents.map((one: Json) => one.sessionId)).toEqual(all.subagents.map((one: Json) => one.sessionId));
 });
 
-test("one is followed while the agent writes", async () => {
-  const place = temporaryPlace();
+test("one is followed while the agent writes, and is another one where the file is", () => {
   const { writer, names } = withSideChains();
-  const file = putSession(place, writer);
-  const server = serveLibrary(place);
-  await server.result("switch_session", { sessionPath: join(file, names[0]) });
+  const file = put(join(temporaryFolder(), `${CLAUDE_SESSION}.jsonl`), writer.text);
+  const session = foreignSessionOn(realDisk, join(file, names[0]));
   const { length } = writer.lines;
-  const last = writer.records.findLast(({ isSidechain, agentId }) => isSidechain && agentId === undefined) as Json;
-  writer.isSidechain = true;
+  const grown = (): number => session.refresh()?.positions.length ?? 0;
+  writer.human("Only here");
+  Object.assign(writer, { isSidechain: true });
   writer.human("And below?", names[0]);
-  writer.answer([call("toolu_b", "look below")], last.uuid);
   appendFileSync(file, `${writer.lines.slice(length).join("\n")}\n`);
-  const { messages } = await server.result("get_messages");
-  expect(JSON.stringify(messages)).not.toContain("look below");
-  const tree = await server.result("get_tree");
-  expect(JSON.stringify(tree)).toContain("And below?");
+  expect(grown()).toBe(1);
+  expect(saidIn(session)).toEqual(["Look at the first", "And below?"]);
+  expect(grown()).toBe(0);
+  writeFileSync(file, writer.text.replaceAll("Look at the first", "Look at the last"));
+  session.refresh();
+  expect(saidIn(session)).toEqual(["Look at the last", "And below?"]);
 });

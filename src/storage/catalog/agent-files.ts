@@ -102,6 +102,15 @@ export function scanForeign({ store }: AgentSessions, path: string, { size }: Fo
   const { agent, header, facts, inner } = found;
   const { entries, messages, name, first, activity } = facts;
   const known = { entries, messages, name, first, activity };
-  const base = { ...EMPTY, ...headerFacts(header), ...known, id: header.id, reach: entries, plain: false, agent, inner };
+  const base = {
+    ...EMPTY,
+    ...headerFacts(header),
+    ...known,
+    id: header.id,
+    reach: entries,
+    plain: false,
+    agent,
+    inner,
+  };
   return { base, now: base, size, grown: false };
 }

@@ -28,7 +28,10 @@ export function liveHolders(disk: Disk, places: readonly AgentPlace[], paths: re
     const holders = notesIn(disk, registry);
     for (const path of within) {
       // A subagent runs in the process of the session whose folder it is in.
-      const names = path.slice(folder.length).split(/[/\\]/).map((name) => basename(name, ".jsonl"));
+      const names = path
+        .slice(folder.length)
+        .split(/[/\\]/)
+        .map((name) => basename(name, ".jsonl"));
       const holder = names.map((name) => holders.get(name)).find((one) => one !== undefined);
       if (holder) found.set(path, holder);
     }
