@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
-import { entriesOf, foreignSession, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { entriesOf, fidelityOf, foreignSession, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
 import {
   addGoose,
   addOpencode,
@@ -138,9 +138,11 @@ test("opencode's, of a version that has whole messages in one table", async () =
   expect(spoken[1].usage).toMatchObject({ input: 10, output: 6, cacheRead: 2, cost: { total: 0.5 } });
   expect(spoken.at(-1)).toMatchObject({ stopReason: "aborted", errorMessage: "Stopped" });
   expect(JSON.stringify(entries)).toContain("$ pwd\\n/home/me");
-  expect(entriesOf(foreignSessionOn(realDisk, join(file, "ses_older")))).toEqual(
-    entriesOf(foreignSession(small("ses_older", "older").text)),
-  );
+  const older = foreignSessionOn(realDisk, join(file, "ses_older"));
+  expect(entriesOf(older)).toEqual(entriesOf(foreignSession(small("ses_older", "older").text)));
+  const warningsOf = ({ log }: typeof older): string[] => fidelityOf(log).warnings.map(({ sentence }) => sentence);
+  expect(warningsOf(older)).toEqual([expect.stringContaining("Only the older ones are read")]);
+  expect(warningsOf(session).join()).not.toContain("Only the older ones");
   const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["opencode"] });
   expect(sessions.map(({ name }: Json) => name).sort()).toEqual(["About newer", "About older"]);
   database.close();

@@ -48,6 +48,8 @@ export interface TableFormat {
   has(tables: SourceTables, id: string): boolean;
   /** Returns the records of a session in their order. */
   records(tables: SourceTables, id: string): Uint8Array[];
+  /** Returns sentences about what the records of a session leave out. */
+  warnings?(tables: SourceTables, id: string): string[];
 }
 
 /** Whether a table has all of these columns. */

@@ -28,6 +28,10 @@ export const opencodeTables: TableFormat = {
   has: (tables, id) =>
     hasRow(tables, id, ["session", "id"], ["message", "session_id"], ["session_message", "session_id"]),
   records,
+  warnings: (tables, id) =>
+    hasRow(tables, id, ["message", "session_id"]) && hasRow(tables, id, ["session_message", "session_id"])
+      ? ["The session is in the tables of older versions and in session_message. Only the older ones are read."]
+      : [],
 };
 
 function sessions(tables: SourceTables): StoredSession[] {
