@@ -251,3 +251,17 @@ test("files of the oldest versions, whose records have neither uuid nor parent, 
   expect(strictContext(session).map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant"]);
   expect(session.cwd).toBe("/home/me/app");
 });
+
+test("lines that are longer than what is read at once are there, in the middle and at the end", () => {
+  const w = new ClaudeWriter();
+  const texts = [5 << 20, 10, 9_000_001].map((length, n) => `${n} ${"x".repeat(length)}`);
+  for (const text of texts) w.human(text);
+  for (const content of [w.text, w.text.trimEnd()]) {
+    const session = foreignSession(content);
+    // A difference of texts this long would take minutes to be shown.
+    expect(strictContext(session).map(({ content: found }) => texts.indexOf(found as string))).toEqual([0, 1, 2]);
+    expect(fidelityOf(session.log)).toMatchObject({ records: 3, warnings: [] });
+  }
+  const cut = fidelityOf(foreignSession(w.text.slice(0, -9)).log);
+  expect(cut.kinds).toContainEqual(expect.objectContaining({ kind: "(unfinished line)", first: 3, dropped: 1 }));
+});

@@ -5,7 +5,14 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
-import { entriesOf, fidelityOf, foreignSession, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
+import {
+  entriesOf,
+  fidelityOf,
+  foreignSession,
+  foreignSessionOn,
+  requireSound,
+  strictContext,
+} from "../support/foreign/checks.ts";
 import {
   addGoose,
   addOpencode,

@@ -105,7 +105,7 @@ export class DerivedLines {
     this.guarded(() => {
       if (this.isKept) this.leaveKept();
       this.fd ??= this.make();
-      writeAll(this.disk, this.fd, withLineFeeds(this.pieces, this.size - this.held));
+      for (const bytes of together(this.pieces)) writeAll(this.disk, this.fd, bytes);
     });
     this.pieces = [];
     this.held = this.size;
@@ -140,6 +140,23 @@ export class DerivedLines {
     } catch (error) {
       throw storageFailure(error, "keeping what was derived from another agent's file");
     }
+  }
+}
+
+/** Yields lines one after the other, each with its line feed: short ones together, and of a long one no copy. */
+function* together(lines: readonly Uint8Array[]): Generator<Uint8Array> {
+  let from = 0;
+  let bytes = 0;
+  for (const [i, line] of lines.entries()) {
+    const isLong = line.length > GATHERED;
+    if (!isLong) bytes += line.length + 1;
+    if (bytes > 0 && (isLong || i + 1 === lines.length))
+      yield withLineFeeds(lines.slice(from, isLong ? i : i + 1), bytes);
+    if (!isLong) continue;
+    yield line;
+    yield Uint8Array.of(LINE_FEED);
+    from = i + 1;
+    bytes = 0;
   }
 }
 

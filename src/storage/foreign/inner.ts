@@ -29,6 +29,8 @@ interface FileIndex {
   readonly file: string;
   readonly info: FileInfo;
   readonly sessions: ReadonlyMap<string, LinePlaces>;
+  /** Whether what is written later is sure to have another stamp. */
+  readonly isSure: boolean;
 }
 
 export class InnerSessions {
@@ -83,7 +85,10 @@ export class InnerSessions {
     const { disk, last } = this;
     return withFile(disk, disk.openRead(file), (fd) => {
       const info = disk.infoOf(fd);
-      if (last?.file === file && isSameStamp(last.info, info)) return last;
+      const isNow = isYoung(info, clockOf(disk));
+      // What was written in this moment may be written again under the same stamp. Until that has passed, it would have to
+      // be looked through for each session of it.
+      if (last?.file === file && isSameStamp(last.info, info) && (last.isSure || isNow)) return last;
       const sessions = new Map<string, LinePlaces>();
       const nameOf = translator.inner?.(nameOfFile(file));
       const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
@@ -97,10 +102,8 @@ export class InnerSessions {
         }
         places.add(number, offset, bytes.length);
       });
-      const index = { file, info, sessions };
-      // What was written in this moment may be written again under the same stamp.
-      this.last = isYoung(info, clockOf(disk)) ? undefined : index;
-      return index;
+      this.last = { file, info, sessions, isSure: !isNow };
+      return this.last;
     });
   }
 }

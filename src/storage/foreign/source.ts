@@ -10,6 +10,8 @@ import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
 const OUR_BEGINNING = bytesOf('{"type":"session",');
 /** Bytes of one read. */
 const CHUNK = 1 << 20;
+/** Bytes of a line that are held until its end is found. A longer one is read again then, instead of being there twice. */
+const HELD = 1 << 22;
 /** Bytes of a line beyond which it counts as damaged: no text of Node's can be longer. */
 const LONGEST_LINE = 1 << 28;
 /** Bytes of a document beyond which it is not read. */
@@ -75,13 +77,19 @@ export function readLines(
       take(bytes, reach.lines, start);
     }
   };
+  /** Returns the line whose beginning was read before `piece`. Of one that is too long to be read, only its beginning. */
+  const begun = (...piece: Buffer[]): Buffer => {
+    if (heldBytes <= HELD) return Buffer.concat([...held, ...piece]);
+    const rest = piece[0]?.length ?? 0;
+    return readAt(disk, fd, start, heldBytes > LONGEST_LINE ? LONGEST_LINE : heldBytes + rest);
+  };
   for (let at = reach.offset; at < size; ) {
     const chunk = readAt(disk, fd, at, Math.min(CHUNK, size - at));
     at += chunk.length;
     let from = 0;
     for (let feed = chunk.indexOf(0x0a); feed >= 0; feed = chunk.indexOf(0x0a, from)) {
       const piece = chunk.subarray(from, feed);
-      line(heldBytes === 0 ? piece : Buffer.concat([...held, piece]));
+      line(heldBytes === 0 ? piece : begun(piece));
       held = [];
       start += heldBytes + piece.length + 1;
       heldBytes = 0;
@@ -89,12 +97,12 @@ export function readLines(
     }
     if (from < chunk.length) {
       heldBytes += chunk.length - from;
-      // Of a longer line, only its beginning is kept: it cannot be read.
-      if (heldBytes <= LONGEST_LINE) held.push(chunk.subarray(from));
+      if (heldBytes <= HELD) held.push(chunk.subarray(from));
+      else held = [];
     }
   }
   reach.offset = start;
-  const rest = heldBytes === 0 || heldBytes > LONGEST_LINE ? undefined : Buffer.concat(held);
+  const rest = heldBytes === 0 || heldBytes > LONGEST_LINE ? undefined : begun();
   reach.isUnfinished = heldBytes > 0;
   if (!rest || !isWholeObject(rest)) return;
   line(rest);
