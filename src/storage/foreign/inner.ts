@@ -25,7 +25,7 @@ class LinePlaces {
   }
 }
 
-interface FileIndex {
+interface LineIndex {
   readonly file: string;
   readonly info: FileInfo;
   readonly sessions: ReadonlyMap<string, LinePlaces>;
@@ -36,7 +36,7 @@ interface FileIndex {
 export class InnerSessions {
   private readonly disk: Disk;
   /** The last file that was looked through: lists and imports take all sessions of one file, one after the other. */
-  private last: FileIndex | undefined;
+  private last: LineIndex | undefined;
 
   constructor(disk: Disk) {
     this.disk = disk;
@@ -81,7 +81,7 @@ export class InnerSessions {
     }
   }
 
-  private indexOf(file: string, translator: Translator): FileIndex {
+  private indexOf(file: string, translator: Translator): LineIndex {
     const { disk, last } = this;
     return withFile(disk, disk.openRead(file), (fd) => {
       const info = disk.infoOf(fd);
