@@ -7,6 +7,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -75,6 +76,21 @@ describe.each(["jsonl", "v2"] as const)("a move, --store %s", (store) => {
     }
     expect(imprint(file)).toEqual(before);
     await lives.end();
+  });
+
+  test("keeps nobody in a session whose last entries cannot be read any more", async () => {
+    const { lives, wire, file } = await begun(new HereLives(), ["--store", store]);
+    await wire.result("append", { entries: [user("five", { id: "u3" }), assistant("six", { id: "a3" })] });
+    await wire.result("branch", { entryId: "u1" });
+    await lives.kill();
+    const next = await lives.start(["--session", file]);
+    expect(await leafOf(next)).toBe("u1");
+    const stored = store === "v2" ? join(file, "segments", readdirSync(join(file, "segments"))[0]) : file;
+    truncateSync(stored, statSync(stored).size >> 1);
+    const { sessionFile } = await next.result("new_session");
+    expect(sessionFile).not.toBe(file);
+    await lives.end();
+    expect(await lives.done).toBe(0);
   });
 
   test("is written down as one marker when the session is left, and no reader sees it", async () => {

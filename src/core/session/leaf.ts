@@ -10,6 +10,7 @@
  * - A failed commit puts it back to where it was when nothing was waiting last.
  */
 
+import { Failure } from "../failure.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { LeafMemory } from "../ports/stores.ts";
@@ -78,6 +79,16 @@ export class LeafTracker {
 
   get isInFile(): boolean {
     return this.current === this.inFile;
+  }
+
+  /** Whether an opening finds this leaf, or nobody can tell from what the disk gives now: what is recorded stays then. */
+  get mayBeLeft(): boolean {
+    try {
+      return this.isInFile;
+    } catch (error) {
+      if (error instanceof Failure) return true;
+      throw error;
+    }
   }
 
   /** Whether an opening would find another leaf, and this one can be recorded. */
