@@ -6,6 +6,7 @@ import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
@@ -409,57 +410,55 @@ async function pass(milliseconds: number): Promise<void> {
   }
 }
 
-test("a holder that was stopped when it was asked is joined soon after it goes on", async () => {
+/** A session that somebody holds whom nobody can join, and, once it is opened, an entrance that lets in those who `may`. */
+async function heldBehind(may: () => boolean = () => true) {
   const place = temporaryPlace();
   const file = join(place.home, "s.jsonl");
   const maker = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
   const { entryIds } = await maker.result("append", said("made"));
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   onTestFinished(() => void vi.useRealTimers());
-  let isStopped = true;
   const asked: Duplex[] = [];
-  const entrance = attachmentsWith().open(file, (stream) => {
-    stream.on("data", (bytes) => String(bytes).includes("again") && asked.push(stream));
-    const attached = { epoch: 1, client: "x", pid: 1 };
-    if (!isStopped) stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
-  });
+  const open = () =>
+    attachmentsWith().open(file, (stream) => {
+      stream.on("data", (bytes) => String(bytes).includes("for you") && asked.push(stream));
+      const attached = { epoch: 1, client: "x", pid: 1 };
+      if (may()) stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
+    });
+  /** Waits until it was asked, and ends without an answer. */
+  const end = async (entrance: Entrance | null): Promise<void> => {
+    while (asked.length === 0) await turn();
+    vi.useRealTimers();
+    entrance?.close();
+    await maker.finish();
+    for (const stream of asked) stream.destroy();
+  };
+  return { place, file, open, end };
+}
+
+test("a holder that was stopped when it was asked is joined soon after it goes on", async () => {
+  let isStopped = true;
+  const { place, file, open, end } = await heldBehind(() => !isStopped);
+  const entrance = open();
   const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
   other.send(request(1, "append", said("not")));
   await pass(1500);
   expect((await other.reply(1)).error.data.name).toBe("session_locked");
   isStopped = false;
   await pass(1000);
-  other.send(request(2, "append", said("again")));
-  while (asked.length === 0) await turn();
-  vi.useRealTimers();
-  entrance?.close();
-  await maker.finish();
-  for (const stream of asked) stream.destroy();
+  other.send(request(2, "append", said("for you")));
+  await end(entrance);
   expect((await other.reply(2)).result.entryIds).toHaveLength(1);
 });
 
 test("a holder that has just taken the lock is waited for while it makes the session", async () => {
-  const place = temporaryPlace();
-  const file = join(place.home, "s.jsonl");
-  const maker = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-  const { entryIds } = await maker.result("append", said("made"));
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  onTestFinished(() => void vi.useRealTimers());
+  const { place, file, open, end } = await heldBehind();
   const other = serveHere(["--session", file, ...QUIET], { place });
-  other.send(request(1, "append", said("waits")));
+  other.send(request(1, "append", said("for you")));
   await pass(1000);
-  const asked: Duplex[] = [];
-  const entrance = attachmentsWith().open(file, (stream) => {
-    const attached = { epoch: 1, client: "x", pid: 1 };
-    stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
-    stream.on("data", (bytes) => String(bytes).includes("waits") && asked.push(stream));
-  });
+  const entrance = open();
   await pass(500);
-  while (asked.length === 0) await turn();
-  vi.useRealTimers();
-  entrance?.close();
-  await maker.finish();
-  for (const stream of asked) stream.destroy();
+  await end(entrance);
   expect((await other.reply(1)).result.entryIds).toHaveLength(1);
-  expect(await texts(other)).toEqual(["made", "waits"]);
+  expect(await texts(other)).toEqual(["made", "for you"]);
 });

@@ -1,6 +1,7 @@
 /** One change to a session with a fault at every disk operation that it takes; for every backend. */
 
 import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
 import type { Draft } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
@@ -29,6 +30,20 @@ export interface Left {
   /** The operation that failed, and the whole story for messages. */
   readonly operation: string;
   readonly at: string;
+}
+
+/** Expects that a failure was the disk's, and of the entries that are known all that was told and nothing that was refused. */
+export function requireOutcome(
+  { failure, acknowledged, refused, at }: Left,
+  { before }: Scenario,
+  known: readonly string[],
+): void {
+  if (failure !== undefined) {
+    expect(failure, at).toBeInstanceOf(Failure);
+    expect(["storage_full", "storage_failed"], at).toContain((failure as Failure).name);
+  }
+  for (const entryId of [...before, ...acknowledged]) expect(known, at).toContain(entryId);
+  for (const entryId of refused) expect(known, at).not.toContain(entryId);
 }
 
 /**
