@@ -80,7 +80,12 @@ export class Hosting implements GuestRoom {
       if (isHeld(session) && !this.entrances.has(session)) this.open(session);
     }
     // Those who shared what was let go of meanwhile find out who has it now.
-    for (const session of this.joined.keys()) if (!this.entrances.has(session)) this.dismiss(session);
+    for (const session of this.shared) if (!this.entrances.has(session)) this.dismiss(session);
+  }
+
+  /** Sessions that others have joined, or are expected to. */
+  private get shared(): ReadonlySet<Session> {
+    return new Set([...this.joined.keys(), ...this.awaited.keys()]);
   }
 
   /** Makes sure that those who want to join find the entrances. */
@@ -332,7 +337,7 @@ export class Hosting implements GuestRoom {
       if (isHeld(session)) open.entrance.close();
       this.abandon(session, open);
     }
-    for (const session of [...this.joined.keys(), ...this.awaited.keys()]) this.dismiss(session);
+    for (const session of this.shared) this.dismiss(session);
   }
 }
 

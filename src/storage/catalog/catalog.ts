@@ -329,7 +329,8 @@ class Finder implements LocalCatalog {
     const { rows } = this.kept;
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const { there: files, removed } = await this.folders.changes();
-    const there = new Map([...files, ...this.innerOf(files)]);
+    const within = this.innerOf(files);
+    const there = within.size === 0 ? files : new Map([...files, ...within]);
     const vanished = new Map<string, SessionRow>();
     const forget = (path: string): void => {
       const row = rows.get(path);

@@ -11,7 +11,7 @@ export function* sessionsIn(disk: Disk, folder: string): Generator<string> {
   for (const name of disk.names(folder)) {
     const path = join(folder, name);
     if (name.endsWith(".jsonl") || isContainerName(name)) yield path;
-    else if (infoOrNull(disk, path)?.kind === "folder") yield* sessionsIn(disk, path);
+    else if (infoOrNull(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path);
   }
 }
 

@@ -123,7 +123,7 @@ async function withSession<T>(
   await fleet.release(id, taking.epoch);
   throw new Failure(
     "storage_failed",
-    "It is done on this machine, and the fleet's database could not be told: other machines have the session as before. Do it again.",
+    "It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again, unless a list shows it done.",
     { fleet: true, sessionId: id },
   );
 }

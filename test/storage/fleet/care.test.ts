@@ -1,6 +1,6 @@
 /** The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL. */
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
@@ -65,6 +65,8 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
   test("brings the sessions of a folder in, and writes the same bytes out elsewhere", async () => {
     const { lives, sessions } = await machine();
     const source = filesBelow(sessions);
+    // A link to a folder is not followed, least of all to one that it is in.
+    symlinkSync(sessions, join(sessions, "again"));
     const { files } = await asked(lives.place, "import", sessions);
     expect(files.map(({ outcome }: Json) => outcome)).toEqual(["new", "new", "new"]);
     expect((await asked(lives.place, "import", sessions)).files.map(({ outcome }: Json) => outcome)).toEqual([
