@@ -270,38 +270,41 @@ test("who could not join a holder joins the next one at once", async () => {
   expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
 });
 
-test("a server that took the lock while a dying holder let it in is told of nothing twice", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
-  const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-  await lock.result("append", said("held"));
-  const { leafId } = await lock.result("get_state");
-  const streams: Duplex[] = [];
-  let entrance: Entrance | null | undefined;
-  const knocked = new Promise<void>((resolve) => {
-    entrance = attachmentsWith().open(file, (stream) => {
-      streams.push(stream.resume());
-      resolve();
+test.each(["jsonl", "v2"])(
+  "a server that took the lock of %s while a dying holder let it in is told of nothing twice",
+  async (store) => {
+    const place = temporaryPlace();
+    const file = join(place.home, `s.${store}`);
+    const lock = serveHere(["--session", file, "--store", store, ...QUIET, "--attach", "off"], { place });
+    await lock.result("append", said("held"));
+    const { leafId } = await lock.result("get_state");
+    const streams: Duplex[] = [];
+    let entrance: Entrance | null | undefined;
+    const knocked = new Promise<void>((resolve) => {
+      entrance = attachmentsWith().open(file, (stream) => {
+        streams.push(stream.resume());
+        resolve();
+      });
     });
-  });
-  const other = serveHere(["--session", file], { place });
-  await other.result("initialize");
-  // It knocks as soon as it is known that it hears.
-  await knocked;
-  await lock.finish();
-  const { entryIds } = await other.result("append", said("mine"));
-  const attached = { epoch: 1, client: "x", pid: 1 };
-  for (const stream of streams) stream.end(framed(JSON.stringify({ attached, leafId, lastId: leafId })));
-  for (let turns = 0; turns < 50; turns++) await turn();
-  entrance?.abandon();
-  await other.result("append", said("more"));
-  await other.result("get_state");
-  const told = other.events
-    .filter(({ method }) => method === "session_append")
-    .flatMap(({ params }) => params.entryIds);
-  expect(told.filter((id) => id === entryIds[0])).toEqual(entryIds);
-  expect((await other.result("list_clients")).clients).toHaveLength(1);
-});
+    const other = serveHere(["--session", file], { place });
+    await other.result("initialize");
+    // It knocks as soon as it is known that it hears.
+    await knocked;
+    await lock.finish();
+    const { entryIds } = await other.result("append", said("mine"));
+    const attached = { epoch: 1, client: "x", pid: 1 };
+    for (const stream of streams) stream.end(framed(JSON.stringify({ attached, leafId, lastId: leafId })));
+    for (let turns = 0; turns < 50; turns++) await turn();
+    entrance?.abandon();
+    await other.result("append", said("more"));
+    await other.result("get_state");
+    const told = other.events
+      .filter(({ method }) => method === "session_append")
+      .flatMap(({ params }) => params.entryIds);
+    expect(told.filter((id) => id === entryIds[0])).toEqual(entryIds);
+    expect((await other.result("list_clients")).clients).toHaveLength(1);
+  },
+);
 
 describe.each(["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
   /** A server whose locks say, before they are released, what is announced beside the session then. */

@@ -28,7 +28,9 @@ import {
   WISH,
 } from "../support/shared-session.ts";
 
-describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
+const STORES = ["jsonl", "v2"] as const;
+
+describe.each(STORES)("a session of %s that two hosts share", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -387,7 +389,7 @@ describe("at the socket of a holder", () => {
 });
 
 describe.skipIf(apart("network and pids") === null)("servers with nothing in common but the session's folder", () => {
-  test.each(["jsonl", "v2"] as const)("share it (%s)", async (store) => {
+  test.each(STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");
     const first = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
@@ -411,10 +413,10 @@ async function pass(milliseconds: number): Promise<void> {
 }
 
 /** A session that somebody holds whom nobody can join, and, once it is opened, an entrance that lets in those who `may`. */
-async function heldBehind(may: () => boolean = () => true) {
+async function heldBehind(store: string, may: () => boolean = () => true) {
   const place = temporaryPlace();
-  const file = join(place.home, "s.jsonl");
-  const maker = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
+  const file = join(place.home, `s.${store}`);
+  const maker = serveHere(["--session", file, "--store", store, ...QUIET, "--attach", "off"], { place });
   const { entryIds } = await maker.result("append", said("made"));
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   onTestFinished(() => void vi.useRealTimers());
@@ -436,29 +438,35 @@ async function heldBehind(may: () => boolean = () => true) {
   return { place, file, open, end };
 }
 
-test("a holder that was stopped when it was asked is joined soon after it goes on", async () => {
-  let isStopped = true;
-  const { place, file, open, end } = await heldBehind(() => !isStopped);
-  const entrance = open();
-  const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
-  other.send(request(1, "append", said("not")));
-  await pass(1500);
-  expect((await other.reply(1)).error.data.name).toBe("session_locked");
-  isStopped = false;
-  await pass(1000);
-  other.send(request(2, "append", said("for you")));
-  await end(entrance);
-  expect((await other.reply(2)).result.entryIds).toHaveLength(1);
-});
+test.each(STORES)(
+  "a holder of %s that was stopped when it was asked is joined soon after it goes on",
+  async (store) => {
+    let isStopped = true;
+    const { place, file, open, end } = await heldBehind(store, () => !isStopped);
+    const entrance = open();
+    const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
+    other.send(request(1, "append", said("not")));
+    await pass(1500);
+    expect((await other.reply(1)).error.data.name).toBe("session_locked");
+    isStopped = false;
+    await pass(1000);
+    other.send(request(2, "append", said("for you")));
+    await end(entrance);
+    expect((await other.reply(2)).result.entryIds).toHaveLength(1);
+  },
+);
 
-test("a holder that has just taken the lock is waited for while it makes the session", async () => {
-  const { place, file, open, end } = await heldBehind();
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  other.send(request(1, "append", said("for you")));
-  await pass(1000);
-  const entrance = open();
-  await pass(500);
-  await end(entrance);
-  expect((await other.reply(1)).result.entryIds).toHaveLength(1);
-  expect(await texts(other)).toEqual(["made", "for you"]);
-});
+test.each(STORES)(
+  "a holder that has just taken the lock is waited for while it makes the session (%s)",
+  async (store) => {
+    const { place, file, open, end } = await heldBehind(store);
+    const other = serveHere(["--session", file, ...QUIET], { place });
+    other.send(request(1, "append", said("for you")));
+    await pass(1000);
+    const entrance = open();
+    await pass(500);
+    await end(entrance);
+    expect((await other.reply(1)).result.entryIds).toHaveLength(1);
+    expect(await texts(other)).toEqual(["made", "for you"]);
+  },
+);
