@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
 import { type Env, timestamp } from "../ports/env.ts";
-import { type Beginning, bytesOfContent, type CopiedLines, type Log } from "../ports/store.ts";
+import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import { Session } from "./session.ts";
@@ -302,13 +302,8 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
   return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
 }
 
-/** Returns the bytes of a forked session's lines, in pieces. */
-export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
-  return bytesOfContent(forkedLines(source, plan));
-}
-
 /** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
-function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;
   let first = 0;
