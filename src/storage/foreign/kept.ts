@@ -16,6 +16,7 @@ import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
+import { VERSION } from "../../version.ts";
 import { closeQuietly, type Disk, publishNew, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { infoOrNull, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
@@ -63,11 +64,14 @@ export interface LinesToKeep {
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 }
 
-/** This build of the program, which changes what is derived; undefined where it has no file of its own. */
+/**
+ * This build of the program, which changes what is derived; undefined where it has no file of its own. Registries give the
+ * files of every version one time, so that size and time tell only what was built here apart.
+ */
 const BUILD = ((): string | undefined => {
   try {
     const { size, modified } = realDisk.info(fileURLToPath(import.meta.url));
-    return `${process.version} ${size} ${modified}`;
+    return `${VERSION} ${process.version} ${size} ${modified}`;
   } catch {
     return undefined;
   }
