@@ -24,7 +24,7 @@ const MAX_NOTIFICATIONS = 2000;
 /** Milliseconds after which all is looked at: a file can be changed through a map, or a name that it got later. */
 const ALL_AFTER = 60_000;
 
-interface Watch {
+interface FolderWatch {
   /** Names that were reported; null: anything in the folder. */
   dirty: Set<string> | null;
   stop: () => void;
@@ -35,7 +35,7 @@ interface KnownFolder {
   entries: readonly Named[];
   /** Stamps of its files, as far as a watch reports what changes them. */
   readonly stamps: Map<string, FoundStamp>;
-  readonly watch: Watch | undefined;
+  readonly watch: FolderWatch | undefined;
 }
 
 export class KnownFolders {
@@ -128,7 +128,7 @@ export class KnownFolders {
   }
 
   /** Returns the entries of a folder that is watched. */
-  private watched(folder: string, known: KnownFolder, watch: Watch): readonly Named[] {
+  private watched(folder: string, known: KnownFolder, watch: FolderWatch): readonly Named[] {
     const { dirty } = watch;
     if (this.isForAll) known.stamps.clear();
     else if (dirty?.size === 0) return known.entries;
@@ -161,10 +161,10 @@ export class KnownFolders {
     return entries;
   }
 
-  private watchOf(folder: string, info: FileInfo): Watch | undefined {
+  private watchOf(folder: string, info: FileInfo): FolderWatch | undefined {
     const { disk } = this;
     if (!this.isWatchable || this.watches >= MOST_WATCHED) return undefined;
-    const watch: Watch = { dirty: new Set(), stop: () => {} };
+    const watch: FolderWatch = { dirty: new Set(), stop: () => {} };
     const stop = disk.watch?.(folder, (name) => {
       this.notifications++;
       this.hasNews = true;
