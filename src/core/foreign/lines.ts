@@ -5,6 +5,7 @@
  */
 
 import { bytesOf, jsonText, oneLine } from "../json/json.ts";
+import { hasLongText, longJson } from "./long-texts.ts";
 import type { TranslatedEntry } from "./translator.ts";
 
 /** Bytes of a piece of memory, and of a line that gets its own. */
@@ -15,6 +16,8 @@ const LINE_FEED = 0x0a;
 export class EntryLines {
   private piece = Buffer.alloc(0);
   private at = 0;
+  /** Whether entries may have texts of many megabytes. */
+  hasLong = false;
 
   /** Returns the line of an entry, without line feed. */
   of(entry: TranslatedEntry): Uint8Array {
@@ -36,6 +39,7 @@ export class EntryLines {
     let text = `{"type":${JSON.stringify(type)},"id":${JSON.stringify(id)},"parentId":${JSON.stringify(parentId)},"timestamp":${JSON.stringify(timestamp)}`;
     // Nearly all have only values, and are written at once.
     if (!hasText(members)) {
+      if (this.hasLong && hasLongText(members)) return longJson(text, members);
       const rest = JSON.stringify(members);
       return this.write(rest === "{}" ? [`${text}}`] : [`${text},`, rest.slice(1)]);
     }

@@ -88,12 +88,20 @@ function withoutComments(text: string): string {
 /** Characters from which on a text is in a mark by its hash: JSON.stringify takes ten times as long. */
 const LONG = 256;
 
+/** Characters that are hashed together: the bytes of a text of many megabytes are not needed at once. */
+const HASHED = 1 << 16;
+
 /** Returns what a text is in a mark: a long one a list, which no text is. */
-function summed(text: string, sha256: Env["sha256"]): string | string[] {
+function summed(text: string, sha256: Env["sha256"]): unknown {
   if (text.length < LONG) return text;
-  const bytes = Buffer.from(text);
-  // Half of a pair is not in its bytes.
-  return bytes.includes(REPLACED) ? text : [sha256(bytes)];
+  const sums: unknown[] = [];
+  for (let at = 0; at < text.length; at += HASHED) {
+    const slice = text.slice(at, at + HASHED);
+    const bytes = Buffer.from(slice);
+    // Half of a pair is not in its bytes.
+    sums.push(bytes.includes(REPLACED) ? [slice] : sha256(bytes));
+  }
+  return sums;
 }
 
 const REPLACED = Buffer.from("\ufffd");
