@@ -17,9 +17,11 @@ export function blocksIn(content: unknown): JsonObject[] {
 }
 
 export function textOfParts(content: unknown): string {
-  return blocksIn(content)
-    .map(({ text }) => textIn(text) ?? "")
-    .join("");
+  return textOf(blocksIn(content));
+}
+
+export function textOf(blocks: readonly JsonObject[]): string {
+  return blocks.map(({ text }) => textIn(text) ?? "").join("");
 }
 
 /** Returns a thought. With encrypted content it is kept as it is, because only its provider can read that. */
