@@ -1,4 +1,5 @@
 // Bundles the program and the parts that it loads when they are needed.
+import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -79,6 +80,17 @@ const ASSETS = {
     export const transcriptFiles = () => getAssetKeys().filter(ours).map((path) => [path.slice(17), getAsset(path, "utf8")]);`,
 };
 
+/** Returns a hash of the sources and of what they are built with. */
+function sourcesHash() {
+  const files = readdirSync("src", { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => `${parentPath}/${name}`)
+    .sort();
+  const hash = createHash("sha256");
+  for (const file of ["package-lock.json", ...files]) hash.update(`${file}\0`).update(readFileSync(file));
+  return hash.digest("hex").slice(0, 16);
+}
+
 export const OPTIONS = {
   bundle: true,
   platform: "node",
@@ -105,17 +117,16 @@ export const PARTS = { conformance: "conformance", redact: "core/redact", page: 
  */
 export async function buildProgram(folder, { isWhole = false } = {}) {
   mkdirSync(folder, { recursive: true });
-  const whole = isWhole
-    ? { external: ["pg-native"], define: { "import.meta.url": "PROGRAM_URL" }, metafile: true }
-    : { metafile: true };
+  // It is run by start.ts, or by standalone.ts, which say where it stands.
+  const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
+  const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };
   const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => inPlaceOf(file, contents)) : [];
   const { outputFiles, metafile } = await build({
     ...OPTIONS,
     ...whole,
     entryPoints: ["src/cli/main.ts"],
     plugins: [await commandsWhenAskedFor(folder), ...Object.keys(PARTS).map(besides), ...plugins],
-    // It is run by start.ts, which says where it stands.
-    define: { "import.meta.url": "PROGRAM_URL" },
+    define,
     write: false,
   });
   const text = outputFiles[0].text.replace(/^#!.*\n/, "");

@@ -63,18 +63,20 @@ export interface LinesToKeep {
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 }
 
-/** The checksum of this program's file, which changes with what it derives; null where it has none. */
+/** Set by the build: a hash of the sources. */
+declare const SOURCES: string | undefined;
+
+/** This program, which decides what is derived; null where neither the build nor a file of it says which it is. */
 let build: string | null | undefined;
 
 function buildOf(): string | null {
-  // Its time says nothing: registries give the files of every version the same one.
-  build ??= ((): string | null => {
-    try {
-      return `${process.version} ${crc32(readWhole(realDisk, fileURLToPath(import.meta.url)))}`;
-    } catch {
-      return null;
-    }
-  })();
+  if (build !== undefined) return build;
+  try {
+    const sources = typeof SOURCES === "string" ? SOURCES : crc32(readWhole(realDisk, fileURLToPath(import.meta.url)));
+    build = `${process.version} ${sources}`;
+  } catch {
+    build = null;
+  }
   return build;
 }
 
