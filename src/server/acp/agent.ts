@@ -61,10 +61,20 @@ export interface AgentBehind {
   authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as it has them. */
   settings(session: AgentSession, telling: Telling): Promise<AgentReply>;
+  /** Returns how the client stands to entries that are written between turns; undefined where it is shown all of them. */
+  judgeOf?(sessionId: string): ((item: PathEntry) => Acquaintance) | undefined;
   /** Tells what a client hears unasked about a session, once it knows that session. */
   introduce?(sessionId: string): Promise<void>;
-  /** Runs a turn. Returns the result of the request, with its `stopReason`. */
-  prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply>;
+  /**
+   * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled` says whether the client wants it
+   * no more, which it may say before the agent has what it needs to begin.
+   */
+  prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    telling: Telling,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply>;
   /** Ends the turn that runs, if one does, also because the client has gone; that turn then returns `cancelled`. */
   cancel(sessionId: string): void;
   setMode(session: AgentSession, modeId: string, telling: Telling): Promise<AgentReply>;

@@ -2,7 +2,6 @@
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { stringOf } from "../../core/format/message.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -160,7 +159,7 @@ export class AcpConversation {
     const asked = this.asked.get(id);
     this.asked.delete(id);
     if (error === undefined) asked?.resolve(result);
-    else asked?.reject(new AcpError(REFUSED, stringOf(membersOf(error).message) || "The client refused."));
+    else asked?.reject(AcpError.heard(error, REFUSED, "The client refused."));
   }
 
   /** Ends what waits for the client, which says nothing more. */
@@ -251,6 +250,7 @@ export class AcpConversation {
       asker,
       skills,
       isUsageTold: this.facts.agent?.tellsUsage === true,
+      judgeOf: (id: string) => this.facts.agent?.judgeOf?.(id),
       update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
     };
   }

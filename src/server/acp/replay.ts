@@ -16,6 +16,8 @@ export interface Stage {
   readonly skills: ClientSkills;
   /** Whether an agent tells itself how full its context is. */
   readonly isUsageTold: boolean;
+  /** Returns how the client stands to entries of a session; undefined where it is shown all of them. */
+  judgeOf(sessionId: string): ((item: PathEntry) => Acquaintance) | undefined;
   /** Sends an update once there is room for it. */
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
@@ -56,7 +58,7 @@ export async function catchUp(
   stage: Stage,
   session: Attached,
   isStopped: () => boolean,
-  judge?: (item: PathEntry) => Acquaintance,
+  judge = stage.judgeOf(session.id),
 ): Promise<Replayed | undefined> {
   const { told } = session;
   if (!told) return undefined;

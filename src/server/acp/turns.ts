@@ -87,8 +87,9 @@ async function turn(
   try {
     await inOrder(id, (_, isStopped) => makeReady(stage(), session, isStopped));
     const about = await agentSession(conversation, id);
-    if (isTurnCancelled() || !session.told || conversation.isOver) return { stopReason: "cancelled" };
-    return await agent.prompt(about, blocks, tellingOf(context, session));
+    const isCancelled = (): boolean => isTurnCancelled() || !session.told || conversation.isOver;
+    if (isCancelled()) return { stopReason: "cancelled" };
+    return await agent.prompt(about, blocks, tellingOf(context, session), isCancelled);
   } finally {
     session.isInTurn = false;
     awaken(session);

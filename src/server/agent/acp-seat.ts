@@ -5,11 +5,13 @@ import { draftOf } from "../../core/format/entry.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
-import { OURS } from "../acp/narrator.ts";
+import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
+import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
+import { AgentSettings } from "./acp-settings.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
 import { runInOrder, tellOfWritten } from "./joining.ts";
+import type { AgentMeans } from "./pi-behind.ts";
 import type { SeatEnds } from "./pi-seat.ts";
 import { seedOf } from "./seed.ts";
 
@@ -29,7 +31,7 @@ interface Bond {
   readonly agent: MetAgent;
   readonly agentSessionId: string;
   readonly fidelity: AgentKnowledge;
-  readonly settings: LooseMembers;
+  readonly settings: AgentSettings;
   /** Whether the next prompt begins with the conversation so far. */
   needsSeed: boolean;
   /** Whether the session says which one of the agent it is. */
@@ -43,6 +45,10 @@ const NOTE = "acp";
 
 /** Updates that are kept until the client knows the session. */
 const MOST_EARLY = 256;
+/** Updates that are written between turns and the client was shown, whose entries it need not be shown. */
+const MOST_JUDGED = 1024;
+/** Kinds of updates that are messages of a session. */
+const SPOKEN = /_chunk$|^tool_call/;
 /** Kinds of updates that tell what was said. */
 const PAST = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
 
@@ -50,6 +56,8 @@ interface RunningTurn {
   readonly recorded: AcpTurn;
   readonly telling: Telling;
   isCancelled: boolean;
+  /** Why it cannot be recorded. */
+  failure: Error | undefined;
   /** Called when all of it is in the session. */
   readonly recordedAll: () => void;
   readonly whenRecorded: Promise<void>;
@@ -65,19 +73,31 @@ export class AcpSeat {
   private last: Promise<unknown> = Promise.resolve();
   /** Updates that came before the client knew the session. */
   private readonly early: LooseMembers[] = [];
+  /** What the agent says between turns, which the next look at the session finds there. */
+  private between: AcpTurn | undefined;
+  /** Entries of that, which the client was shown while it came. */
+  private readonly shown = new Set<string>();
+  /** Ends when the session of the agent that was wanted last is found or made. */
+  private joined: Promise<unknown> = Promise.resolve();
   private isIntroduced = false;
   /** Whether updates are those of a past that the client has. */
   private isReplay = false;
   private readonly within: number;
+  private readonly printError: (sentence: string) => void;
 
-  constructor(sessionId: string, ends: SeatEnds, within: number) {
+  constructor(sessionId: string, ends: SeatEnds, { within, printError }: AgentMeans) {
     this.sessionId = sessionId;
     this.ends = ends;
     this.within = within;
+    this.printError = printError;
   }
 
   get agentSessionId(): string | undefined {
     return this.bond?.agentSessionId;
+  }
+
+  get settings(): AgentSettings | undefined {
+    return this.bond?.settings;
   }
 
   get isAtWork(): boolean {
@@ -100,19 +120,40 @@ export class AcpSeat {
 
   // --- the session of the agent --------------------------------------------------------------------------------
 
-  /** Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. */
-  async join(agent: MetAgent, about: AgentSession, register: (seat: AcpSeat) => void): Promise<Bond> {
-    const state = await this.inOrder((session) => standOf(session, agent.name));
+  /**
+   * Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. `register` notes the
+   * id of that, and throws where it cannot be.
+   */
+  join(agent: MetAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<Bond> {
+    // Two at a time would make two of them.
+    const joined = this.joined.then(() => this.findOrMake(agent, about, register));
+    this.joined = joined.catch(() => {});
+    return joined;
+  }
+
+  private async findOrMake(agent: MetAgent, about: AgentSession, register: (id: string) => void): Promise<Bond> {
+    const state = await this.inOrder(async (session) => {
+      await this.keep(session);
+      const { bond } = this;
+      return bond?.agent === agent && bond.leafId === session.leafId ? undefined : standOf(session, agent.name);
+    });
     const { bond } = this;
-    if (bond && bond.agent === agent && bond.leafId === state.leafId) return bond;
+    if (!state) return bond as Bond;
     const known = bond && !bond.needsSeed && bond.leafId === state.leafId ? bond.agentSessionId : state.knownAs;
     const { cwd, given } = about;
     const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
-    const begin = (id: string, fidelity: AgentKnowledge, settings: LooseMembers, isNoted: boolean): Bond => {
+    const begin = (id: string, fidelity: AgentKnowledge, opened: LooseMembers, isNoted: boolean): Bond => {
       const needsSeed = fidelity === "seeded";
-      this.bond = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
-      register(this);
-      return this.bond;
+      const settings = new AgentSettings(opened);
+      const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
+      this.bond = begun;
+      try {
+        register(id);
+      } catch (error) {
+        this.bond = bond;
+        throw error;
+      }
+      return begun;
     };
     if (known !== undefined) {
       const settings = await this.reopen(agent, known, where, register);
@@ -129,7 +170,7 @@ export class AcpSeat {
     agent: MetAgent,
     sessionId: string,
     where: object,
-    register: (seat: AcpSeat) => void,
+    register: (agentSessionId: string) => void,
   ): Promise<LooseMembers | undefined> {
     const { sessionCapabilities, loadSession } = agent.capabilities;
     const method = membersOf(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
@@ -140,13 +181,13 @@ export class AcpSeat {
       agent,
       agentSessionId: sessionId,
       fidelity: "native",
-      settings: {},
+      settings: new AgentSettings({}),
       needsSeed: false,
       isNoted: true,
       leafId: null,
     };
-    register(this);
     try {
+      register(sessionId);
       return await agent.link.request(method, { sessionId, ...where });
     } catch (error) {
       this.bond = undefined;
@@ -174,7 +215,10 @@ export class AcpSeat {
     const whenRecorded = new Promise<void>((resolve) => {
       recordedAll = resolve;
     });
-    const turn: RunningTurn = { recorded, telling, isCancelled: false, recordedAll, whenRecorded };
+    const turn: RunningTurn = {
+      ...{ recorded, telling, isCancelled: false, failure: undefined },
+      ...{ recordedAll, whenRecorded },
+    };
     this.turn = turn;
     this.telling = telling;
     let given = blocks;
@@ -183,7 +227,11 @@ export class AcpSeat {
       await this.inOrder(async (session) => {
         const seed = bond.needsSeed ? seedOf(session) : undefined;
         if (seed !== undefined) given = [{ type: "text", text: seed }, ...blocks];
-        this.append(session, [...this.noteOf(bond), ...promptOf(blocks, this.ends.workspace.env.now())]);
+        this.append(session, [
+          ...this.noteOf(bond),
+          ...this.takeBetween(),
+          ...promptOf(blocks, this.ends.workspace.env.now()),
+        ]);
         // What the agent hears is durable.
         await session.commit();
         hasBegun = true;
@@ -195,11 +243,12 @@ export class AcpSeat {
       await this.ended(bond, turn, result);
       return {
         ...result,
+        stopReason: stringOf(result.stopReason) || "end_turn",
         ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [OURS]: { fidelity } } }),
       };
     } catch (error) {
       // Nothing of it is there.
-      if (!hasBegun) throw error;
+      if (!hasBegun || error === turn.failure) throw error;
       const isCancelled = turn.isCancelled;
       const stopReason = isCancelled ? "aborted" : "error";
       await this.ended(bond, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
@@ -222,22 +271,65 @@ export class AcpSeat {
   /** Records the end of a turn, and tells what of it is in the session. */
   private async ended(bond: Bond, turn: RunningTurn, result: LooseMembers, why?: string): Promise<AgentReply> {
     await this.settled();
-    await this.inOrder(async (session) => {
-      this.append(session, turn.recorded.end(result, why));
-      await session.commit();
-      bond.leafId = session.leafId;
-    });
+    try {
+      await this.inOrder(async (session) => {
+        this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
+        await session.commit();
+        bond.leafId = session.leafId;
+      });
+    } catch (error) {
+      turn.failure ??= error as Error;
+    }
     turn.recordedAll();
-    await turn.telling.keepUp(() => "shown");
+    await turn.telling.keepUp(() => "shown").catch(() => {});
+    if (turn.failure) throw turn.failure;
     return result;
   }
 
-  private append(session: Session, drafts: readonly AcpDraft[]): void {
-    if (drafts.length === 0) return;
+  private append(session: Session, drafts: readonly AcpDraft[]): readonly string[] {
+    if (drafts.length === 0) return [];
     session.refreshToWrite();
     const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
     tellOfWritten(this.ends.dispatcher, session, ids);
+    return ids;
   }
+
+  // --- between turns -------------------------------------------------------------------------------------------
+
+  /** Returns what the agent has said since its turn, and forgets it. */
+  private takeBetween(): AcpDraft[] {
+    const said = this.between?.end({}) ?? [];
+    this.between = undefined;
+    return said;
+  }
+
+  /**
+   * Writes what the agent has said since its turn, before the session is looked at. A session without a turn is not made
+   * for it. Never rejects.
+   */
+  keep(session: Session): Promise<void> | undefined {
+    if (!this.between || this.turn || !session.log.persisted) return undefined;
+    return this.write(session, this.takeBetween());
+  }
+
+  private async write(session: Session, said: readonly AcpDraft[]): Promise<void> {
+    const { bond } = this;
+    const { leafId } = session;
+    try {
+      for (const id of this.append(session, said)) this.shown.add(id);
+      if (bond?.leafId === leafId) bond.leafId = session.leafId;
+      await session.commit();
+    } catch (error) {
+      this.printError(`What the agent said between turns could not be written. ${(error as Error).message}`);
+    }
+    for (const id of this.shown) {
+      if (this.shown.size <= MOST_JUDGED) break;
+      this.shown.delete(id);
+    }
+  }
+
+  /** Says how the client stands to an entry that was written between turns. */
+  readonly judge = ({ id }: PathEntry): Acquaintance => (this.shown.delete(id) ? "shown" : "new");
 
   /** Resolves when what the agent has said is told. */
   private async settled(): Promise<void> {
@@ -259,10 +351,12 @@ export class AcpSeat {
     late.unref();
   }
 
-  /** Ends the turn that runs, and waits until it is in the session. */
+  /** Ends the turn that runs, and waits until what the agent has said is in the session. */
   async end(): Promise<void> {
     this.cancel();
     await this.turn?.whenRecorded;
+    await this.settled();
+    if (this.between) await this.inOrder((session) => this.keep(session)).catch(() => {});
   }
 
   // --- what the agent says -------------------------------------------------------------------------------------
@@ -274,6 +368,7 @@ export class AcpSeat {
       if (this.early.length < MOST_EARLY) this.early.push(update);
       return;
     }
+    bond?.settings.note(update);
     bond?.agent.link.held(bytes);
     this.last = this.last
       .then(() => this.take(update, turn, telling))
@@ -282,15 +377,33 @@ export class AcpSeat {
   }
 
   private async take(update: LooseMembers, turn: RunningTurn | undefined, telling: Telling | undefined): Promise<void> {
-    const drafts = turn?.recorded.take(update) ?? [];
-    if (drafts.length > 0) {
+    if (turn) await this.record(turn, turn.recorded.take(update));
+    else if (SPOKEN.test(String(update.sessionUpdate))) await this.hear(update);
+    await telling?.update(ofOurs(update));
+  }
+
+  /** Writes what is finished of a turn, before the client is told of it. */
+  private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
+    if (drafts.length === 0) return;
+    try {
       await this.inOrder(async (session) => {
         this.append(session, drafts);
         await session.commit();
       });
-      await turn?.telling.keepUp(() => "shown");
+    } catch (error) {
+      // The turn is not told of as one that ended well.
+      turn.failure ??= error as Error;
+      throw error;
     }
-    await telling?.update(ofOurs(update));
+    await turn.telling.keepUp(() => "shown");
+  }
+
+  /** Takes what the agent says between turns. */
+  private async hear(update: LooseMembers): Promise<void> {
+    const { name } = this.bond?.agent ?? { name: "acp" };
+    this.between ??= new AcpTurn({ api: "acp", provider: name, model: name }, () => this.ends.workspace.env.now());
+    const said = this.between.take(update);
+    if (said.length > 0) await this.inOrder((session) => this.write(session, said));
   }
 
   /** Asks the client what the agent asks of it. */

@@ -214,8 +214,14 @@ export class EditorAgents implements AgentBehind, AgentGate {
 
   // --- turns ---------------------------------------------------------------------------------------------------
 
-  async prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
+  async prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    telling: Telling,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply> {
     const seat = await this.seatOf(session.sessionId);
+    if (isCancelled()) return { stopReason: "cancelled" };
     return seat.prompt(prompt, session.cwd, telling);
   }
 
