@@ -11,8 +11,7 @@ import { OURS } from "../acp/narrator.ts";
 import type { AgentGate } from "../dispatch/agent-gate.ts";
 import { AcpLink, unknownMethod } from "./acp-link.ts";
 import { AcpSeat, type MetAgent } from "./acp-seat.ts";
-import type { AgentMeans } from "./pi-behind.ts";
-import type { SeatEnds } from "./pi-seat.ts";
+import type { AgentMeans, ServerEnds } from "./joining.ts";
 
 /** Updates about sessions that are being opened, and their bytes, that are kept until it is known whose they are. */
 const MOST_EARLY = 256;
@@ -24,7 +23,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
   readonly tellsUsage = true;
   readonly uses = ["mcpServers", "additionalDirectories"];
   promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
-  private readonly ends: SeatEnds;
+  private readonly ends: ServerEnds;
   private readonly means: AgentMeans;
   private readonly version: string;
   private client: MetClient = {};
@@ -39,7 +38,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
   private opening = 0;
   private isEnding = false;
 
-  constructor(ends: SeatEnds, means: AgentMeans, version: string) {
+  constructor(ends: ServerEnds, means: AgentMeans, version: string) {
     this.ends = ends;
     this.means = means;
     this.version = version;

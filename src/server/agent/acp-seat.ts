@@ -10,9 +10,7 @@ import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
 import { AgentSettings } from "./acp-settings.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
-import { runInOrder, tellOfWritten } from "./joining.ts";
-import type { AgentMeans } from "./pi-behind.ts";
-import type { SeatEnds } from "./pi-seat.ts";
+import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./joining.ts";
 import { seedOf } from "./seed.ts";
 
 /** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
@@ -66,7 +64,7 @@ interface RunningTurn {
 export class AcpSeat {
   readonly sessionId: string;
   telling: Telling | undefined;
-  private readonly ends: SeatEnds;
+  private readonly ends: ServerEnds;
   private bond: Bond | undefined;
   private turn: RunningTurn | undefined;
   /** Ends with what was said of the session so far, told and recorded. */
@@ -85,7 +83,7 @@ export class AcpSeat {
   private readonly within: number;
   private readonly printError: (sentence: string) => void;
 
-  constructor(sessionId: string, ends: SeatEnds, { within, printError }: AgentMeans) {
+  constructor(sessionId: string, ends: ServerEnds, { within, printError }: AgentMeans) {
     this.sessionId = sessionId;
     this.ends = ends;
     this.within = within;

@@ -4,15 +4,12 @@ import type { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
 import type { AgentReply, PromptBlock, Telling } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { OURS } from "../acp/narrator.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import { runInOrder, tellOfWritten } from "./joining.ts";
+import { type AgentMeans, JoinedAgent, runInOrder, type ServerEnds } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
-import type { AgentMeans } from "./pi-behind.ts";
 import { askPerson, isDialog } from "./pi-dialogs.ts";
 import { membersOfLine, type PiReply } from "./pi-lines.ts";
 import { piPrompt } from "./pi-prompt.ts";
@@ -26,14 +23,6 @@ const FULL_AT = 1 << 20;
 const LOOK_AFTER = 250;
 
 const PROMPT: AgentRoute = { onSession: true, works: true };
-
-/** The server, as seats are joined to it. */
-export interface SeatEnds {
-  readonly workspace: Workspace;
-  readonly dispatcher: Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
-  /** Goes on reading. */
-  goOn(): void;
-}
 
 /** The turn that runs. */
 interface LiveTurn {
@@ -53,7 +42,7 @@ interface QueuedEvent {
   readonly bytes: number;
 }
 
-export class PiSeat implements AgentHost {
+export class PiSeat extends JoinedAgent implements AgentHost {
   readonly sessionId: string;
   readonly agent: PiAgent;
   current: Session | null = null;
@@ -61,8 +50,6 @@ export class PiSeat implements AgentHost {
   telling: Telling | undefined;
   /** Called with each level that Pi has taken. */
   onLevel: (level: string) => Promise<void> = async () => {};
-  private readonly ends: SeatEnds;
-  private readonly means: AgentMeans;
   private readonly queue: QueuedEvent[] = [];
   private queuedBytes = 0;
   private isTelling = false;
@@ -75,10 +62,9 @@ export class PiSeat implements AgentHost {
   /** Dialogs that are asked, by what gives them up. */
   private readonly dialogs = new Set<() => void>();
 
-  constructor(sessionId: string, ends: SeatEnds, means: AgentMeans) {
+  constructor(sessionId: string, ends: ServerEnds, means: AgentMeans) {
+    super(ends, means);
     this.sessionId = sessionId;
-    this.ends = ends;
-    this.means = means;
     this.agent = new PiAgent(means, this, means.within);
   }
 
@@ -322,19 +308,11 @@ export class PiSeat implements AgentHost {
 
   // --- the host of the agent -----------------------------------------------------------------------------------
 
-  cwdFor(session: Session | null): string {
-    return this.means.cwdFor(session);
-  }
-
   get hasRoom(): boolean {
     return this.queuedBytes < FULL_AT;
   }
 
   flush(): void {}
-
-  goOn(): void {
-    this.ends.goOn();
-  }
 
   inTurn(work: () => Promise<void>): Promise<void> {
     return runInOrder(this.ends.dispatcher, work, this.sessionId);
@@ -357,22 +335,6 @@ export class PiSeat implements AgentHost {
   over(failure: Failure): void {
     for (const giveUp of this.dialogs) giveUp();
     this.running?.over(failure);
-  }
-
-  wrote(session: Session, entryIds: readonly string[]): void {
-    tellOfWritten(this.ends.dispatcher, session, entryIds);
-  }
-
-  printError(sentence: string): void {
-    this.means.printError(sentence);
-  }
-
-  now(): number {
-    return this.ends.workspace.env.now();
-  }
-
-  nonce(): string {
-    return this.ends.workspace.env.entryId();
   }
 }
 
