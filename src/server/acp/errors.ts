@@ -8,7 +8,7 @@ import { describeError } from "../connection/dialect.ts";
 /** An error that the protocol names itself. */
 export class AcpError extends Error {
   readonly code: number;
-  /** What the other side said beside it, if it was its error. */
+  /** The `data` of the error, if it is one of the other side. */
   readonly data: unknown;
 
   constructor(code: number, message: string, data?: unknown) {

@@ -8,7 +8,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
 import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
-import { AgentSettings } from "./acp-settings.ts";
+import { SessionSettings } from "./acp-settings.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
 import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./joining.ts";
 import { seedOf } from "./seed.ts";
@@ -29,7 +29,7 @@ interface Bond {
   readonly agent: MetAgent;
   readonly agentSessionId: string;
   readonly fidelity: AgentKnowledge;
-  readonly settings: AgentSettings;
+  readonly settings: SessionSettings;
   /** Whether the next prompt begins with the conversation so far. */
   needsSeed: boolean;
   /** Whether the session says which one of the agent it is. */
@@ -71,7 +71,7 @@ export class AcpSeat {
   private last: Promise<unknown> = Promise.resolve();
   /** Updates that came before the client knew the session. */
   private readonly early: LooseMembers[] = [];
-  /** What the agent says between turns, which the next look at the session finds there. */
+  /** Collects what the agent says between turns, which the next look at the session finds there. */
   private between: AcpTurn | undefined;
   /** Entries of that, which the client was shown while it came. */
   private readonly shown = new Set<string>();
@@ -94,7 +94,7 @@ export class AcpSeat {
     return this.bond?.agentSessionId;
   }
 
-  get settings(): AgentSettings | undefined {
+  get settings(): SessionSettings | undefined {
     return this.bond?.settings;
   }
 
@@ -142,7 +142,7 @@ export class AcpSeat {
     const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
     const begin = (id: string, fidelity: AgentKnowledge, opened: LooseMembers, isNoted: boolean): Bond => {
       const needsSeed = fidelity === "seeded";
-      const settings = new AgentSettings(opened);
+      const settings = new SessionSettings(opened);
       const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
       this.bond = begun;
       try {
@@ -179,7 +179,7 @@ export class AcpSeat {
       agent,
       agentSessionId: sessionId,
       fidelity: "native",
-      settings: new AgentSettings({}),
+      settings: new SessionSettings({}),
       needsSeed: false,
       isNoted: true,
       leafId: null,

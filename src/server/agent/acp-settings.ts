@@ -1,10 +1,10 @@
-/** What is chosen in a session of an agent of the Agent Client Protocol: its mode, and its options. */
+/** Settings of a session of an agent of the Agent Client Protocol: its mode, and its options. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { AcpUpdate } from "../acp/narrator.ts";
 
-export class AgentSettings {
+export class SessionSettings {
   private modes: LooseMembers | undefined;
   configOptions: readonly unknown[] | undefined;
 
@@ -35,7 +35,7 @@ export class AgentSettings {
   }
 
   /** Yields what a client must hear to know these settings, if it knows others. */
-  *changesSince(before: AgentSettings): Generator<AcpUpdate> {
+  *changesSince(before: SessionSettings): Generator<AcpUpdate> {
     const { modes, configOptions } = this;
     if (modes && modes.currentModeId !== before.modes?.currentModeId)
       yield { sessionUpdate: "current_mode_update", currentModeId: modes.currentModeId };

@@ -28,24 +28,27 @@ export interface ServerEnds {
   goOn(): void;
 }
 
-/** The part of an agent's host that is the same for each of them. */
-export abstract class JoinedAgent {
-  protected readonly ends: ServerEnds;
-  protected readonly means: AgentMeans;
+/** The server, as an agent finds it whoever its host is. */
+export class JoinedServer {
+  private readonly ends: ServerEnds;
+  private readonly means: AgentMeans;
 
   constructor(ends: ServerEnds, means: AgentMeans) {
     this.ends = ends;
     this.means = means;
   }
 
+  /** Returns the directory in which an agent is started for a session. */
   cwdFor(session: Session | null): string {
     return this.means.cwdFor(session);
   }
 
+  /** Goes on reading, after the agent took nothing more. */
   goOn(): void {
     this.ends.goOn();
   }
 
+  /** Notes entries that were written for the agent. */
   wrote(session: Session, entryIds: readonly string[]): void {
     tellOfWritten(this.ends.dispatcher, session, entryIds);
   }
@@ -58,6 +61,7 @@ export abstract class JoinedAgent {
     return this.ends.workspace.env.now();
   }
 
+  /** Returns words that no other program uses. */
   nonce(): string {
     return this.ends.workspace.env.entryId();
   }

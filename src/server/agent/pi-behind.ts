@@ -8,7 +8,7 @@ import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
 import type { Output } from "../connection/output.ts";
 import { isNotice, noticeOf, pi } from "../connection/pi.ts";
-import { type AgentMeans, JoinedAgent, NO_COMMAND, runInOrder, type ServerEnds } from "./joining.ts";
+import { type AgentMeans, JoinedServer, NO_COMMAND, runInOrder, type ServerEnds } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
@@ -32,15 +32,16 @@ const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pending
 
 type HostParams = Readonly<Record<string, unknown>>;
 
-export class PiBehind extends JoinedAgent implements AgentHost {
-  protected override readonly ends: AgentEnds;
+export class PiBehind implements AgentHost {
+  readonly server: JoinedServer;
+  private readonly ends: AgentEnds;
   readonly agent: PiAgent;
   /** The sentence that the person was shown last. */
   private shown: string | undefined;
 
   constructor(ends: AgentEnds, means: AgentMeans) {
-    super(ends, means);
     this.ends = ends;
+    this.server = new JoinedServer(ends, means);
     this.agent = new PiAgent(means, this, means.within);
   }
 

@@ -7,7 +7,7 @@ import type { Session } from "../../core/session/session.ts";
 import type { AgentReply, PromptBlock, Telling } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { OURS } from "../acp/narrator.ts";
-import { type AgentMeans, JoinedAgent, runInOrder, type ServerEnds } from "./joining.ts";
+import { type AgentMeans, JoinedServer, runInOrder, type ServerEnds } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import { askPerson, isDialog } from "./pi-dialogs.ts";
@@ -42,7 +42,9 @@ interface QueuedEvent {
   readonly bytes: number;
 }
 
-export class PiSeat extends JoinedAgent implements AgentHost {
+export class PiSeat implements AgentHost {
+  readonly server: JoinedServer;
+  private readonly ends: ServerEnds;
   readonly sessionId: string;
   readonly agent: PiAgent;
   current: Session | null = null;
@@ -63,7 +65,8 @@ export class PiSeat extends JoinedAgent implements AgentHost {
   private readonly dialogs = new Set<() => void>();
 
   constructor(sessionId: string, ends: ServerEnds, means: AgentMeans) {
-    super(ends, means);
+    this.ends = ends;
+    this.server = new JoinedServer(ends, means);
     this.sessionId = sessionId;
     this.agent = new PiAgent(means, this, means.within);
   }

@@ -64,7 +64,7 @@ export class AgentProcess {
   private hasExited = false;
   private lastWords = "";
   private refused: string | undefined;
-  /** What it did for which it was ended. */
+  /** The beginning of how it ended, if it was ended for something that it did. */
   private fault = "";
   private whenOver: (() => void)[] = [];
   /** Ends the agent at the latest with this process, whatever that dies of. */
