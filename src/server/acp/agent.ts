@@ -20,8 +20,11 @@ export interface Telling {
   ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
   /** Returns the id by which the client knows a call of the turn that is not in the session yet. */
   claim(callId: string): string;
-  /** Shows what has been written to the session since; of what the client was shown while it came, only ids and facts. */
-  keepUp(judge: (item: PathEntry) => Acquaintance): Promise<void>;
+  /**
+   * Shows what has been written to the session since; of what the client was shown while it came, only ids and facts.
+   * `tellsUsage`: and how full the context is, which takes time.
+   */
+  keepUp(judge: (item: PathEntry) => Acquaintance, tellsUsage?: boolean): Promise<void>;
 }
 
 /** The result of a request that goes through to the client. */

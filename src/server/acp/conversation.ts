@@ -68,6 +68,8 @@ export interface AcpFacts {
   readonly agent: AgentBehind | undefined;
 }
 
+/** Milliseconds without an update after which the next one goes out at once. */
+const PAUSE = 0.5;
 const GONE = "The client has gone.";
 /** Requests that are answered at a time; what comes after them is read later. */
 const MAX_REQUESTS = 256;
@@ -106,6 +108,8 @@ export class AcpConversation {
   isOver = false;
   private jobs = 0;
   private isFlushing = false;
+  /** When updates were sent last, in milliseconds. */
+  private flushedAt = 0;
   /** Ends with the answer to `initialize`, which comes first. */
   private introduction: Promise<unknown> | undefined;
   /** The skills of the client; undefined before `initialize`. */
@@ -308,10 +312,13 @@ export class AcpConversation {
     this.flushSoon();
   }
 
-  /** Sends what was told in this turn of the loop together. */
+  /** Sends what was told after a pause at once, because a person waits for it, and what follows together. */
   private flushSoon(): void {
     if (this.isFlushing) return;
     this.isFlushing = true;
+    const now = performance.now();
+    if (now - this.flushedAt > PAUSE) this.wire.flush();
+    this.flushedAt = now;
     setImmediate(() => {
       this.isFlushing = false;
       this.wire.flush();

@@ -89,8 +89,8 @@ export class EditorAgents implements AgentBehind, AgentGate {
 
   // --- calls beside them ---------------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session): boolean {
-    return this.seats.get(session.id)?.agent.mayHaveWritten(session) === true;
+  mayHaveWritten(session: Session, command: Command): boolean {
+    return this.seats.get(session.id)?.agent.mayHaveWritten(session, command) === true;
   }
 
   before(command: Command, session: Session): Promise<void> | undefined {

@@ -8,7 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { draftOf } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
-import type { JoinedServer } from "./joining.ts";
+import { type JoinedServer, NO_COMMAND } from "./joining.ts";
 import { brokenOff, completed, type MessageValue } from "./messages.ts";
 import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
@@ -232,8 +232,9 @@ export class PiAgent implements AgentSink {
 
   // --- calls of ours beside it ---------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session): boolean {
-    if (!this.hasNews || session !== this.place.session) return false;
+  mayHaveWritten(session: Session, { name }: Command): boolean {
+    // What the agent does itself does not wait for it: reading the turn before took 0.12 ms of a prompt's way.
+    if (!this.hasNews || session !== this.place.session || name === NO_COMMAND.name) return false;
     this.hasNews = false;
     return true;
   }
