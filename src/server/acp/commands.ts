@@ -163,7 +163,7 @@ function outlineOf(context: CommandContext): SessionOutline {
   };
 }
 
-export interface Look {
+export interface FirstLook {
   readonly facts: SessionOutline;
   /** The page after the entry that was read last. */
   readonly first: Page;
@@ -175,9 +175,9 @@ export const look = command({
   summary: "The session as it is now, and what follows an entry.",
   effect: "read",
   params: { sessionId: z.string(), since: own<string | null>() },
-  result: z.custom<Look>(),
+  result: z.custom<FirstLook>(),
   example: { params: {}, result: undefined as never },
-  run: (context, { since }): Look => ({ facts: outlineOf(context), first: pageOf(context.session, since, undefined) }),
+  run: (context, { since }): FirstLook => ({ facts: outlineOf(context), first: pageOf(context.session, since, undefined) }),
 });
 
 /** Tells how full the context of the model is, where that is known. Walks the context, for which no turn should wait. */
