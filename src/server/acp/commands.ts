@@ -177,7 +177,10 @@ export const look = command({
   params: { sessionId: z.string(), since: own<string | null>() },
   result: z.custom<FirstLook>(),
   example: { params: {}, result: undefined as never },
-  run: (context, { since }): FirstLook => ({ facts: outlineOf(context), first: pageOf(context.session, since, undefined) }),
+  run: (context, { since }): FirstLook => ({
+    facts: outlineOf(context),
+    first: pageOf(context.session, since, undefined),
+  }),
 });
 
 /** Tells how full the context of the model is, where that is known. Walks the context, for which no turn should wait. */

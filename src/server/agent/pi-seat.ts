@@ -19,6 +19,8 @@ import type { AgentRoute } from "./routes.ts";
 
 /** Bytes of events that wait for the editor, beyond which nothing more is taken from Pi. */
 const FULL_AT = 1 << 20;
+/** Dialogs that wait for the person; more are cancelled. */
+const MOST_DIALOGS = 256;
 /** Milliseconds between looks whether an agent that says nothing of a turn has begun one. */
 const LOOK_AFTER = 250;
 
@@ -188,7 +190,7 @@ export class PiSeat implements AgentHost {
       if (isMeant) this.prompted?.settle(reply);
       return;
     }
-    if (event.type === "extension_ui_request") return this.asked(event);
+    if (event.type === "extension_ui_request") return this.asked(event, line.length);
     this.enqueue(event, line.length);
   }
 
@@ -272,23 +274,30 @@ export class PiSeat implements AgentHost {
 
   // --- what extensions ask -------------------------------------------------------------------------------------
 
-  private asked(request: PiEvent): void {
+  private asked(request: PiEvent, bytes: number): void {
     const { method, message } = request;
-    if (isDialog(request)) return void this.dialog(request);
+    if (isDialog(request))
+      return void (this.dialogs.size < MOST_DIALOGS ? this.dialog(request) : this.answer(request, { cancelled: true }));
     if (method !== "notify") return;
     const severity = request.notifyType === "error" || request.notifyType === "warning" ? request.notifyType : "info";
-    void this.notice(severity, stringOf(message) || "The agent has something to say").catch(() => {});
+    this.queuedBytes += bytes;
+    void this.notice(severity, stringOf(message) || "The agent has something to say")
+      .catch(() => {})
+      .then(() => {
+        this.queuedBytes -= bytes;
+        if (this.hasRoom) this.agent.resume();
+      });
   }
 
   private async dialog(request: PiEvent): Promise<void> {
     const { telling, running } = this;
-    // It is about what was told before it.
-    await this.told();
     let giveUp = (): void => {};
     const givenUp = new Promise<LooseMembers>((resolve) => {
       giveUp = () => resolve({ cancelled: true });
     });
     this.dialogs.add(giveUp);
+    // It is about what was told before it.
+    await this.told();
     const { timeout } = request;
     // Pi has gone on by then.
     const late = typeof timeout === "number" ? setTimeout(giveUp, timeout) : undefined;
@@ -303,9 +312,13 @@ export class PiSeat implements AgentHost {
   }
 
   /** Answers a dialog, once. */
-  private respond({ id }: PiEvent, answer: LooseMembers, giveUp: () => void): void {
+  private respond(request: PiEvent, answer: LooseMembers, giveUp: () => void): void {
     if (!this.dialogs.delete(giveUp)) return;
     giveUp();
+    this.answer(request, answer);
+  }
+
+  private answer({ id }: PiEvent, answer: LooseMembers): void {
     this.agent.send(Buffer.from(`${JSON.stringify({ type: "extension_ui_response", id, ...answer })}\n`));
   }
 

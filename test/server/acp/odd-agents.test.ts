@@ -239,6 +239,44 @@ test.each(["jsonl", "v2"])("a turn of which a part cannot be written in %s does 
   expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
 });
 
+describe("an editor that is in a hurry", () => {
+  const begun = async (): Promise<{ editor: Editor; sessionId: string; asked: number }> => {
+    const editor = await behind({
+      onOther: `if (method === "session/cancel") say({ id: prompted, result: { stopReason: "cancelled" } });
+        if (method !== "session/prompt") return;
+        globalThis.prompted = id;
+        chunk(sessionId, "begun");
+        if (params.prompt[0].text !== "long") say({ id, result: { stopReason: "end_turn" } });`,
+    });
+    const sessionId = await made(editor);
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say("long") });
+    await editor.until(({ content }) => content?.text === "begun");
+    return { editor, sessionId, asked };
+  };
+
+  test("gets a reply to each of its prompts, of which one is run at a time", async () => {
+    const { editor, sessionId, asked } = await begun();
+    const second = editor.ask("session/prompt", { sessionId, prompt: say("second") });
+    expect((await editor.reply(second)).error.message).toContain("runs already");
+    editor.notify("session/cancel", { sessionId });
+    editor.notify("session/cancel", { sessionId });
+    expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
+    editor.notify("session/cancel", { sessionId });
+    expect((await turn(editor, sessionId, "third")).result.stopReason).toBe("end_turn");
+    expect(await shownBy(editor, sessionId)).toEqual(["user: long", "agent: begun", "user: third", "agent: begun"]);
+  });
+
+  test("may delete a session under a turn and prompt behind that: the turn ends, and nothing comes back", async () => {
+    const { editor, sessionId, asked } = await begun();
+    const deleted = editor.ask("session/delete", { sessionId });
+    const behindIt = editor.ask("session/prompt", { sessionId, prompt: say("late") });
+    expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
+    expect((await editor.reply(deleted)).result).toEqual({});
+    expect((await editor.reply(behindIt)).error).toBeDefined();
+    expect((await editor.result("session/list", {})).sessions).toEqual([]);
+  });
+});
+
 test.each(["jsonl", "v2"])("what an agent says between turns is in %s, once, and told once", async (store) => {
   const editor = await behind({
     more: ["--store", store],
