@@ -315,10 +315,11 @@ export class AcpConversation {
   /** Sends what was told after a pause at once, because a person waits for it, and what follows together. */
   private flushSoon(): void {
     if (this.isFlushing) return;
-    this.isFlushing = true;
     const now = performance.now();
-    if (now - this.flushedAt > PAUSE) this.wire.flush();
+    const isAfterPause = now - this.flushedAt > PAUSE;
     this.flushedAt = now;
+    if (isAfterPause) return this.wire.flush();
+    this.isFlushing = true;
     setImmediate(() => {
       this.isFlushing = false;
       this.wire.flush();

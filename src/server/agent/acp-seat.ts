@@ -368,21 +368,26 @@ export class AcpSeat {
     }
     bond?.settings.note(update);
     bond?.agent.link.held(bytes);
-    this.last = this.last
-      .then(() => this.take(update, turn, telling))
-      .catch(() => {})
-      .finally(() => bond?.agent.link.held(-bytes));
+    this.last = this.last.then(async () => {
+      try {
+        await this.take(update, turn, telling);
+      } catch {
+        // A client that has gone hears no more; a turn that cannot be written fails at its end.
+      } finally {
+        bond?.agent.link.held(-bytes);
+      }
+    });
   }
 
   private async take(update: LooseMembers, turn: RunningTurn | undefined, telling: Telling | undefined): Promise<void> {
-    if (turn) await this.record(turn, turn.recorded.take(update));
-    else if (SPOKEN.test(String(update.sessionUpdate))) await this.hear(update);
+    const drafts = turn?.recorded.take(update) ?? [];
+    if (turn && drafts.length > 0) await this.record(turn, drafts);
+    else if (!turn && SPOKEN.test(String(update.sessionUpdate))) await this.hear(update);
     await telling?.update(ofOurs(update));
   }
 
   /** Writes what is finished of a turn, before the client is told of it. */
   private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
-    if (drafts.length === 0) return;
     try {
       await this.inOrder(async (session) => {
         this.append(session, drafts);

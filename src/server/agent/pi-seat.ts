@@ -227,6 +227,8 @@ export class PiSeat implements AgentHost {
   private async tell(event: PiEvent): Promise<void> {
     const { running } = this;
     const { type } = event;
+    // Nearly all events are pieces of an answer.
+    if (type === "message_update") return running?.turn.take(event);
     // What came before it is of an earlier turn.
     if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
     if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));

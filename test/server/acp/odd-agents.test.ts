@@ -129,13 +129,20 @@ describe("replies of an agent", () => {
 
 describe("an agent hangs nobody", () => {
   test.each([
-    ["closes its input", "lines.close(); process.stdin.destroy(); closeSync(0); setInterval(() => {}, 1000);"],
-    ["closes its output", "process.stdout.destroy(); closeSync(1); setInterval(() => {}, 1000);"],
+    [
+      "closes its input",
+      "lines.close(); process.stdin.destroy(); closeSync(0); chunk(sessionId, 'closed'); setInterval(() => {}, 1000);",
+    ],
+    [
+      "closes its output",
+      "chunk(sessionId, 'closed'); process.stdout.end(() => closeSync(1)); setInterval(() => {}, 1000);",
+    ],
   ])("that %s and lives on", async (_, onOther) => {
     const editor = await behind({ onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }` });
     const sessionId = await made(editor);
-    const first = editor.ask("session/prompt", { sessionId, prompt: say("one") });
     const other = await made(editor);
+    const first = editor.ask("session/prompt", { sessionId, prompt: say("one") });
+    await editor.until(({ content }) => content?.text === "closed");
     // What it is sent tells that it does not hear.
     const second = editor.ask("session/prompt", { sessionId: other, prompt: say("two") });
     for (const asked of [first, second]) expect((await editor.reply(asked)).error.message).toMatch(/^The agent .*\.$/);
