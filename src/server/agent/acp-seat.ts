@@ -9,6 +9,7 @@ import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } fro
 import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
 import { SessionSettings } from "./acp-settings.ts";
+import { NOTE, standOf } from "./acp-stand.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
 import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./joining.ts";
 import { seedOf } from "./seed.ts";
@@ -37,9 +38,6 @@ interface Bond {
   /** The leaf up to which it knows the conversation. */
   leafId: string | null;
 }
-
-/** The entry that says which session of the agent goes on from there. */
-const NOTE = "acp";
 
 /** Updates that are kept until the client knows the session. */
 const MOST_EARLY = 256;
@@ -440,43 +438,6 @@ function promptOf(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[]
   const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
   if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
   return drafts;
-}
-
-/** How a session stands to those of an agent. */
-interface Stand {
-  readonly leafId: string | null;
-  readonly isEmpty: boolean;
-  /** The session of the agent that has exactly what is on the path. */
-  readonly knownAs: string | undefined;
-  /** The one that the session was copied from, with all that it has. */
-  readonly copyOf: string | undefined;
-}
-
-function standOf(session: Session, agentName: string): Stand {
-  const { tree, log, leafId } = session;
-  const { nodes } = log;
-  let isEmpty = true;
-  const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
-  let stand: Pick<Stand, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
-  let isTheirs = true;
-  for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
-    const type = nodes.type(at);
-    if (type === "message") {
-      isEmpty = false;
-      // Another agent has gone on from there.
-      if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
-    }
-    if (type !== "custom") continue;
-    const { customType, data } = session.entry(at) as LooseMembers;
-    if (customType !== NOTE) continue;
-    const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
-    const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
-    if (isMeant && typeof agentSessionId === "string")
-      stand = sessionId === session.id ? { ...stand, knownAs: agentSessionId } : { ...stand, copyOf: agentSessionId };
-    isEmpty = false;
-    break;
-  }
-  return { leafId, isEmpty, ...stand };
 }
 
 /** Has the agent copy a session of its own. Returns undefined where it cannot. */
