@@ -322,6 +322,7 @@ export class AcpConversation {
     this.isFlushing = true;
     setImmediate(() => {
       this.isFlushing = false;
+      this.flushedAt = performance.now();
       this.wire.flush();
     });
   }
