@@ -68,8 +68,11 @@ export interface AcpFacts {
   readonly agent: AgentBehind | undefined;
 }
 
-/** Milliseconds without an update after which the next one goes out at once. */
-const PAUSE = 0.5;
+/**
+ * Milliseconds without an update after which the next one goes out at once. With half a millisecond, a flood of chunks took
+ * 12 us each instead of 7, because many went out alone.
+ */
+const PAUSE = 20;
 const GONE = "The client has gone.";
 /** Requests that are answered at a time; what comes after them is read later. */
 const MAX_REQUESTS = 256;
