@@ -199,6 +199,8 @@ export class AcpConversation {
       return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
     }
     const turnOf = method === "session/prompt" ? membersOf(params).sessionId : undefined;
+    // The first words that it brings go out at once.
+    if (turnOf !== undefined) this.flushedAt = 0;
     const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
     this.hold();
