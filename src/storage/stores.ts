@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { pirust } from "../core/foreign/pirust/pirust.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
-import type { Env } from "../core/ports/env.ts";
+import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Beginning, Log, Store } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
@@ -91,7 +91,9 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const inFleet = fleetOf(readOnly ? undefined : options.fleet, disk, common.quarantine);
+  const inFleet = fleetOf(readOnly ? undefined : options.fleet, {
+    ...{ disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) },
+  });
   const containerFor = ({ id, cwd }: { readonly id: string; readonly cwd?: string | null }): string =>
     join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
   const copies = {
@@ -206,6 +208,8 @@ export function makeStores(options: StoresOptions): Stores {
     ...inFleet.care({
       local,
       open: openForReading,
+      openCopy: (file) => openLog(allowed(file)),
+      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
       sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),

@@ -166,9 +166,12 @@ export class PostgresFleet implements Fleet {
       const [row] = await this.connections.read({ text: LINES, values, ...AS_BYTES });
       const lines = row?.lines instanceof Uint8Array ? split(row.lines, past - at) : [];
       if (lines.length !== past - at)
-        throw new Failure("storage_failed", `The fleet lacks entries of ${sessionId} that it says it has.`, {
-          ...{ fleet: true, sessionId },
-        });
+        throw new Failure(
+          "storage_failed",
+          `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,
+          { fleet: true, sessionId },
+          { retryable: false },
+        );
       yield lines;
       at = past;
       const mean = (row.lines as Uint8Array).length / lines.length;
