@@ -15,6 +15,7 @@ import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
 import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
+import { keptPlace } from "./fleet/kept.ts";
 import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
@@ -205,6 +206,7 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
     ...arrivals,
+    kept: keptPlace(disk, common.quarantine),
     ...inFleet.care({
       local,
       open: openForReading,

@@ -7,6 +7,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
 import type { Json, Wire } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
 
@@ -107,6 +108,51 @@ test.each(STORES)("a session that another machine has is told so, with the machi
   expect(data.keptAt).toMatch(/refused\.bin$/);
   expect(idsIn(table, sessionId)).toEqual(["one"]);
   expect((await wire.result("get_entries")).entries).toHaveLength(1);
+});
+
+test.each(STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
+  const table = new FleetTable();
+  const fleet = new MemoryFleet(table, "one");
+  const { wire, lives } = await started(store, fleet);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const other = new MemoryFleet(table, "two");
+  other.leasesEnd = true;
+  const two = await started(store, other, 2);
+  await two.wire.result("switch_session", { sessionId });
+  await two.wire.result("append", { entries: [user("theirs", { id: "theirs" }), user("taken", { id: "taken" })] });
+  const entries = [user("mine", { id: "mine" }), user("other", { id: "taken" }), user("last", { id: "last" })];
+  const { data } = await wire.failure("append", { entries });
+  expect(data.name).toBe("session_locked");
+  await two.lives.end();
+  const { kept } = await wire.result("list_kept");
+  expect(kept).toEqual([expect.objectContaining({ keptAt: data.keptAt, sessionId, entryCount: 3, text: "mine" })]);
+  // A path that is not one of those is not read.
+  const { sessionFile } = await wire.result("get_state");
+  for (const keptAt of [sessionFile, `${data.keptAt}/../../../etc/passwd`, "/etc/passwd"])
+    expect((await wire.failure("recover_kept", { keptAt })).data.name).toBe("not_a_session");
+  await wire.result("append", { entries: [user("on", { id: "on" })] });
+  const recovered = await wire.result("recover_kept", { keptAt: data.keptAt });
+  const renamed = recovered.renamed[0].to;
+  expect(recovered).toMatchObject({ entryIds: ["mine", renamed, "last"], leafId: "on" });
+  expect(recovered.renamed).toEqual([{ from: "taken", to: renamed }]);
+  expect((await wire.result("recover_kept", { keptAt: data.keptAt })).entryIds).toEqual([]);
+  expect(idsIn(table, sessionId).slice(0, 7)).toEqual(["one", "theirs", "taken", "on", "mine", renamed, "last"]);
+  const path = async (entryId: string): Promise<string[]> =>
+    (await wire.result("get_path", { entryId })).entries.map(({ id }: Json) => id);
+  expect(await path("last")).toEqual(["one", "mine", renamed, "last"]);
+  await wire.result("append", { entries: [user("further", { id: "further" })] });
+  expect(await path("further")).toEqual(["one", "theirs", "taken", "on", "further"]);
+  await lives.end();
+  const again = await started(store, new MemoryFleet(table, "three"), 3);
+  await again.wire.result("switch_session", { sessionId });
+  expect((await again.wire.result("get_state")).leafId).toBe("further");
+  const { stdout } = await runHere(lives.place, ["recover"]);
+  expect(stdout).toContain(data.keptAt);
+  expect((await runHere(lives.place, ["recover", data.keptAt], { hashes: true })).stdout).toContain("has all of it already");
+  await again.wire.result("new_session");
+  expect((await again.wire.failure("recover_kept", { keptAt: data.keptAt })).data.name).toBe("not_a_session");
+  table.check();
 });
 
 test.each(STORES)(

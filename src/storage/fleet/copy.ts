@@ -9,12 +9,12 @@
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { damageOfEntry } from "../../core/format/damage.ts";
-import { sameBytes } from "../../core/json/json.ts";
+import { payloadOf, sameBytes } from "../../core/json/json.ts";
 import type { Fleet, FleetBatch, FleetEnd, JournaledSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
+import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { payloadOf } from "../v2/frame.ts";
-import { branchOf } from "./branch.ts";
+import { sha256 } from "../v2/frame.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
@@ -282,12 +282,14 @@ export class FleetCopy implements Outside {
 
   private async branchOff(journaled: JournaledSession, common: number, theirs: readonly Uint8Array[]): Promise<void> {
     const { log, options } = this;
-    const branch = branchOf(log, common, theirs, this.linesOf(common, log.nodes.count));
-    const { entryIds, renamed } = branch;
+    const base = { log, count: common, theirs };
+    const branch = branchOf(base, this.linesOf(common, log.nodes.count), sha256);
+    const { lines, entryIds, renamed } = branch;
     const lastEntryId = entryIds.at(-1);
-    if (lastEntryId !== undefined)
-      await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
-    log.replaceFrom(common, [...theirs, ...branch.lines]);
+    if (lastEntryId === undefined) return void log.replaceFrom(common, theirs);
+    await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
+    // Whoever opens it is where the others are.
+    log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)]);
   }
 
   private setAside(common: number, theirs: readonly Uint8Array[]): void {

@@ -1,7 +1,6 @@
 /** A store whose sessions are also in the fleet. */
 
 import { join } from "node:path";
-import { concat } from "../../core/json/json.ts";
 import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
@@ -9,14 +8,13 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
-import { quarantine } from "../fs/quarantine.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
-import { LF } from "../log/lines.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { Journal } from "./journal.ts";
+import { keepAside } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 
 /** A fleet, and how it is asked. */
@@ -62,16 +60,11 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
       },
     };
   const { disk, stateFolder, now } = places;
-  const keepAside: FleetOptions["keepAside"] = ({ header, headerLine }, lines) => {
-    const name = `${header.id.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
-    // With its header, so that it says whose lines these are.
-    const content = [headerLine, ...lines].flatMap((line) => [line, LF]);
-    return quarantine(disk, places.quarantine, name, concat(content));
-  };
+  const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
   const journal = new Journal(disk, join(stateFolder, "fleet-journal"), now);
   const { fleet, catalog, keeper, outage } = connection;
   return {
-    copying: (options) => copying(options, { ...connection, keepAside, journal }),
+    copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
     arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog, outage }, where) }),
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
