@@ -149,7 +149,9 @@ test.each(STORES)("what was refused is offered as a branch, byte for byte, and o
   expect((await again.wire.result("get_state")).leafId).toBe("further");
   const { stdout } = await runHere(lives.place, ["recover"]);
   expect(stdout).toContain(data.keptAt);
-  expect((await runHere(lives.place, ["recover", data.keptAt], { hashes: true })).stdout).toContain("has all of it already");
+  expect((await runHere(lives.place, ["recover", data.keptAt], { hashes: true })).stdout).toContain(
+    "has all of it already",
+  );
   await again.wire.result("new_session");
   expect((await again.wire.failure("recover_kept", { keptAt: data.keptAt })).data.name).toBe("not_a_session");
   table.check();
