@@ -106,7 +106,8 @@ export class MemoryFleet implements Fleet {
     return { kind: "taken", epoch: row.epoch, end: row.end };
   }
 
-  async append(batch: FleetBatch): Promise<FleetOutcome> {
+  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+    sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
