@@ -126,6 +126,7 @@ const EVENTS: { readonly [N in EventName]: EventExample<N> } = {
     entries: [entryExample("d4e5f6a7", "c3d4e5f6", "And a second one?")],
   },
   session_info_changed: { leafId: "d4e5f6a7", name: "Colours" },
+  session_durability_changed: { leafId: "c3d4e5f6", durability: "local" },
   session_owner_changed: {
     leafId: "d4e5f6a7",
     epoch: 1769271751001,

@@ -92,7 +92,14 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     "export_html",
   ],
   "Operations and undo": ["list_operations", "undo", "redo", "list_trash", "empty_trash"],
-  "Health and leftovers": ["get_health", "fix_health", "list_leftovers", "prune_leftovers"],
+  "Health and leftovers": [
+    "get_health",
+    "fix_health",
+    "list_leftovers",
+    "prune_leftovers",
+    "list_kept",
+    "recover_kept",
+  ],
   "Soundness and stores": [
     "verify_session",
     "verify_sessions",

@@ -96,6 +96,7 @@ test("what a repeat of a command does follows from what it writes", () => {
     "create_checkpoint",
     "undo",
     "redo",
+    "recover_kept",
   ]);
   expect(named("entries").sort()).toEqual(
     declarations.commands

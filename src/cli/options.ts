@@ -75,6 +75,12 @@ export const OPTIONS: readonly Option[] = [
     value: "url",
     meaning: "keep sessions in this PostgreSQL database, too (docs/fleet.md); with a password, use PI_FLEET_URL",
   },
+  {
+    names: ["--fleet-away"],
+    value: "refuse|journal",
+    meaning:
+      "while that database is away, writes fail (refuse, default), or are kept here and brought there later (journal)",
+  },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
   {
     names: ["--dialect"],
@@ -313,6 +319,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     store: oneOf("--store", ["jsonl", "v2"], "jsonl"),
     durability: oneOf("--durability", ["sync", "os"], "sync"),
     fleet: given.get("--fleet"),
+    fleetAway: oneOf("--fleet-away", ["refuse", "journal"], "refuse"),
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi", "acp"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),

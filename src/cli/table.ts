@@ -23,6 +23,7 @@ import { migrate, rollback, status } from "./verbs/migration.ts";
 import { archive, restore, unarchive } from "./verbs/moves.ts";
 import { operations, redo, undo } from "./verbs/operations.ts";
 import { prune } from "./verbs/prune.ts";
+import recover from "./verbs/recover.ts";
 import relocate from "./verbs/relocate.ts";
 import rename from "./verbs/rename.ts";
 import resume from "./verbs/resume.ts";
@@ -43,7 +44,7 @@ export const groups: readonly VerbGroup[] = [
   { title: "Change", verbs: [rename, fork, merge, archive, unarchive, relocate] },
   { title: "Delete and take back", verbs: [remove, trash, restore, operations, undo, redo] },
   { title: "Bring in and out", verbs: [takeOut, bringIn, index] },
-  { title: "Check and mend", verbs: [verify, repair, doctor, prune] },
+  { title: "Check and mend", verbs: [verify, repair, recover, doctor, prune] },
   { title: "Move between stores", verbs: [migrate, rollback, status, fleet] },
   {
     title: "About this program",

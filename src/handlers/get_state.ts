@@ -34,6 +34,12 @@ export const stateResult = z.object({
     .describe(
       "which lock keeps other writers out, while this server is the session's writer. `sqlite` and `flock`: a file in the session's folder carries it, so that it holds for all that can open that file; `socket`: only for processes of the same network namespace; `file`: only for those with the same state folder or folder for temporary files",
     ),
+  durability: z
+    .enum(["local", "primary", "replicated"])
+    .optional()
+    .describe(
+      "with a fleet, after the first write: `local` while acknowledged entries are on this machine alone, because its database is away (--fleet-away journal); else where the last ones are, in the database or on a second machine, too",
+    ),
   store: z.string(),
   version: z.number().int().describe("format version of the stored bytes"),
   diagnostics: z
@@ -49,7 +55,7 @@ export const stateResult = z.object({
 
 export function stateOf(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
   const { log, tree } = session;
-  const { lockKind } = log;
+  const { lockKind, durability } = log;
   const { holder, heads } = session;
   const lockedBy = holder ? null : log.lockedBy;
   const model = session.model();
@@ -72,6 +78,7 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
     ...(lockedBy === null ? {} : { lockedBy }),
     ...(holder ? { holder: { ...holder } } : {}),
     ...(lockKind ? { lock: lockKind } : {}),
+    ...(durability ? { durability } : {}),
     store: log.store,
     version: log.version,
     diagnostics: [
@@ -114,6 +121,7 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
     log.readOnly,
     session.holder ?? log.lockedBy?.pid,
     log.lockKind,
+    log.durability,
     log.version,
     settings.steeringMode,
     settings.followUpMode,

@@ -151,6 +151,11 @@ export function serve(settings: ServerSettings, world: World): Service {
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
     confined?.release();
+    const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
+    if (owed > 0)
+      world.printError(
+        `${owed === 1 ? "A session has" : `${owed} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
+      );
     await fleet?.fleet.close();
   });
   return {
@@ -205,7 +210,7 @@ function fleetOf(settings: ServerSettings, world: World): FleetConnection | unde
     since: timestamp(world.env),
     readFile: (path: string) => Buffer.from(readWhole(world.disk, path)).toString("utf8"),
   };
-  return connectFleet(text, place, settings.fleet !== undefined);
+  return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
 }
 
 async function makeDocument(version: string): Promise<object> {

@@ -15,6 +15,8 @@ export interface ServerSettings {
   readonly durability: "sync" | "os";
   /** The address of the database that has the sessions, too. */
   readonly fleet?: string;
+  /** Whether writes fail while that is away, or are acknowledged and brought there later. */
+  readonly fleetAway: "refuse" | "journal";
   readonly framing: FramingName | "auto";
   readonly dialect: DialectName | "acp" | "auto";
   readonly events: readonly string[] | "all";

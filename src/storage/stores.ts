@@ -5,7 +5,7 @@ import { Failure } from "../core/failure.ts";
 import { pirust } from "../core/foreign/pirust/pirust.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { concat } from "../core/json/json.ts";
-import type { Env } from "../core/ports/env.ts";
+import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
@@ -16,6 +16,7 @@ import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
 import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
+import { keptPlace } from "./fleet/kept.ts";
 import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
@@ -92,7 +93,9 @@ export function makeStores(options: StoresOptions): Stores {
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const inFleet = fleetOf(readOnly ? undefined : options.fleet, disk, common.quarantine);
+  const inFleet = fleetOf(readOnly ? undefined : options.fleet, {
+    ...{ disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) },
+  });
   const containerFor = ({ id, cwd }: { readonly id: string; readonly cwd?: string | null }): string =>
     join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
   const copies = {
@@ -204,9 +207,12 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
     ...arrivals,
+    kept: keptPlace(disk, common.quarantine),
     ...inFleet.care({
       local,
       open: openForReading,
+      openCopy: (file) => openLog(allowed(file)),
+      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
       sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),

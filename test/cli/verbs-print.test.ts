@@ -130,6 +130,7 @@ const ASKED: Readonly<Record<string, { args: readonly string[]; asks: readonly A
   import: { args: ["in.jsonl"], asks: [["import_session", () => ({ path: "in.jsonl" })]] },
   verify: { args: [SESSION], asks: [OPENED, ["verify_session", () => ({})]] },
   prune: { args: [], asks: [["list_leftovers", () => ({})]] },
+  recover: { args: [], asks: [["list_kept", () => ({})]] },
   repair: { args: [SESSION], asks: [OPENED, ["repair_session", () => ({})]] },
 };
 

@@ -36,6 +36,7 @@ const LINES: Readonly<Record<string, readonly string[]>> = {
   verify: [sessionId(4), "--all"],
   repair: [`${sessionId(4)} --dry-run`, sessionId(4)],
   doctor: [""],
+  recover: [""],
   prune: ["", "--apply", "--trash"],
   migrate: [sessionId(5), `${sessionId(5)} --apply`],
   status: [sessionId(5)],

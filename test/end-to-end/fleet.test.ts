@@ -1,10 +1,13 @@
 /** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
 
 import { expect, test } from "vitest";
+import { Outage } from "../../src/storage/fleet/outage.ts";
+import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
 import type { Json, Wire } from "../support/server.ts";
+import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
 
@@ -12,9 +15,15 @@ function request(id: number, method: string, params: Json = {}): Json {
   return { jsonrpc: "2.0", id, method, params };
 }
 
-/** Servers with different seeds make different ids. */
-async function started(store: string, fleet: MemoryFleet, seed = 1): Promise<{ lives: HereLives; wire: Wire }> {
-  const lives = new HereLives({ seed, fleet: fleetOptions(fleet, { tries: 0 }) });
+/** Servers with different seeds make different ids. `isJournaled`: they go on while the fleet is away. */
+async function started(
+  store: string,
+  fleet: MemoryFleet,
+  seed = 1,
+  isJournaled = false,
+): Promise<{ lives: HereLives; wire: Wire }> {
+  const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
+  const lives = new HereLives({ seed, fleet: fleetOptions(fleet, { tries: 0, outage }) });
   return { lives, wire: await lives.start(["--store", store]) };
 }
 
@@ -101,6 +110,53 @@ test.each(STORES)("a session that another machine has is told so, with the machi
   expect((await wire.result("get_entries")).entries).toHaveLength(1);
 });
 
+test.each(STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
+  const table = new FleetTable();
+  const fleet = new MemoryFleet(table, "one");
+  const { wire, lives } = await started(store, fleet);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const other = new MemoryFleet(table, "two");
+  other.leasesEnd = true;
+  const two = await started(store, other, 2);
+  await two.wire.result("switch_session", { sessionId });
+  await two.wire.result("append", { entries: [user("theirs", { id: "theirs" }), user("taken", { id: "taken" })] });
+  const entries = [user("mine", { id: "mine" }), user("other", { id: "taken" }), user("last", { id: "last" })];
+  const { data } = await wire.failure("append", { entries });
+  expect(data.name).toBe("session_locked");
+  await two.lives.end();
+  const { kept } = await wire.result("list_kept");
+  expect(kept).toEqual([expect.objectContaining({ keptAt: data.keptAt, sessionId, entryCount: 3, text: "mine" })]);
+  // A path that is not one of those is not read.
+  const { sessionFile } = await wire.result("get_state");
+  for (const keptAt of [sessionFile, `${data.keptAt}/../../../etc/passwd`, "/etc/passwd"])
+    expect((await wire.failure("recover_kept", { keptAt })).data.name).toBe("not_a_session");
+  await wire.result("append", { entries: [user("on", { id: "on" })] });
+  const recovered = await wire.result("recover_kept", { keptAt: data.keptAt });
+  const renamed = recovered.renamed[0].to;
+  expect(recovered).toMatchObject({ entryIds: ["mine", renamed, "last"], leafId: "on" });
+  expect(recovered.renamed).toEqual([{ from: "taken", to: renamed }]);
+  expect((await wire.result("recover_kept", { keptAt: data.keptAt })).entryIds).toEqual([]);
+  expect(idsIn(table, sessionId).slice(0, 7)).toEqual(["one", "theirs", "taken", "on", "mine", renamed, "last"]);
+  const path = async (entryId: string): Promise<string[]> =>
+    (await wire.result("get_path", { entryId })).entries.map(({ id }: Json) => id);
+  expect(await path("last")).toEqual(["one", "mine", renamed, "last"]);
+  await wire.result("append", { entries: [user("further", { id: "further" })] });
+  expect(await path("further")).toEqual(["one", "theirs", "taken", "on", "further"]);
+  await lives.end();
+  const again = await started(store, new MemoryFleet(table, "three"), 3);
+  await again.wire.result("switch_session", { sessionId });
+  expect((await again.wire.result("get_state")).leafId).toBe("further");
+  const { stdout } = await runHere(lives.place, ["recover"]);
+  expect(stdout).toContain(data.keptAt);
+  expect((await runHere(lives.place, ["recover", data.keptAt], { hashes: true })).stdout).toContain(
+    "has all of it already",
+  );
+  await again.wire.result("new_session");
+  expect((await again.wire.failure("recover_kept", { keptAt: data.keptAt })).data.name).toBe("not_a_session");
+  table.check();
+});
+
 test.each(STORES)(
   "a fork is in the fleet before it is answered, and one that cannot be is not made (%s)",
   async (store) => {
@@ -146,6 +202,97 @@ test.each(STORES)("a session is opened by its id on another machine, and again o
   await again.result("append", { entries: [user("three", { id: "three" })] });
   expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
   fleet.faultAt = () => "before";
+});
+
+test.each(STORES)(
+  "while the fleet is away, each reply and event says that it is only here, until it is back (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { wire, lives } = await started(store, fleet, 1, true);
+    const { sessionId } = await wire.result("get_state");
+    expect(await wire.result("append", { entries: [user("one", { id: "one" })] })).not.toHaveProperty("durability");
+    expect((await wire.result("get_state")).durability).toBe("replicated");
+    fleet.faultAt = () => "before";
+    const params = {
+      entries: [user("two", { id: "two" }), assistant("three", { id: "three" })],
+      idempotencyKey: "key",
+    };
+    expect(await wire.result("append", params)).toMatchObject({ entryIds: ["two", "three"], durability: "local" });
+    expect(await wire.result("append", params)).toMatchObject({ entryIds: ["two", "three"], durability: "local" });
+    expect(await wire.result("set_session_name", { name: "away" })).toMatchObject({ durability: "local" });
+    expect((await wire.result("get_state")).durability).toBe("local");
+    await wire.result("fork", { entryId: "three", position: "at" });
+    const fork = (await wire.result("get_state")).sessionId;
+    expect(fleet.table.linesOf(fork)).toEqual([]);
+    await wire.result("switch_session", { sessionId });
+    fleet.faultAt = () => undefined;
+    // The first that comes after it is back gives the fleet what it lacks.
+    for (let n = 0; (await wire.result("get_state")).durability === "local"; n++) {
+      expect(n).toBeLessThan(20);
+      await wire.result("append", { entries: [user("after", { id: `after${n}` })] });
+    }
+    expect(idsIn(fleet.table, sessionId).slice(0, 3)).toEqual(["one", "two", "three"]);
+    await wire.result("switch_session", { sessionId: fork });
+    await wire.result("append", { entries: [user("in the fork")] });
+    expect(fleet.table.linesOf(fork)).toHaveLength(4);
+    const named = (name: string): Json[] =>
+      wire.events.filter(({ method }) => method === name).map(({ params }) => params);
+    expect(named("session_append").map(({ durability }) => durability)[1]).toBe("local");
+    const changes = named("session_durability_changed").filter((event) => event.sessionId === sessionId);
+    expect([changes[0], changes.at(-1)]).toMatchObject([{ durability: "local" }, { durability: "replicated" }]);
+    await lives.end();
+    expect(lives.said).toEqual([]);
+    fleet.table.check();
+  },
+);
+
+test.each(STORES)(
+  "where another machine wrote meanwhile, what was written here is a branch, and all are told (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const fleet = new MemoryFleet(table, "one");
+    const { wire } = await started(store, fleet, 1, true);
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    fleet.faultAt = () => "before";
+    await wire.result("append", { entries: [user("mine", { id: "mine" })] });
+    const other = new MemoryFleet(table, "two");
+    other.leasesEnd = true;
+    const two = await started(store, other, 2);
+    await two.wire.result("switch_session", { sessionId });
+    await two.wire.result("append", { entries: [user("theirs", { id: "theirs" })] });
+    await two.lives.end();
+    fleet.faultAt = () => undefined;
+    for (let n = 0; !idsIn(table, sessionId).includes("mine"); n++) {
+      expect(n).toBeLessThan(20);
+      await wire.result("set_session_name", { name: `${n}` }).catch(() => {});
+    }
+    expect(idsIn(table, sessionId).slice(0, 3)).toEqual(["one", "theirs", "mine"]);
+    const { diagnostics, leafId, branchCount } = await wire.result("get_state");
+    expect(diagnostics).toEqual([expect.objectContaining({ kind: "diverged", salvaged: true })]);
+    expect(branchCount).toBe(1);
+    // This host goes on where it was.
+    expect((await wire.result("get_path", { entryId: leafId })).entries.map(({ id }: Json) => id)).toContain("mine");
+    const damage = wire.events
+      .filter(({ method }) => method === "session_damage")
+      .flatMap(({ params }) => params.damage);
+    expect(damage).toEqual([expect.objectContaining({ kind: "diverged" })]);
+    expect((await wire.result("verify_session", {})).ok).toBe(true);
+    table.check();
+  },
+);
+
+test("a server that ends while the fleet is away says what only this machine has", async () => {
+  const fleet = new MemoryFleet();
+  const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];
+  const lives = new HereLives({
+    fleet: { ...fleetOptions(fleet, { outage: new Outage(fleet, 0, () => 0) }), keeper },
+  });
+  const wire = await lives.start();
+  fleet.faultAt = () => "before";
+  await wire.result("append", { entries: [user("one")] });
+  await lives.end();
+  expect(lives.said).toEqual([expect.stringContaining("fleet push")]);
 });
 
 test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {

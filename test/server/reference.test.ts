@@ -6,8 +6,10 @@ import { eventExample, hookExample } from "../../scripts/reference-examples.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { EventName } from "../../src/handlers/shared/events.ts";
 import type { HookName } from "../../src/handlers/shared/hooks.ts";
+import { Outage } from "../../src/storage/fleet/outage.ts";
 import { attachmentsWith } from "../support/attaching.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { frame, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
@@ -62,6 +64,24 @@ async function badHolder(place: Place): Promise<{ holder: HereServer; file: stri
   return { holder, file };
 }
 
+/** What a server tells that goes on while its fleet is away. */
+async function toldAlone(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
+  const fleet = new MemoryFleet();
+  const outage = new Outage(fleet, 0, () => 0);
+  const server = serveHere(["--dialect", dialect], { fleet: fleetOptions(fleet, { outage }) });
+  fleet.faultAt = () => "before";
+  const entries = [user("Anybody there?")];
+  server.send(
+    dialect === "pi"
+      ? { id: "1", type: "append", entries }
+      : { jsonrpc: "2.0", id: "1", method: "append", params: { entries } },
+  );
+  const told: Json[] = [];
+  while (!told.some(({ type, method }) => (type ?? method) === "session_durability_changed"))
+    told.push(await server.next());
+  return told.filter(({ type, method }) => String(type ?? method).startsWith("session_"));
+}
+
 /** What a server tells and asks while it does everything that it tells and asks of. */
 async function life(dialect: "jsonrpc" | "pi") {
   const place = temporaryPlace();
@@ -111,6 +131,7 @@ async function life(dialect: "jsonrpc" | "pi") {
   expect(await holder.done).toBe(0);
   // The events of the last command come after its reply.
   await run("get_state");
+  for (const { type, method, params, ...payload } of await toldAlone(dialect)) note(type ?? method, params ?? payload);
   return said;
 }
 

@@ -1,12 +1,13 @@
 /**
  * Random histories over a real PostgreSQL that is killed, through connections that are lost: `SOAK_MACHINES` machines,
- * by default 4 to 16, each of which dies, stops and goes on.
+ * by default 4 to 16, each of which dies, stops and goes on, in half of the runs also while the database is away.
  */
 
 import { join } from "node:path";
 import { addressOf } from "../../src/storage/fleet/address.ts";
 import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
+import { Outage } from "../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
 import { DatabaseProxy } from "../support/database-proxy.ts";
 import { runHistory } from "../support/fleet-history.ts";
@@ -20,6 +21,8 @@ const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(
 soak("fleet", async (random, number) => {
   if (!POSTGRES) throw new Error("this suite needs a PostgreSQL: apt-get install postgresql");
   const machines = Number(process.env.SOAK_MACHINES ?? 4 + random.int(13));
+  // In every other run, machines go on alone while the database is away.
+  const isJournaled = random.chance(0.5);
   const server = new Postgres();
   await server.start();
   const proxy = new DatabaseProxy(server.folder, join(server.folder, "proxy"), new Random(number));
@@ -55,8 +58,9 @@ soak("fleet", async (random, number) => {
         machines,
         sessions: 2 + random.int(3 * machines),
         steps: 150,
-        tries: 8,
+        tries: isJournaled ? 2 : 8,
         wait: (tries) => wait(20 * (tries + 1)),
+        outageOf: (fleet) => (isJournaled ? new Outage(fleet, 20, () => performance.now()) : undefined),
         fleetOf: (machine, life) => fleetAt(proxy.folder, `machine ${machine}, life ${life}`),
         pause: () => wait(random.int(2 * LEASE)),
       },

@@ -5,10 +5,12 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
+import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Fleet } from "../../src/core/ports/fleet.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { arrive } from "../../src/storage/fleet/arrival.ts";
+import type { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
 import { pointerFile } from "../../src/storage/fs/container-paths.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
@@ -31,6 +33,8 @@ interface Written {
   readonly began: number;
   told: Told;
   ended: number;
+  /** Whether it was acknowledged while the fleet was away: then it has no place in time there. */
+  isLocal?: boolean;
 }
 
 export interface HistoryOptions {
@@ -44,12 +48,18 @@ export interface HistoryOptions {
   /** A process is stopped for a while. */
   pause(): Promise<void>;
   readonly tries: number;
+  /** Returns the outage of a process that goes on while the fleet is away; without it, all of them refuse. */
+  outageOf?(fleet: Fleet): Outage | undefined;
   /** Waits before the fleet is asked again. */
   wait?(tries: number): Promise<void>;
 }
 
 export interface HistoryFigures {
   acknowledged: number;
+  /** Of these, while the fleet was away. */
+  local: number;
+  /** Branches that were made because others wrote meanwhile. */
+  branches: number;
   refused: number;
   unknown: number;
   kills: number;
@@ -81,6 +91,7 @@ class HistoryMachine {
   private count = 0;
   private kill = (): void => {};
   private fleet!: Fleet;
+  private outage: Outage | undefined;
   private store!: Store;
   private copies!: Store;
   private readonly logs = new Map<string, Log>();
@@ -120,6 +131,7 @@ class HistoryMachine {
       () => new Promise(() => {}),
     );
     const { tries, wait } = this.options;
+    this.outage = this.options.outageOf?.(this.fleet);
     const patience = async (n: number): Promise<boolean> => {
       if (n < tries) await wait?.(n);
       return n < tries;
@@ -132,7 +144,7 @@ class HistoryMachine {
         quarantine: "/root/quarantine",
         durability: "sync",
       },
-      fleetOptions(this.fleet, { patience, trustedFor: 1e9 }),
+      fleetOptions(this.fleet, { patience, trustedFor: 1e9, disk, outage: this.outage }),
     );
     const fileFor = ({ id }: { id: string }): string => this.fileOf(id);
     this.copies =
@@ -159,10 +171,13 @@ class HistoryMachine {
     };
     const where = this.isHere(sessionId) ? { sessionPath: this.fileOf(sessionId) } : { sessionId };
     const holds = (): boolean => true;
-    await arrive(
-      { fleet: this.fleet, catalog: undefined, find, holds, open: this.store.open, stores: [this.copies] },
-      where,
-    );
+    const place = { fleet: this.fleet, catalog: undefined, find, holds, open: this.store.open, stores: [this.copies] };
+    try {
+      await arrive(place, where);
+    } catch (error) {
+      // Who goes on alone may begin a session that another has, too.
+      if (!this.outage || !this.options.random.chance(0.3)) throw error;
+    }
     const log = this.isHere(sessionId)
       ? this.store.open(this.fileOf(sessionId))
       : this.store.create(beginning(headerText({ id: sessionId }), this.fileOf(sessionId)));
@@ -199,6 +214,7 @@ class HistoryMachine {
     if (log.refresh().kind !== "replaced") return log;
     const next = log.reopen();
     log.close();
+    if (next.nodes.count > 0 && next.nodes.isMarker(next.nodes.count - 1)) this.figures.branches++;
     this.logs.set(sessionId, next);
     this.figures.replaced++;
     return next;
@@ -235,6 +251,8 @@ class HistoryMachine {
     try {
       await commit;
       op.told = "acknowledged";
+      op.isLocal = log.durability === "local";
+      if (op.isLocal) this.figures.local += texts.length;
       this.figures.acknowledged += texts.length;
       op.ended = this.tick();
     } catch (error) {
@@ -279,8 +297,11 @@ class HistoryMachine {
       this.close(id);
       for (let tries = 0; tries < 2; tries++) {
         let log = await this.log(id);
+        for (let asked = 0; asked < 200 && this.outage?.lasts; asked++) await this.options.wait?.(1);
         if (log.persisted) await log.ready?.();
         log = this.refreshed(id, log);
+        // What was put in its place has a branch to give.
+        if (log.persisted) await log.ready?.();
         try {
           if (log.persisted) log.acquireLock();
         } catch (error) {
@@ -318,7 +339,17 @@ export async function runHistory(
   linesOf: (sessionId: string) => readonly string[],
 ): Promise<HistoryFigures> {
   const written: Written[] = [];
-  const figures = { acknowledged: 0, refused: 0, unknown: 0, kills: 0, pauses: 0, setAside: 0, replaced: 0 };
+  const figures = {
+    acknowledged: 0,
+    local: 0,
+    branches: 0,
+    refused: 0,
+    unknown: 0,
+    kills: 0,
+    pauses: 0,
+    setAside: 0,
+    replaced: 0,
+  };
   let now = 0;
   const history = { written, tick: () => ++now, figures };
   const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, history));
@@ -330,12 +361,23 @@ export async function runHistory(
   }
   for (let n = 0; n < options.sessions; n++) {
     const id = sessionIdOf(n);
+    requireParents(linesOf(id));
     requireTrue(
       written.filter(({ sessionId }) => sessionId === id),
-      linesOf(id),
+      linesOf(id).filter((line) => !line.includes(LEAF_MARKER)),
     );
   }
   return figures;
+}
+
+/** Fails unless each line comes after the one that it continues. */
+function requireParents(lines: readonly string[]): void {
+  const ids = new Set<string | null>([null]);
+  for (const line of lines) {
+    const { id, parentId } = JSON.parse(line) as { id: string; parentId: string | null };
+    expect(ids.has(parentId), `without its parent: ${line}`).toBe(true);
+    ids.add(id);
+  }
 }
 
 /** Fails unless a session's lines are those that were told, once each, and in an order in which they can have come. */
@@ -348,7 +390,7 @@ function requireTrue(written: readonly Written[], lines: readonly string[]): voi
   const known = new Set(written.flatMap(({ texts }) => texts));
   for (const line of lines) expect(known.has(line), `nobody wrote: ${line}`).toBe(true);
   const acknowledged: { began: number; ended: number; first: number; last: number }[] = [];
-  for (const { told, texts, began, ended } of written) {
+  for (const { told, texts, began, ended, isLocal } of written) {
     const found = texts.map((text) => places.get(text));
     if (told === "refused") expect(found, `a ghost: ${texts[0]}`).toEqual(texts.map(() => undefined));
     const isThere = found[0] !== undefined;
@@ -357,6 +399,7 @@ function requireTrue(written: readonly Written[], lines: readonly string[]): voi
     );
     if (told !== "acknowledged") continue;
     expect(isThere, `lost: ${texts[0]}`).toBe(true);
+    if (isLocal) continue;
     acknowledged.push({ began, ended, first: found[0] as number, last: found.at(-1) as number });
   }
   // Whatever was acknowledged before another was asked for comes before it.

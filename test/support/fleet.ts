@@ -7,6 +7,9 @@ import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } 
 import type { Holder } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
+import { Journal } from "../../src/storage/fleet/journal.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { FaultDisk } from "./disk.ts";
 
 interface Row {
   headerLine: Uint8Array;
@@ -103,7 +106,8 @@ export class MemoryFleet implements Fleet {
     return { kind: "taken", epoch: row.epoch, end: row.end };
   }
 
-  async append(batch: FleetBatch): Promise<FleetOutcome> {
+  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+    sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
@@ -135,7 +139,7 @@ export class MemoryFleet implements Fleet {
 
   async look(sessionId: string): Promise<FleetSession | null> {
     const answer = await this.call("look", () => this.table.rows.get(sessionId));
-    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away");
+    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
     if (!answer.result?.isThere) return null;
     const { headerLine, end, epoch, holder } = answer.result;
     return { id: sessionId, headerLine, end, epoch, holder: holder?.shown ?? null };
@@ -146,7 +150,8 @@ export class MemoryFleet implements Fleet {
       const answer = await this.call("lines", () =>
         this.table.rows.get(sessionId)?.lines.slice(at, Math.min(to, at + 3)),
       );
-      if (typeof answer === "string" || !answer.result) throw new Failure("storage_failed", "test: the fleet is away");
+      if (typeof answer === "string" || !answer.result)
+        throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
       yield answer.result;
     }
   }
@@ -157,19 +162,20 @@ export class MemoryFleet implements Fleet {
 /** Options for working copies of a fleet. `tries`: how often it is asked again before a copy gives up. */
 export function fleetOptions(
   fleet: Fleet,
-  more: Partial<FleetOptions> & { tries?: number; aside?: string[] } = {},
+  more: Partial<FleetOptions> & { tries?: number; aside?: string[]; disk?: Disk } = {},
 ): FleetOptions {
-  const { tries = 0, aside = [] } = more;
+  const { tries = 0, aside = [], disk = new FaultDisk(), ...rest } = more;
   return {
     fleet,
     trustedFor: 1000,
     followedEvery: 0,
     elapsed: () => 0,
     patience: async (n) => n < tries,
-    keepAside(sessionId, lines) {
+    keepAside({ header }, lines) {
       aside.push(...lines.map((line) => textOf(line)));
-      return `/aside/${sessionId}`;
+      return `/aside/${header.id}`;
     },
-    ...more,
+    journal: new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z"),
+    ...rest,
   };
 }

@@ -82,6 +82,16 @@ export class Postgres {
 
   /** Starts the server, and waits until it answers. */
   async start(): Promise<void> {
+    for (let tries = 0; ; tries++)
+      try {
+        return await this.startOnce();
+      } catch (error) {
+        // A process of the one that was killed is not gone yet.
+        if (tries >= 50 || !String(error).includes("pre-existing shared memory")) throw error;
+      }
+  }
+
+  private async startOnce(): Promise<void> {
     mkdirSync(this.folder, { recursive: true });
     this.server = spawn(join(POSTGRES as string, "postgres"), ["-D", this.data], {
       cwd: this.folder,

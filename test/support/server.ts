@@ -10,6 +10,7 @@ import { parseArguments } from "../../src/cli/options.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import type { AgentBehind } from "../../src/server/acp/agent.ts";
 import { serve } from "../../src/server/main.ts";
+import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
@@ -264,6 +265,7 @@ export async function runProgram(
 }
 
 export interface HereOptions {
+  readonly fleet?: FleetConnection;
   readonly framing?: Framing;
   readonly place?: Place;
   readonly disk?: Disk;
@@ -347,6 +349,7 @@ function startHere(args: string[], options: HereOptions) {
     heldReplyBytes: options.heldReplyBytes,
     locks: options.locks,
     agent: options.agent,
+    fleet: options.fleet,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

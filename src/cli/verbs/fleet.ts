@@ -12,7 +12,7 @@ import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../ver
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
 const OF_DATABASE = ["status", "migrate"];
-const OF_SESSIONS = ["verify", "import", "export"];
+const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
@@ -22,12 +22,12 @@ export default {
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
   operands: ["<word>", "[folder]"],
   more:
-    "The word is status, migrate, verify, import or export. " +
+    "The word is status, migrate, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
-    "overwrites nothing.",
+    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
   async run(asking, { operands: [word, folder], flags }) {
     if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${inWords(WORDS)}; it got ${word}.`);
     const needsFolder = word === "import" || word === "export";
@@ -53,6 +53,7 @@ export default {
   },
   print(result, { operands: [word] }) {
     if (word === "verify") return verifiedLines(result);
+    if (word === "push") return pushedLines(result);
     return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
   status: ({ faults = [], copies = [], refused = 0 }) =>
@@ -69,6 +70,10 @@ function careOf({ service }: Asking): FleetCare {
 async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
   const care = careOf(asking);
   if (word === "verify") return care.verify(asking.progress);
+  if (word === "push") {
+    const sessions = await care.push(asking.progress);
+    return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length };
+  }
   const path = absolute(folder, asking.cwd);
   const files = await (word === "import"
     ? care.importFolder(path, asking.progress)
@@ -90,7 +95,26 @@ const STATES: Readonly<Record<string, string>> = {
   only_here: "not in the fleet; the next write, or fleet import, brings it there",
 };
 
-function* verifiedLines({ sessions, entries, bytes, faults, copies }: Result): Generator<string> {
+function* pushedLines({ sessions, refused }: Result): Generator<string> {
+  if (sessions.length === 0) yield "The fleet has all that was acknowledged on this machine";
+  else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
+  for (const { sessionPath, outcome, message } of sessions) {
+    if (outcome === "branched")
+      yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
+    if (outcome === "refused") yield `${inert(sessionPath)}: ${inert(message)}`;
+  }
+}
+
+function* journalLines(journal: Result): Generator<string> {
+  const owed = journal.filter(({ from }: Result) => from !== null);
+  if (owed.length > 0)
+    yield `${count(owed.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
+  for (const { sessionPath, conflicts } of journal)
+    for (const { at, entries, lastEntryId } of conflicts)
+      yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
+}
+
+function* verifiedLines({ sessions, entries, bytes, faults, copies, journal }: Result): Generator<string> {
   yield `${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains`;
   for (const { sessionId, message } of faults.slice(0, MOST_PRINTED)) yield `${inert(sessionId)}: ${inert(message)}`;
   yield faults.length === 0
@@ -104,6 +128,7 @@ function* verifiedLines({ sessions, entries, bytes, faults, copies }: Result): G
     for (const { sessionPath } of isWrong({ state }) ? found.slice(0, MOST_PRINTED) : [])
       yield `  ${inert(sessionPath)}`;
   }
+  yield* journalLines(journal);
 }
 
 function* fileLines({ folder, files, refused }: Result, word: string): Generator<string> {

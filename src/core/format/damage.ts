@@ -19,7 +19,8 @@ export interface Damage {
     | "newer_version"
     | "lost_entries"
     | "missing_blob"
-    | "bad_index";
+    | "bad_index"
+    | "diverged";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;
   readonly byteOffset: number;

@@ -519,3 +519,15 @@ export function jsonText(value: unknown): string {
     }
   }
 }
+
+/** Returns an entry's line without the white space around it, which is not part of the JSON value. */
+export function payloadOf(line: Uint8Array): Uint8Array {
+  const start = skipSpace(line, 0, line.length);
+  let end = line.length;
+  while (end > start && isSpace(line[end - 1])) end--;
+  return line.subarray(start, end);
+}
+
+function isSpace(c: number): boolean {
+  return c === 0x20 || c === 0x09 || c === 0x0d || c === 0x0a;
+}

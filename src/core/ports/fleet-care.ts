@@ -1,6 +1,7 @@
 /** The contract of the care of a fleet: whether it is as it says, and its sessions brought in and out as files. */
 
 import type { Progress } from "./catalog.ts";
+import type { JournaledSession } from "./fleet.ts";
 
 /** Something that is wrong in the database. */
 export interface FleetFault {
@@ -27,6 +28,18 @@ export interface FleetVerified {
   readonly bytes: number;
   readonly faults: readonly FleetFault[];
   readonly copies: readonly CheckedCopy[];
+  /** Sessions of this machine that were written to while the database was away. */
+  readonly journal: readonly JournaledSession[];
+}
+
+/** A session whose entries were acknowledged while the database was away, after they were to be given to it. */
+export interface FleetPushed {
+  readonly sessionId: string;
+  readonly sessionPath: string;
+  /** `branched`: others had written meanwhile. */
+  readonly outcome: "given" | "branched" | "refused";
+  /** Why it was refused. */
+  readonly message?: string;
 }
 
 /** A file that was brought into the fleet, or written out of it. */
@@ -51,6 +64,10 @@ export interface FleetCare {
   importFolder(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Writes all sessions of the fleet as files in folders of their working directories. Overwrites nothing. */
   exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
+  /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
+  owed(): readonly JournaledSession[];
+  /** Gives the fleet what only this machine has. */
+  push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions that older programs wrote. Returns the number of these, and those that are in use. */
   index(progress?: Progress): Promise<{ readonly indexed: number; readonly inUse: readonly string[] }>;
 }

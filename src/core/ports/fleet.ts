@@ -118,13 +118,41 @@ export interface FleetSession {
   readonly holder: Holder | null;
 }
 
+/** A session with entries that were acknowledged while the database was away, or whose entries became a branch. */
+export interface JournaledSession {
+  readonly sessionId: string;
+  /** The path that it had then. */
+  readonly sessionPath: string;
+  /** ISO 8601. */
+  readonly since: string;
+  /** An end that the fleet surely had; null where it has all of it by now. */
+  readonly from: FleetEnd | null;
+  /** Times when others had written meanwhile, the latest last. */
+  readonly conflicts: readonly FleetConflict[];
+  /** Whether nobody was told of the latest yet. */
+  readonly isUntold?: boolean;
+}
+
+/** A branch that was made of acknowledged entries, because others had written to the session meanwhile. */
+export interface FleetConflict {
+  /** ISO 8601. */
+  readonly at: string;
+  /** Entries of the branch. */
+  readonly entries: number;
+  /** The end of the branch. */
+  readonly lastEntryId: string;
+  /** Entries that have another id in the branch, because others gave theirs to something else. */
+  readonly renamed: number;
+}
+
 export interface Fleet {
   /**
    * Makes this process the writer of a session, in an epoch above `above`, which it had before. With a header, a session
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
-  append(batch: FleetBatch): Promise<FleetOutcome>;
+  /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
+  append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */
   release(sessionId: string, epoch: number): Promise<void>;
   /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */

@@ -76,6 +76,11 @@ export interface Log {
   readonly persisted: boolean;
   /** Entries before this position survive what the store's durability promises to survive. */
   readonly durableCount: number;
+  /**
+   * Where the session is also kept elsewhere: `local` while acknowledged entries are only here, because that place is
+   * away; `primary` where the last ones are there, `replicated` where they are on a second machine, too.
+   */
+  readonly durability?: "local" | "primary" | "replicated";
   /** Whether `commit` has something to do although every entry is durable. */
   readonly isCheckpointDue?: boolean;
   readonly stamp: FileStamp | null;

@@ -4,6 +4,7 @@ import type { SessionHeader } from "../format/entry.ts";
 import type { Catalog } from "./catalog.ts";
 import type { FleetCare } from "./fleet-care.ts";
 import type { HealthCheck } from "./health.ts";
+import type { KeptPlace } from "./kept-entries.ts";
 import type { LifeCycle } from "./lifecycle.ts";
 import type { Migrations } from "./migrations.ts";
 import type { OperationLog } from "./operations.ts";
@@ -51,6 +52,8 @@ export interface Stores {
    * storage_failed where it is not here and they cannot be asked.
    */
   arrive?(where: { readonly sessionPath?: string; readonly sessionId?: string }): Promise<void>;
+  /** Entries that were refused, or gave way to those of other machines. */
+  readonly kept: KeptPlace;
   exists(file: string): boolean;
   /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
   holds(file: string): boolean;

@@ -36,6 +36,7 @@ const BREAKS = {
   dangling_tool_call: null,
   lost_entries: null,
   bad_index: null,
+  diverged: null,
 } as const satisfies Record<Damage["kind"], string | null>;
 
 const INVARIANTS = [...new Set(Object.values(BREAKS))].filter((invariant) => invariant !== null);
@@ -73,7 +74,12 @@ export function* verifying(session: Session): Generator<number, Verdict> {
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
   const broken = new Set<string | null>(damage.map(({ kind }) => BREAKS[kind]));
   const holds = INVARIANTS.map((invariant) => [invariant, !broken.has(invariant)]);
-  return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.length === 0 };
+  return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.every(isNoFault) };
+}
+
+/** Whether something is told of a session that is whole. */
+function isNoFault({ kind }: Damage): boolean {
+  return kind === "diverged";
 }
 
 function messageFault(entry: Entry, entryId: string): Damage | null {

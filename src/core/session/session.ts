@@ -267,7 +267,7 @@ export class Session implements Bodies {
    * Adds lines to the log and to the tree, with the entries of other programs that came before them; all of them through
    * a head, which they may retire, or through none.
    */
-  private write(
+  write(
     written: readonly NewLine[],
     ids: readonly string[] = [],
     { defer = false, head = null, retired = false }: WayOfWriting = {},

@@ -186,6 +186,19 @@ export const commonParams = {
     .describe("for the protocol itself, never for the command"),
 };
 
+/** The member of the results of changes that says where they are, if that is not as ever. */
+const commonResult = {
+  durability: z
+    .literal("local")
+    .optional()
+    .describe("with --fleet-away journal: it is on this machine alone, because the fleet's database is away"),
+};
+
+/** Returns a result as a change has it. */
+function resultOfChange<R extends z.ZodType>(result: R): R {
+  return result instanceof z.ZodObject ? (result.extend(commonResult) as unknown as R) : result;
+}
+
 /** A command with the types of its params and result, which exist for the compiler only: the typed client uses them. */
 export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.ZodType> extends Command {
   readonly name: N;
@@ -213,11 +226,16 @@ export function command<const N extends string, R extends z.ZodType, const S ext
       ? (["read_only", "session_locked", "outcome_unknown", "storage_full", "storage_failed"] as const)
       : []),
   ];
+  let result: R | undefined;
   let strict: z.ZodObject<typeof shape> | undefined;
   let loose: z.ZodObject<typeof shape> | undefined;
   return {
     ...declaration,
     // Made on first use, because a start does not need the schemas of all commands.
+    get result() {
+      result ??= changes ? resultOfChange(declaration.result) : declaration.result;
+      return result;
+    },
     get params() {
       strict ??= z.strictObject(shape);
       return strict;

@@ -9,6 +9,7 @@ export const eventNames = [
   "session_append",
   "session_info_changed",
   "session_damage",
+  "session_durability_changed",
   "session_owner_changed",
   "client_joined",
   "client_left",

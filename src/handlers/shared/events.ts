@@ -58,6 +58,10 @@ export const events = {
       entries: stored(z.array(entry))
         .optional()
         .describe("when another process wrote them and they can be read; otherwise get_entry can read them later"),
+      durability: z
+        .literal("local")
+        .optional()
+        .describe("with --fleet-away journal: they are on this machine alone, because the fleet's database is away"),
       client,
     },
   },
@@ -66,6 +70,15 @@ export const events = {
     payload: { name: z.string().nullable(), client },
   },
   session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
+  session_durability_changed: {
+    summary:
+      "The database of the fleet is away, and what is acknowledged is on this machine alone; or it has all of that now.",
+    payload: {
+      durability: z
+        .enum(["local", "primary", "replicated"])
+        .describe("local: only here; primary: in the database, too; replicated: and on a second machine"),
+    },
+  },
   session_owner_changed: {
     summary: "Another process holds the session that several share; what was not answered is asked of that one.",
     payload: {

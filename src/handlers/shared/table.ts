@@ -46,6 +46,7 @@ import import_session from "../import_session.ts";
 import initialize from "../initialize.ts";
 import list_clients from "../list_clients.ts";
 import list_heads from "../list_heads.ts";
+import list_kept from "../list_kept.ts";
 import list_leftovers from "../list_leftovers.ts";
 import list_open_sessions from "../list_open_sessions.ts";
 import list_operations from "../list_operations.ts";
@@ -61,6 +62,7 @@ import prepare_compaction from "../prepare_compaction.ts";
 import preview_session from "../preview_session.ts";
 import prompt from "../prompt.ts";
 import prune_leftovers from "../prune_leftovers.ts";
+import recover_kept from "../recover_kept.ts";
 import redo from "../redo.ts";
 import relocate_session from "../relocate_session.ts";
 import repair_session from "../repair_session.ts";
@@ -145,8 +147,10 @@ const commands = [
   list_trash,
   empty_trash,
   list_heads,
+  list_kept,
   list_leftovers,
   prune_leftovers,
+  recover_kept,
   get_health,
   fix_health,
   export_session,

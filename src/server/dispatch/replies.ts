@@ -33,6 +33,8 @@ export class Replies {
   private readonly contextFor: (lane: Lane, call: Call) => CommandContext;
   /** Ids of the calls whose reply is not out yet, as JSON text. */
   readonly awaitedIds = new Set<string>();
+  /** Sessions of which was told that entries are on this machine alone. */
+  private readonly local = new WeakSet<Session>();
 
   constructor(host: ReplyHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
     this.host = host;
@@ -54,6 +56,7 @@ export class Replies {
       if (!hasRoom && !this.host.isShared(lane)) break;
       const slot = lane.shift();
       if (!slot) break;
+      this.tellIfLocal(lane, slot);
       const own = this.answerPeers(lane, slot);
       if (own && hasRoom && (canTell || own.refusal || own.batch)) this.deliver(lane, own);
       else if (own) lane.hold(own, MAX_HELD);
@@ -133,10 +136,25 @@ export class Replies {
 
   private prepare(lane: Lane, slot: ReplySlot): Prepared {
     if (slot.prepared) return slot.prepared;
+    this.tellIfLocal(lane, slot);
     const outcome = this.asOf(lane, slot);
     slot.prepared = this.sink.prepare(slot.call, outcome, slot.batch?.size ?? 0, this.renewal(lane, slot));
     if (slot.batch) slot.batch.size += slot.prepared.size + 1;
     return slot.prepared;
+  }
+
+  /** Says of a change that it is on this machine alone, where the fleet of its session is away. */
+  private tellIfLocal(lane: Lane, slot: Slot): void {
+    const { call, outcome, prepared, events } = slot;
+    if (prepared || this.lanes.sessionOf(lane)?.log.durability !== "local") return;
+    const isChange = call?.command.effect === "write" || call?.command.effect === "replace";
+    if (isChange && "result" in outcome && outcome.result !== null && typeof outcome.result === "object")
+      slot.outcome = { result: { ...outcome.result, durability: "local" } };
+    slot.events = events.map((event) =>
+      event.name === "session_append" && event.payload.origin !== "foreign"
+        ? { ...event, payload: { ...event.payload, durability: "local" } }
+        : event,
+    );
   }
 
   /** Returns the outcome that holds now. */
@@ -201,9 +219,13 @@ export class Replies {
     this.reportFound((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
   }
 
-  /** Reports damage, and the foreign changes that a request found and could not report itself, because it failed. */
-  private reportFound(session: Session | null): void {
+  /**
+   * Reports damage, whether what is acknowledged is on this machine alone, and the foreign changes that a request found
+   * and could not report itself, because it failed.
+   */
+  reportFound(session: Session | null): void {
     if (!session) return;
+    this.reportDurability(session);
     try {
       notifyForeign(session, session.foreign.fresh(), (name, payload) =>
         this.announce(eventOf(session, name, payload)),
@@ -215,6 +237,15 @@ export class Replies {
     const damage = session.foreign.freshDamage();
     if (damage.length > 0)
       this.announce(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+  }
+
+  private reportDurability(session: Session): void {
+    const { durability } = session.log;
+    const isLocal = durability === "local";
+    if (durability === undefined || isLocal === this.local.has(session)) return;
+    if (isLocal) this.local.add(session);
+    else this.local.delete(session);
+    this.announce(eventOf(session, "session_durability_changed", { durability }));
   }
 
   private announce(event: PendingEvent): void {

@@ -54,6 +54,7 @@ export class Upkeep {
       if (!lane.idle || sharing?.attaching.of(session)) continue;
       this.takeIn(lane, session);
       replies.flush(lane);
+      replies.reportFound(session);
       const following = session.log.follow?.();
       // The next look finds what came.
       if (following) this.occupy(lane, () => following);

@@ -9,6 +9,7 @@ import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import type { Outage } from "./outage.ts";
 
 /** Ids that a failure names. */
 const MOST_NAMED = 3;
@@ -17,6 +18,8 @@ const MOST_NAMED = 3;
 export interface ArrivalPlace {
   readonly fleet: Fleet;
   readonly catalog: FleetCatalog | undefined;
+  /** See FleetOptions. */
+  readonly outage?: Outage;
   /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
   find(id: string): string;
   open(file: string): Log;
@@ -61,7 +64,8 @@ function localFile({ find }: ArrivalPlace, id: string): string | undefined {
 }
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ open }: ArrivalPlace, file: string): Promise<void> {
+async function bringUpToDate({ open, outage }: ArrivalPlace, file: string): Promise<void> {
+  if (outage?.lasts) return;
   let log: Log | undefined;
   try {
     log = open(file);

@@ -5,11 +5,19 @@ import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
-import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
-import type { CheckedCopy, FleetCare, FleetFault, FleetFile, FleetVerified } from "../../core/ports/fleet-care.ts";
+import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type {
+  CheckedCopy,
+  FleetCare,
+  FleetFault,
+  FleetFile,
+  FleetPushed,
+  FleetVerified,
+} from "../../core/ports/fleet-care.ts";
 import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
+import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
@@ -27,6 +35,10 @@ export interface CarePlace {
   readonly keeper: FleetKeeper;
   /** How copies are kept, for sessions that are brought in. */
   readonly options: Omit<FleetOptions, "keepAside">;
+  /** Opens a session as a working copy. */
+  openCopy(file: string): Log;
+  /** Returns the path of a session that is here. Throws session_not_found. */
+  find(id: string): string;
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
@@ -76,7 +88,7 @@ export class FleetKeeping implements FleetCare {
       progress?.(sums.sessions, sums.sessions + left.size);
     }
     for (const copy of left.values()) copies.push(this.onlyHere(copy));
-    return { ...sums, faults, copies };
+    return { ...sums, faults, copies, journal: this.place.options.journal.all() };
   }
 
   private async faultsOf(row: FleetRow): Promise<FleetFault[]> {
@@ -144,6 +156,44 @@ export class FleetKeeping implements FleetCare {
     }
   }
 
+  // --- what is owed ------------------------------------------------------------------------------------------------
+
+  owed(): JournaledSession[] {
+    return this.place.options.journal.all().filter(({ from }) => from !== null);
+  }
+
+  async push(progress?: Progress): Promise<FleetPushed[]> {
+    const owed = this.owed();
+    const pushed: FleetPushed[] = [];
+    for (const known of owed) {
+      pushed.push(await this.pushOne(known));
+      progress?.(pushed.length, owed.length);
+    }
+    return pushed;
+  }
+
+  private async pushOne({ sessionId, sessionPath, conflicts }: JournaledSession): Promise<FleetPushed> {
+    const { journal } = this.place.options;
+    try {
+      const file = this.place.find(sessionId);
+      // The first time may put another file in the place of the copy, with a branch.
+      for (let times = 0; times < 2 && journal.of(sessionId)?.from; times++)
+        await closing(this.place.openCopy(file), async (log) => {
+          if (!(log instanceof FileLog)) return;
+          await log.outside?.follow();
+          log.outside?.requireOurs();
+        });
+      const now = journal.of(sessionId);
+      if (now?.from)
+        return { sessionId, sessionPath: file, outcome: "refused", message: "Its database is away again." };
+      const isBranch = now !== null && now.conflicts.length > conflicts.length;
+      return { sessionId, sessionPath: file, outcome: isBranch ? "branched" : "given" };
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      return { sessionId, sessionPath, outcome: "refused", message: error.message };
+    }
+  }
+
   // --- import ------------------------------------------------------------------------------------------------------
 
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
@@ -177,15 +227,17 @@ export class FleetKeeping implements FleetCare {
       const { header } = log;
       const { count } = log.nodes;
       const before = await this.place.fleet.look(header.id);
+      let end = NOTHING;
       const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
       try {
         await copy.push(count);
+        end = copy.common;
       } finally {
         copy.release();
       }
       const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
       const size = this.place.sizeOf(file);
-      const { bytes, entries } = endIn(log, count, NOTHING);
+      const { bytes, entries } = endIn(log, count, end);
       const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
       const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
       return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
@@ -282,7 +334,7 @@ export class FleetKeeping implements FleetCare {
         bytes = 0;
         const after = endIn(log, log.nodes.count, before);
         const found = facts.between(before, after);
-        facts.committed();
+        facts.committed(after);
         const isLast = after.entries === end.entries;
         if (!(await keeper.addFacts(id, epoch, found, isLast ? end.entries : 0))) return false;
         before = after;

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { AddressError, addressOf } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
+import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
 import { SqlKeeper } from "./sql-keeper.ts";
@@ -11,14 +12,16 @@ import type { FleetConnection } from "./store.ts";
 
 /** Connections of one server at a time, at most. */
 const CONNECTIONS = 8;
-const CONNECT_WITHIN = 5000;
-const ANSWER_WITHIN = 15_000;
-/** Milliseconds for which a request waits for a database that does not answer. */
-const PATIENCE = 10_000;
+/** Milliseconds within which a connection is made, and a statement answered, and for which a request asks again. */
+const REFUSING = { connectWithin: 5000, answerWithin: 15_000, patience: 10_000 };
 /** Milliseconds after which an open session is asked for again that another machine may write to. */
 const FOLLOWED_EVERY = 2000;
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 1000;
+/** The same times where work goes on without the database: then waiting is of no use to anybody. */
+const ALONE = { connectWithin: 2000, answerWithin: 5000, patience: 1000 };
+/** Milliseconds after which a database that is away is asked again. */
+const ASKED_EVERY = 1000;
 
 export interface FleetPlace {
   /** Our name for those who find a session taken. */
@@ -41,27 +44,37 @@ export interface PostgresConnection extends FleetConnection {
 
 /**
  * Returns the fleet at an address: a URL, or `file:` with the path of a file that has one. Throws AddressError.
- * `isSeen`: others can see the text, so that it must have no password.
+ * `isSeen`: others can see the text, so that it must have no password. `whenAway`: what becomes of writes then.
  */
-export function connectFleet(text: string, place: FleetPlace, isSeen: boolean): PostgresConnection {
+export function connectFleet(
+  text: string,
+  place: FleetPlace,
+  isSeen: boolean,
+  whenAway: "refuse" | "journal" = "refuse",
+): PostgresConnection {
   const address = addressOf(urlIn(text, place), place.readFile);
   if (isSeen && address.hasPassword && !text.startsWith("file:"))
     throw new AddressError(
       "A password in the arguments can be read by everybody on this machine. Put the URL into PI_FLEET_URL or a file (--fleet file:/path), or the password into PGPASSWORD or ~/.pgpass.",
     );
+  const isAlone = whenAway === "journal";
+  const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
-    ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin: CONNECT_WITHIN, answerWithin: ANSWER_WITHIN },
+    ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
+  const fleet = new PostgresFleet(connections, { id: place.processId, shown });
+  const elapsed = (): number => performance.now();
   return {
-    fleet: new PostgresFleet(connections, { id: place.processId, shown }),
+    fleet,
     catalog: new SqlCatalog(connections, ""),
     keeper: new SqlKeeper(connections, ""),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,
-    elapsed: () => performance.now(),
-    patience: patience(),
+    elapsed,
+    patience: patienceOf(patience),
+    ...(isAlone ? { outage: new Outage(fleet, ASKED_EVERY, elapsed) } : {}),
   };
 }
 
@@ -75,14 +88,18 @@ function urlIn(text: string, { readFile }: FleetPlace): string {
   }
 }
 
-/** Returns a wait that doubles, and gives up after a while. */
-function patience(): FleetConnection["patience"] {
+/** Returns a wait that doubles, and gives up after about so many milliseconds. */
+function patienceOf(most: number): FleetConnection["patience"] {
+  let waits = 0;
+  for (let waited = 0; waited < most; waits++) waited += waitOf(waits);
   return async (tries) => {
-    const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** tries);
-    const waited = Array.from({ length: tries }, (_, n) => Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** n));
-    if (waited.reduce((sum, ms) => sum + ms, 0) >= PATIENCE) return false;
+    if (tries >= waits) return false;
     // Not at the same moment as all others who lost the same database.
-    await new Promise((resolve) => setTimeout(resolve, wait * (0.5 + Math.random() / 2)));
+    await new Promise((resolve) => setTimeout(resolve, waitOf(tries) * (0.5 + Math.random() / 2)));
     return true;
   };
+}
+
+function waitOf(tries: number): number {
+  return Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** tries);
 }

@@ -91,12 +91,12 @@ export class Connections {
     this.options = options;
   }
 
-  /** Runs a statement. Never rejects. */
-  async run(statement: SqlStatement): Promise<SqlAnswer> {
+  /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
+  async run(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
     this.busy++;
     try {
-      let answer = await this.runOnce(statement);
+      let answer = await this.runOnce(statement, sent);
       for (let n = 1; n < MOST_AGAIN && answer.kind === "failed" && AGAIN.has(answer.code); n++) {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
         answer = await this.runOnce(statement);
@@ -119,14 +119,14 @@ export class Connections {
     });
   }
 
-  private async runOnce(statement: SqlStatement): Promise<SqlAnswer> {
+  private async runOnce(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     let connection: DatabaseConnection;
     try {
       connection = await this.connection();
     } catch (error) {
       return { kind: "away", reason: reasonOf(error) };
     }
-    const answer = await this.ask(connection, statement);
+    const answer = await this.ask(connection, statement, sent);
     if (connection.isOver || this.isClosed) this.forget(connection);
     else {
       connection.client.unref();
@@ -135,8 +135,9 @@ export class Connections {
     return answer;
   }
 
-  private async ask(connection: DatabaseConnection, statement: SqlStatement): Promise<SqlAnswer> {
+  private async ask(connection: DatabaseConnection, statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     const { client, warnings } = connection;
+    let isAnswered = false;
     let late: NodeJS.Timeout | undefined;
     const lateness = new Promise<never>((_, reject) => {
       late = setTimeout(() => {
@@ -147,7 +148,9 @@ export class Connections {
     warnings.length = 0;
     client.ref();
     try {
-      const { rows } = await Promise.race([client.query(statement), lateness]);
+      const asked = client.query(statement);
+      if (sent) whenWritten(client, () => isAnswered || sent());
+      const { rows } = await Promise.race([asked, lateness]);
       if (warnings.length === 0) return { kind: "done", rows };
       connection.drop();
       return { kind: "unknown", reason: warnings.join("; ") };
@@ -159,6 +162,7 @@ export class Connections {
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error) };
     } finally {
+      isAnswered = true;
       clearTimeout(late);
     }
   }
@@ -225,6 +229,14 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
+}
+
+/** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */
+function whenWritten({ connection: { stream } }: DatabaseClient, run: () => void): void {
+  setImmediate(() => {
+    if (stream.writableLength === 0) run();
+    else stream.once("drain", run);
+  });
 }
 
 /** Returns why something failed, in one line. Some errors of the system have no message but those they consist of. */

@@ -6,17 +6,24 @@
  * whoever writes next takes the session again, and the end that the fleet returns then says what became of the lines.
  */
 
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { sameBytes } from "../../core/json/json.ts";
-import type { Fleet, FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
-import type { Holder } from "../../core/ports/store.ts";
+import { damageOfEntry } from "../../core/format/damage.ts";
+import { payloadOf, sameBytes } from "../../core/json/json.ts";
+import type { Fleet, FleetBatch, FleetEnd, JournaledSession, Taking } from "../../core/ports/fleet.ts";
+import type { Holder, Log } from "../../core/ports/store.ts";
+import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { payloadOf } from "../v2/frame.ts";
+import { sha256 } from "../v2/frame.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
+import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
+import { Inquiry } from "./inquiry.ts";
+import type { Journal } from "./journal.ts";
+import type { Outage } from "./outage.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
-const BATCH_BYTES = 8 << 20;
+const BATCH_BYTES = 2 << 20;
 /** Bytes of fetched lines that are held in memory until it is known that they continue the copy. */
 const HELD_BYTES = 64 << 20;
 /** Lines at the end that are compared first where copy and fleet differ. */
@@ -34,8 +41,11 @@ export interface FleetOptions {
   readonly elapsed: () => number;
   /** Waits before the fleet is asked again, for the n-th time in a row, from 0 on. Returns false to give up. */
   readonly patience: (tries: number) => Promise<boolean>;
-  /** Keeps lines that were refused. Returns their path. */
-  readonly keepAside: (sessionId: string, lines: readonly Uint8Array[]) => string;
+  /** Keeps lines that were refused, or gave way. Returns their path. */
+  readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
+  readonly journal: Journal;
+  /** With it, what is written while the database is away is acknowledged, and given to the fleet later. */
+  readonly outage?: Outage;
 }
 
 export class FleetCopy implements Outside {
@@ -52,24 +62,45 @@ export class FleetCopy implements Outside {
   /** The end up to which log and fleet are known to have the same. */
   private end: FleetEnd = NOTHING;
   private answered = 0;
-  /** The time when it was last asked what others wrote. */
-  private followed = Number.NEGATIVE_INFINITY;
+  /** Whether there is something to take in or to give. */
+  private readonly news: Inquiry;
   /** The reason why this process may not write, as it was found last. */
   private refusal: Failure | null = null;
   private readying: Promise<void> | undefined;
+  /** The note of the journal about the session; undefined while it was not asked. */
+  private journaled: JournaledSession | null | undefined;
+  /** Where the entries are that were committed last. */
+  private reached: "replicated" | "primary" | undefined;
 
   constructor(log: CopiedLog, options: FleetOptions) {
     this.log = log;
     this.options = options;
     this.facts = new CopyFacts(log);
+    this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
   requireOurs(): void {
     if (this.refusal) throw this.refusal;
   }
 
+  /** The end up to which fleet and copy are known to have the same. */
+  get common(): FleetEnd {
+    return this.end;
+  }
+
+  get durability(): Log["durability"] {
+    // A process before this one may have gone on alone.
+    if (this.journaled === undefined && this.log.persisted) this.journaled = this.options.journal.of(this.id);
+    return this.isOwed ? "local" : this.reached;
+  }
+
   private get id(): string {
     return this.log.header.id;
+  }
+
+  /** Whether this process goes on without the fleet for now. */
+  private get isAlone(): boolean {
+    return this.options.outage?.lasts === true;
   }
 
   // --- before a write ------------------------------------------------------------------------------------------
@@ -78,10 +109,16 @@ export class FleetCopy implements Outside {
     const { elapsed, trustedFor } = this.options;
     const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    if (this.isAlone) {
+      // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
+      if (this.refusal?.name !== "read_only" && this.refusal?.name !== "session_not_found") this.refusal = null;
+      this.holder = null;
+      return undefined;
+    }
     this.readying ??= this.becomeWriter()
       .catch((error) => {
         this.epoch = null;
-        this.refusal = asFailure(error);
+        if (!this.mayGoOnAfter(error)) this.refusal = asFailure(error);
       })
       .finally(() => {
         this.readying = undefined;
@@ -90,20 +127,29 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
-    const { elapsed, followedEvery } = this.options;
-    if (this.epoch !== null || !this.log.persisted || elapsed() - this.followed < followedEvery) return undefined;
-    this.followed = elapsed();
-    return this.follow();
+    if (this.epoch !== null || !this.log.persisted || this.isAlone) return undefined;
+    if (this.news.take()) return this.follow();
+    this.news.renew();
+    return undefined;
+  }
+
+  private async hasNews(): Promise<boolean> {
+    const { log, options } = this;
+    const there = await options.fleet.look(this.id);
+    if (there !== null && there.end.entries > log.nodes.count) return true;
+    return !there?.holder && options.journal.of(this.id)?.from != null;
   }
 
   async follow(): Promise<void> {
-    const { log } = this;
+    const { log, options } = this;
     if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
-    const there = await this.options.fleet.look(this.id);
-    if (there === null || there.end.entries <= log.nodes.count) return;
+    const there = await options.fleet.look(this.id);
+    const isJournaled = options.journal.of(this.id)?.from != null;
+    if (!isJournaled && (there === null || there.end.entries <= log.nodes.count)) return;
     const isNew = log.acquireLock();
     try {
-      await this.catchUp(there.end);
+      if (isJournaled) await this.becomeWriter();
+      else if (there) await this.catchUp(there.end);
     } finally {
       if (isNew) log.unlock();
     }
@@ -122,14 +168,53 @@ export class FleetCopy implements Outside {
       if (error instanceof Failure) return;
       throw error;
     }
+    this.journaled = this.options.journal.of(this.id);
     for (let tries = 0; ; tries++) {
-      const taking = await this.take();
-      if (taking.kind === "taken") return await this.catchUp(taking.end);
+      const taking = await this.take(this.isOwed);
+      if (taking.kind === "taken") {
+        if (await this.catchUp(taking.end)) await this.giveOwed();
+        return;
+      }
       if (taking.kind === "missing") return;
       if (taking.kind === "held") throw locked(taking.holder);
       if (taking.kind === "deleted") throw deleted(this.id);
       if (!(await this.options.patience(tries))) throw away(taking.reason);
     }
+  }
+
+  /** Returns whether work goes on although the fleet did not answer. */
+  private mayGoOnAfter(error: unknown): boolean {
+    const { outage } = this.options;
+    if (!outage || !isAway(error)) return false;
+    outage.begin();
+    return true;
+  }
+
+  /** Whether the journal says that entries were acknowledged that the fleet may lack. */
+  private get isOwed(): boolean {
+    return this.journaled?.from != null;
+  }
+
+  /** Gives the fleet what was acknowledged while it was away. This process has the session, and nothing waits. */
+  private async giveOwed(): Promise<void> {
+    const { journaled, log, options } = this;
+    if (!journaled?.from) return;
+    const conflict = options.journal.takeUntold(journaled);
+    if (conflict) {
+      const { entries, lastEntryId } = conflict;
+      const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.`;
+      log.addDamage(damageOfEntry(lastEntryId, "diverged", sentence));
+    }
+    const count = log.durableCount;
+    await this.pushThrough(count, new CommitInDoubt(this.end.entries));
+    await this.gave();
+  }
+
+  /** Notes that the fleet has all that was acknowledged. */
+  private async gave(): Promise<void> {
+    this.journaled ??= this.options.journal.of(this.id);
+    if (this.journaled?.from) await this.options.journal.end(this.journaled);
+    this.journaled = null;
   }
 
   /** Takes the session, and begins it in the fleet if `begins`. */
@@ -147,15 +232,18 @@ export class FleetCopy implements Outside {
     return taking;
   }
 
-  /** Adds what the fleet has and the copy lacks. What the copy has more goes to the fleet with the next commit. */
-  private async catchUp(there: FleetEnd): Promise<void> {
+  /**
+   * Adds what the fleet has and the copy lacks. What the copy has more goes to the fleet with the next commit. Returns
+   * whether the log is still the session, and not another one in its place.
+   */
+  private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log } = this;
     const { count } = log.nodes;
     if (there.entries <= count) {
       const common = this.prefix(there);
       if (common === null) return await this.giveWay(there);
       this.end = common;
-      return;
+      return true;
     }
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
@@ -166,14 +254,17 @@ export class FleetCopy implements Outside {
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw this.unsettled();
     this.end = there;
+    return true;
   }
 
   /**
-   * Puts what the fleet has in the place of what the copy has after the last line that is in both: lines that were never
-   * acknowledged, of a server that died. A copy without any such line is of another session, and is left alone.
+   * Puts what the fleet has in the place of what the copy has after the last line that is in both. Lines that were
+   * acknowledged while the fleet was away continue it as a branch; lines that never were, of a server that died, are kept
+   * aside. A copy without any common line is of another session, and is left alone, unless a host was told of its lines:
+   * then both were given the same id, and have no more in common than that.
    */
-  private async giveWay(there: FleetEnd): Promise<void> {
-    const { log, options } = this;
+  private async giveWay(there: FleetEnd): Promise<false> {
+    const { log, options, journaled } = this;
     const most = Math.min(log.nodes.count, there.entries);
     for (let back = FIRST_BACK; ; back *= 8) {
       const from = Math.max(0, most - back);
@@ -183,12 +274,37 @@ export class FleetCopy implements Outside {
       for await (const some of options.fleet.lines(this.id, from, there.entries)) lines.push(...some);
       let common = from;
       while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
-      if (common > from && isSameEnd(endAfter(here, lines), there)) {
-        log.replaceFrom(common, lines.slice(common - from));
-        return;
+      const isSame = common > from || (from === 0 && this.isOwed);
+      if (isSame && isSameEnd(endAfter(here, lines), there)) {
+        const theirs = lines.slice(common - from);
+        if (journaled?.from) await this.branchOff(journaled, common, theirs);
+        else this.setAside(common, theirs);
+        return false;
       }
       if (from === 0) this.refuseCopy();
     }
+  }
+
+  private async branchOff(journaled: JournaledSession, common: number, theirs: readonly Uint8Array[]): Promise<void> {
+    const { log, options } = this;
+    const base = { log, count: common, theirs };
+    const branch = branchOf(base, this.linesOf(common, log.nodes.count), sha256);
+    const { lines, entryIds, renamed } = branch;
+    const lastEntryId = entryIds.at(-1);
+    if (lastEntryId === undefined) return void log.replaceFrom(common, theirs);
+    await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
+    // Whoever opens it is where the others are.
+    log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)]);
+  }
+
+  private setAside(common: number, theirs: readonly Uint8Array[]): void {
+    const { log, options } = this;
+    try {
+      options.keepAside(log, this.linesOf(common, log.nodes.count));
+    } catch {
+      // The whole copy is kept beside the session.
+    }
+    log.replaceFrom(common, theirs);
   }
 
   private unsettled(): Failure {
@@ -229,14 +345,28 @@ export class FleetCopy implements Outside {
     const { end } = this;
     const commit = new CommitInDoubt(end.entries);
     try {
+      if (this.isAlone) return await this.owe();
       await this.pushThrough(count, commit);
+      if (this.journaled !== null) await this.gave();
     } catch (error) {
-      const failure = commit.doubted(error, this.end);
+      let failure = error;
+      this.epoch = null;
+      if (this.mayGoOnAfter(error))
+        try {
+          return await this.owe();
+        } catch (refused) {
+          failure = refused;
+        }
+      failure = commit.doubted(failure, this.end);
       // The log goes back to where it was: what is known must be about lines that it has.
       this.end = end;
-      this.epoch = null;
       throw failure;
     }
+  }
+
+  /** Notes that what is committed now has to be given to the fleet later. */
+  private async owe(): Promise<void> {
+    if (!this.isOwed) this.journaled = await this.options.journal.begin(this.id, this.log.file ?? "", this.end);
   }
 
   private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
@@ -245,7 +375,7 @@ export class FleetCopy implements Outside {
       const reason = await this.advance(count, commit);
       if (reason === undefined) waits = 0;
       else if (!(await this.options.patience(waits++))) throw away(reason);
-      if (tries >= MOST_TRIES && this.end.entries === commit.first) throw away("others were first every time");
+      if (tries >= MOST_TRIES && this.end.entries === commit.first) throw tooSlow();
     }
   }
 
@@ -259,11 +389,16 @@ export class FleetCopy implements Outside {
       return undefined;
     }
     const since = this.options.elapsed();
-    const batch = this.batch(count, this.epoch);
-    const outcome = await this.options.fleet.append(batch);
+    const { epoch } = this;
+    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, count, epoch);
+    const outcome = await this.options.fleet.append(batch, () => {
+      // While the database works on one part, the next is put together.
+      if (batch.after.entries < count) commit.prepare(() => this.batch(batch.after, count, epoch));
+    });
     if (outcome.kind === "committed") {
       this.end = batch.after;
-      this.facts.committed();
+      this.reached = outcome.durability;
+      this.facts.committed(batch.after);
       this.answered = since;
       return undefined;
     }
@@ -301,8 +436,10 @@ export class FleetCopy implements Outside {
   /** Returns the failure of a commit that the fleet refused, after its lines were kept aside. */
   private refused(failure: Failure, count: number): Failure {
     let keptAt: string | undefined;
+    // What was acknowledged before stays.
+    const first = Math.max(this.end.entries, this.log.durableCount);
     try {
-      keptAt = this.options.keepAside(this.id, this.linesOf(this.end.entries, count));
+      if (first < count) keptAt = this.options.keepAside(this.log, this.linesOf(first, count));
     } catch {
       // The host still has what it sent.
     }
@@ -314,8 +451,8 @@ export class FleetCopy implements Outside {
     );
   }
 
-  private batch(count: number, epoch: number): FleetBatch {
-    const { log, end } = this;
+  private batch(end: FleetEnd, count: number, epoch: number): FleetBatch {
+    const { log } = this;
     const { nodes } = log;
     let past = end.entries;
     for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
@@ -349,6 +486,7 @@ export class FleetCopy implements Outside {
   lost(error: unknown): Failure {
     this.epoch = null;
     this.end = NOTHING;
+    if (this.durability === "local") return storageFailure(error, "making the changes durable");
     return unknown("the fleet has it, and the file here could not be written", error);
   }
 
@@ -358,71 +496,4 @@ export class FleetCopy implements Outside {
     if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
     this.mayHold = false;
   }
-}
-
-/** The commit that runs, as far as its failure depends on what was sent. */
-class CommitInDoubt {
-  /** Number of entries that the fleet had before. */
-  readonly first: number;
-  /** Whether lines were sent, and no answer came. */
-  isInDoubt = false;
-
-  constructor(first: number) {
-    this.first = first;
-  }
-
-  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
-  doubted(error: unknown, end: FleetEnd): unknown {
-    if (!this.isInDoubt && end.entries <= this.first) return error;
-    return unknown(error instanceof Error ? error.message : "it did not answer", error);
-  }
-}
-
-function unknown(reason: string, cause?: unknown): Failure {
-  return new Failure(
-    "outcome_unknown",
-    `Whether the fleet has it is not known (${reason}). Send the same request with its idempotencyKey again, or read the state and decide again.`,
-    { fleet: true },
-    { cause, retryable: true },
-  );
-}
-
-function away(reason: string): Failure {
-  return new Failure(
-    "storage_failed",
-    `The fleet's database cannot be reached (${reason}). Nothing was changed; try again.`,
-    { fleet: true },
-  );
-}
-
-function deleted(sessionId: string): Failure {
-  return new Failure("session_not_found", "The session was deleted from the fleet. clone writes what is known of it.", {
-    sessionId,
-  });
-}
-
-/** Returns the failure for a session that another machine has. */
-export function locked(holder: Holder): Failure {
-  const where = holder.host === undefined ? "" : ` on ${holder.host}`;
-  return new Failure(
-    "session_locked",
-    `${holder.client}${where} is writing to this session. Close it there, or clone it here.`,
-    { holder },
-  );
-}
-
-/** Returns the failure for lines that others were faster than. */
-function overtaken(taking: Taking): Failure {
-  if (taking.kind === "held") return locked(taking.holder);
-  return new Failure(
-    "content_modified",
-    "Another machine wrote to this session meanwhile. Nothing was changed. Read the new state and decide again.",
-    {},
-    { retryable: true },
-  );
-}
-
-function asFailure(error: unknown): Failure {
-  if (error instanceof Failure) return error;
-  throw error;
 }

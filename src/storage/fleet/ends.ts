@@ -1,9 +1,9 @@
 /** The ends of sequences of lines, by which two places see that they have the same. */
 
-import { concat } from "../../core/json/json.ts";
+import { concat, payloadOf } from "../../core/json/json.ts";
 import type { FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { chained, GENESIS, payloadOf, sha256 } from "../v2/frame.ts";
+import { chained, GENESIS, sha256 } from "../v2/frame.ts";
 
 /** The end of a session without entries. */
 export const NOTHING: FleetEnd = { entries: 0, bytes: 0, chain: GENESIS };

@@ -10,11 +10,14 @@ import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
+import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
-import { locked } from "./copy.ts";
+import { locked } from "./failures.ts";
+import type { Journal } from "./journal.ts";
 
 export interface LifeCyclePlace {
   readonly fleet: Fleet;
+  readonly journal: Journal;
   readonly keeper: FleetKeeper;
   /** Returns the id of the session at a path; undefined where it cannot be read. */
   idAt(file: string): string | undefined;
@@ -99,12 +102,14 @@ function asItIs({ open }: LifeCyclePlace, file: string): Kept {
 
 /** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
 async function withSession<T>(
-  { fleet, keeper, idAt }: LifeCyclePlace,
+  place: LifeCyclePlace,
   file: string,
   run: () => Promise<T>,
   keptAs: (result: T) => Kept,
 ): Promise<T> {
-  const id = idAt(file);
+  const { fleet, keeper } = place;
+  const id = place.idAt(file);
+  if (id !== undefined) await giveOwed(place, id, file);
   const taking = id === undefined ? undefined : await fleet.take(id, 0);
   if (taking?.kind === "away") throw away(taking.reason);
   if (taking?.kind === "held") throw locked(taking.holder);
@@ -124,6 +129,21 @@ async function withSession<T>(
   throw new Failure(
     "storage_failed",
     "It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again, unless a list shows it done.",
+    { fleet: true, sessionId: id },
+  );
+}
+
+/** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
+async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
+  // The first time may put another file in the place of the copy, with a branch.
+  for (let times = 0; times < 2 && journal.of(id)?.from; times++)
+    await closing(open(file), async (log) => {
+      if (log instanceof FileLog) await log.outside?.follow();
+    });
+  if (!journal.of(id)?.from) return;
+  throw new Failure(
+    "storage_failed",
+    "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again.",
     { fleet: true, sessionId: id },
   );
 }

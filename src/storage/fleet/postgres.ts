@@ -129,7 +129,7 @@ export class PostgresFleet implements Fleet {
     }, RENEWED_EVERY).unref();
   }
 
-  async append(batch: FleetBatch): Promise<FleetOutcome> {
+  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
     const { description, texts, spendings } = batch.facts;
     const words = this.words.unseen(texts);
     const facts: FactValues = {
@@ -138,7 +138,7 @@ export class PostgresFleet implements Fleet {
       words: words.length === 0 ? undefined : words,
       spent: spentValue(spendings),
     };
-    const answer = await this.connections.run(appendStatement(batch, this.tenant, this.lease, facts));
+    const answer = await this.connections.run(appendStatement(batch, this.tenant, this.lease, facts), sent);
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
@@ -166,9 +166,12 @@ export class PostgresFleet implements Fleet {
       const [row] = await this.connections.read({ text: LINES, values, ...AS_BYTES });
       const lines = row?.lines instanceof Uint8Array ? split(row.lines, past - at) : [];
       if (lines.length !== past - at)
-        throw new Failure("storage_failed", `The fleet lacks entries of ${sessionId} that it says it has.`, {
-          ...{ fleet: true, sessionId },
-        });
+        throw new Failure(
+          "storage_failed",
+          `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,
+          { fleet: true, sessionId },
+          { retryable: false },
+        );
       yield lines;
       at = past;
       const mean = (row.lines as Uint8Array).length / lines.length;
@@ -195,6 +198,8 @@ export class PostgresFleet implements Fleet {
       if (answer.kind !== "done" && now <= version) throw unreachable(answer.reason);
       version = Math.max(now, version + 1);
     }
+    // Lines are compressed in less than half of the time; a server without it keeps what it has.
+    await this.connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
     return { before, after: await this.schemaVersion() };
   }
 

@@ -34,6 +34,8 @@ export class RemoteSearch {
   private readonly request: SearchRequest;
   private readonly query: Query;
   private readonly wanted: WantedTexts;
+  /** The words that hold the parts of words of the query. */
+  private holding: ReturnType<RemoteSearch["wordsHolding"]> = Promise.resolve(undefined);
   /** Ids of the entries on the path to the leaf, by session. */
   private readonly paths = new Map<string, Promise<ReadonlySet<string>>>();
 
@@ -51,6 +53,9 @@ export class RemoteSearch {
     let limited = this.wanted.kinds.includes("tools") ? WITHOUT_OUTPUT : undefined;
     if (kinds.size === 0) return { hits: [], more: false, limited };
     let { number, after } = placeIn(cursor);
+    // Most searches need both: while whole words are looked for, the words that hold parts of them are, too.
+    this.holding = this.wordsHolding();
+    this.holding.catch(() => {});
     const found: FoundHit[] = [];
     let read = 0;
     for (; number < 2; number++, after = undefined) {
@@ -83,11 +88,15 @@ export class RemoteSearch {
     const { marks } = this.wanted;
     const whole = soughtOf(query, () => undefined).words;
     if (number === 0) return whole && { words: [...marks, ...whole] };
-    const asked = partsAskedFor(query);
-    if (asked.length === 0 && whole) return undefined;
-    const known = asked.length === 0 ? undefined : await this.place.there.wordsWith(asked);
+    if (partsAskedFor(query).length === 0 && whole) return undefined;
+    const known = await this.holding;
     const parts = soughtOf(query, (part) => known?.get(part)).parts ?? [];
     return { words: [...marks, ...parts], ...(whole ? { without: whole } : {}) };
+  }
+
+  private async wordsHolding(): Promise<ReadonlyMap<string, readonly string[]> | undefined> {
+    const asked = partsAskedFor(this.query);
+    return asked.length === 0 ? undefined : this.place.there.wordsWith(asked);
   }
 
   private async hitIn(candidate: FoundCandidate, phase: number): Promise<FoundHit | undefined> {

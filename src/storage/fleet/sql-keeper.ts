@@ -35,7 +35,20 @@ export class SqlKeeper implements FleetKeeper {
     return (await this.connections.read({ text, values })).length > 0;
   }
 
-  keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
+  async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
+    if (await this.keepOnce(sessionId, epoch, kept)) return true;
+    // An answer that was lost is asked for again, and then finds what it did: nobody else took the session, and it was let go.
+    const [row] = await this.connections.read({
+      text: `select state, archived from pi_fleet.session
+        where tenant = $1 and id = $2 and epoch = $3 and holder is null`,
+      values: [this.tenant, storable(sessionId), epoch + 1],
+    });
+    if (!row) return false;
+    if (kept.as === "deleted" || kept.as === "gone") return row.state === 2;
+    return row.state === 1 && row.archived === (kept.as === "there" && kept.archived);
+  }
+
+  private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     const whose = [this.tenant, storable(sessionId), epoch];
     if (kept.as === "there") return this.change(HELD(`archived = $4, ${LET_GO}`), [], [...whose, kept.archived]);
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;

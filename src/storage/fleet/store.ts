@@ -1,6 +1,6 @@
 /** A store whose sessions are also in the fleet. */
 
-import { concat } from "../../core/json/json.ts";
+import { join } from "node:path";
 import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
@@ -8,17 +8,17 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
-import { quarantine } from "../fs/quarantine.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
-import { LF } from "../log/lines.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
+import { Journal } from "./journal.ts";
+import { keepAside } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 
 /** A fleet, and how it is asked. */
-export interface FleetConnection extends Omit<FleetOptions, "keepAside"> {
+export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journal"> {
   readonly catalog?: FleetCatalog;
   readonly keeper?: FleetKeeper;
 }
@@ -28,17 +28,26 @@ export interface InFleet {
   copying<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
   /** Returns operations on whole sessions, of which the fleet is told. */
-  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper">): LifeCycle;
+  lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper" | "journal">): LifeCycle;
   /** Returns the care of the fleet, where there is one. */
   care(place: Omit<CarePlace, "fleet" | "keeper" | "options">): Pick<Stores, "fleet">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog">): Pick<Stores, "arrive">;
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage">): Pick<Stores, "arrive">;
 }
 
-/** Returns the part of a fleet in stores, which keep refused lines in a folder. */
-export function fleetOf(connection: FleetConnection | undefined, disk: Disk, folder: string): InFleet {
+/** The place in which stores keep what a fleet refused, and what it lacks. */
+export interface FleetPlaces {
+  readonly disk: Disk;
+  readonly stateFolder: string;
+  readonly quarantine: string;
+  /** Returns the time in ISO 8601. */
+  readonly now: () => string;
+}
+
+/** Returns the part of a fleet in stores. */
+export function fleetOf(connection: FleetConnection | undefined, places: FleetPlaces): InFleet {
   if (!connection)
     return {
       ...{
@@ -50,17 +59,26 @@ export function fleetOf(connection: FleetConnection | undefined, disk: Disk, fol
         care: () => ({}),
       },
     };
-  const keepAside: FleetOptions["keepAside"] = (sessionId, lines) => {
-    const name = `${sessionId.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
-    return quarantine(disk, folder, name, concat(lines.flatMap((line) => [line, LF])));
-  };
-  const { fleet, catalog, keeper } = connection;
+  const { disk, stateFolder, now } = places;
+  const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
+  const journal = new Journal(disk, join(stateFolder, "fleet-journal"), now);
+  const { fleet, catalog, keeper, outage } = connection;
   return {
-    copying: (options) => copying(options, { ...connection, keepAside }),
+    copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
-    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog }, where) }),
-    lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper }) : own),
-    care: (place) => (keeper ? { fleet: new FleetKeeping({ ...place, fleet, keeper, options: connection }) } : {}),
+    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog, outage }, where) }),
+    lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
+    care: (place) =>
+      keeper
+        ? {
+            fleet: new FleetKeeping({
+              ...place,
+              fleet,
+              keeper,
+              options: { ...connection, journal, outage: undefined },
+            }),
+          }
+        : {},
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };
 }

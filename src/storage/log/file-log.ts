@@ -215,6 +215,10 @@ export class FileLog implements CopiedLog {
     return this.backend.state.lock.lockedBy(this.backend.lockedFile) ?? this.outside?.holder ?? null;
   }
 
+  get durability(): Log["durability"] {
+    return this.outside?.durability;
+  }
+
   get lockKind(): LockKind | null {
     return this.backend.state.lock.kind;
   }
@@ -386,6 +390,10 @@ export class FileLog implements CopiedLog {
       backend.state.unsynced.syncNow();
       return backup;
     });
+  }
+
+  addDamage(damage: Damage): void {
+    this.backend.entries.damage.push(damage);
   }
 
   private requireResting(): void {

@@ -1,6 +1,7 @@
 /** The contract of a place beside the disk that must have a log's entries before they are durable. */
 
 import type { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 
 /** A log of which another place has the entries, too. */
@@ -12,11 +13,15 @@ export interface CopiedLog extends Log {
    * is kept as it was. From then on `refresh` says "replaced". This process has the lock, and nothing waits.
    */
   replaceFrom(count: number, lines: readonly Uint8Array[]): string;
+  /** Adds something to what is reported of the session. */
+  addDamage(damage: Damage): void;
 }
 
 export interface Outside {
   /** Another process that writes to the session there, as it was found last. */
   readonly holder: Holder | null;
+  /** See Log. */
+  readonly durability: Log["durability"];
   /** Throws the reason why this process may not write, as `ready` found it. */
   requireOurs(): void;
   /**
@@ -29,7 +34,8 @@ export interface Outside {
   /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */
   followNow(): Promise<void> | undefined;
   /**
-   * Resolves when the first `count` entries are durable there. Rejects with outcome_unknown when that is not known, and
+   * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when it is noted
+   * that they are to be brought there later. Rejects with outcome_unknown when that is not known, and
    * with another failure when none of those that the log had not given before is there or will be.
    */
   push(count: number): Promise<void>;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { HeadReader } from "../../core/format/head.ts";
-import { bytesOf, concat, isJson } from "../../core/json/json.ts";
+import { bytesOf, concat, isJson, payloadOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
 import {
@@ -31,17 +31,7 @@ import {
   type SourceFormat,
 } from "./documents.ts";
 import { EMPTY_END, EMPTY_TAIL, Extents, type FrameExtent, type StoreEnd, type Tail, tailAfter } from "./extents.ts";
-import {
-  crc32c,
-  crcText,
-  encodeHead,
-  encodeRow,
-  FRAME_BYTES,
-  frameBytes,
-  payloadOf,
-  sha256,
-  writeFrame,
-} from "./frame.ts";
+import { crc32c, crcText, encodeHead, encodeRow, FRAME_BYTES, frameBytes, sha256, writeFrame } from "./frame.ts";
 import { coverageOf, encodeBlock } from "./snapshots.ts";
 
 type BuilderOptions = Pick<SegmentedOptions, "disk" | "env" | "durability" | "segmentBytes">;

@@ -5,7 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { hash } from "node:crypto";
-import { bytesOf, memberOf, members, parse, skipSpace, textOf, valueEnd } from "../../core/json/json.ts";
+import { bytesOf, memberOf, members, parse, textOf, valueEnd } from "../../core/json/json.ts";
 
 export const FRAME_SCHEMA = "pi.session_store_v2.segment_frame.v1";
 const ROW_SCHEMA = "pi.session_store_v2.offset_index.v1";
@@ -421,16 +421,4 @@ class Cursor {
       return null;
     }
   }
-}
-
-/** Returns an entry's line without the white space around it, which is not part of the JSON value. */
-export function payloadOf(line: Uint8Array): Uint8Array {
-  const start = skipSpace(line, 0, line.length);
-  let end = line.length;
-  while (end > start && isSpace(line[end - 1])) end--;
-  return line.subarray(start, end);
-}
-
-function isSpace(c: number): boolean {
-  return c === 0x20 || c === 0x09 || c === 0x0d || c === 0x0a;
 }

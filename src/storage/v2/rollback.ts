@@ -11,7 +11,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { concat, sameBytes } from "../../core/json/json.ts";
+import { concat, payloadOf, sameBytes } from "../../core/json/json.ts";
 import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { beginsWith, copyFile, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
@@ -37,7 +37,7 @@ import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { type Pointer, readLedger } from "./documents.ts";
-import { chained, GENESIS, payloadOf, SHA256, sha256 } from "./frame.ts";
+import { chained, GENESIS, SHA256, sha256 } from "./frame.ts";
 import {
   ALL_VALID,
   holds,

@@ -3,6 +3,7 @@
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -98,6 +99,44 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     const { status, stdout } = await fleetVerb(other, "export", out);
     expect(status).toBe(1);
     expect(stdout).toContain("Export to an empty folder");
+  });
+
+  test("what was acknowledged while the server was down is there afterwards, by fleet push, as a branch where others wrote", async () => {
+    const one = connect("alone");
+    const outage = new Outage(one.fleet, 0, () => 0);
+    const lives = new HereLives({ fleet: { ...one, outage }, seed: 1 + fleets.length });
+    const wire = await lives.start();
+    const ids: string[] = [];
+    for (const name of ["plain", "forked"]) {
+      await wire.result("new_session");
+      ids.push((await wire.result("get_state")).sessionId);
+      await wire.result("append", { entries: [user(name)] });
+    }
+    await server.kill();
+    const alone = await wire.result("append", { entries: [user("alone"), assistant("answer")] });
+    expect(alone).toMatchObject({ durability: "local" });
+    await wire.result("switch_session", { sessionId: ids[0] });
+    expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
+    await lives.kill();
+    await one.fleet.close();
+    await server.start();
+    // The lease of the process that is gone runs out.
+    server.sql("update pi_fleet.session set lease_until = now()");
+    const other = new HereLives({ fleet: connect("other"), seed: 1 + fleets.length });
+    const theirs = await other.start();
+    await theirs.result("switch_session", { sessionId: ids[1] });
+    await theirs.result("append", { entries: [user("theirs")] });
+    await other.end();
+    const { journal } = await asked(lives.place, "verify");
+    expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(2);
+    const { sessions } = await asked(lives.place, "push");
+    const outcomes = new Map(sessions.map(({ sessionId, outcome }: Json) => [sessionId, outcome]));
+    expect([outcomes.get(ids[0]), outcomes.get(ids[1])]).toEqual(["given", "branched"]);
+    expect((await asked(lives.place, "push")).sessions).toEqual([]);
+    const { faults, copies } = await asked(lives.place, "verify");
+    expect([faults, copies.map(({ state }: Json) => state)]).toEqual([[], ["same", "same"]]);
+    const { stdout } = await fleetVerb(lives.place, "verify");
+    expect(stdout).toContain("are a branch since");
   });
 
   test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {

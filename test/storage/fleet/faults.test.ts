@@ -2,65 +2,12 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import type { Log, Store } from "../../../src/core/ports/store.ts";
-import type { FleetOptions } from "../../../src/storage/fleet/copy.ts";
-import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
-import type { FileLogOptions } from "../../../src/storage/log/file-log.ts";
-import { FaultDisk } from "../../support/disk.ts";
-import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
+import { type FleetFault, MemoryFleet } from "../../support/fleet.ts";
+import { failed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
-import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
-import { harnessOn as containersOn } from "../v2/harness.ts";
-
-const backends = { jsonl: jsonlOn, v2: containersOn };
-
-/** A machine: a disk, and a way to the fleet. */
-class Machine {
-  readonly disk = new FaultDisk();
-  readonly fleet: MemoryFleet;
-  readonly aside: string[] = [];
-  readonly store: Store;
-  /** Programs that know nothing of the fleet. */
-  readonly plain: Store;
-  readonly file: string;
-
-  constructor(
-    kind: keyof typeof backends,
-    table = new FleetTable(),
-    name = "one",
-    more: Partial<FleetOptions> & { tries?: number } = {},
-  ) {
-    this.fleet = new MemoryFleet(table, name);
-    this.disk.makeFolder("/root/sessions");
-    this.file = `/root/sessions/${SESSION}.${kind}`;
-    const ours = <T extends FileLogOptions>(options: T): T =>
-      copying(options, fleetOptions(this.fleet, { aside: this.aside, ...more }));
-    const { store, files } = backends[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
-    this.store = fleetStore(store);
-    this.plain = files?.other({ ignoresLocks: true }) as Store;
-  }
-
-  create(): Log {
-    return this.store.create(beginning(undefined, this.file));
-  }
-
-  /** Puts lines there as if they had been copied from another machine. */
-  async put(lines: readonly string[]): Promise<void> {
-    const log = this.plain.create(beginning(undefined, this.file));
-    log.append(lines.map((line) => bytesOf(line)));
-    await log.commit();
-    log.close();
-  }
-}
-
-const line = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1));
-const lines = (...ns: number[]): Uint8Array[] => ns.map((n) => bytesOf(line(n)));
-const written = async (log: Log, ...ns: number[]): Promise<void> => {
-  log.append(lines(...ns));
-  await log.commit();
-};
-const failed = (name: string, more: object = {}) => expect.objectContaining({ name, ...more });
 
 /** What a host has been told of a line. */
 type Told = "acknowledged" | "refused" | "unknown";
@@ -88,8 +35,8 @@ async function persist(log: Log, { table }: MemoryFleet, ns: readonly number[]):
 }
 
 /** A session's life, in which call number `at` goes wrong. Returns how many calls there were. */
-async function live(kind: keyof typeof backends, at: number, fault: FleetFault, tries: number): Promise<number> {
-  const machine = new Machine(kind, undefined, undefined, { tries } as Partial<FleetOptions>);
+async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {
+  const machine = new Machine(kind, undefined, undefined, { tries });
   const { fleet } = machine;
   fleet.faultAt = (call) => (call === at ? fault : undefined);
   const log = machine.create();
@@ -152,6 +99,22 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, 0);
     expect(machine.fleet.table.linesOf(SESSION)).toEqual([line(0)]);
   });
+
+  test.each(["nothing", "taking"] as const)(
+    "a commit that is refused stays away, however late it arrives; a fleet that raises no epoch is found out (breaks %s)",
+    async (breaks) => {
+      const machine = new Machine(kind, undefined, "one", { tries: 1 });
+      const log = machine.create();
+      await written(log, 0);
+      machine.fleet.breaks = breaks;
+      const first = machine.fleet.calls.length;
+      // The taking is answered, and after it nothing.
+      machine.fleet.faultAt = (call) => (["late", undefined, "before", "before"] as const)[call - first];
+      log.append(lines(1));
+      await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
+      expect(machine.fleet.table.linesOf(SESSION).includes(line(1))).toBe(breaks === "taking");
+    },
+  );
 
   test("a server that was stopped while another took over is refused, and its lines are kept aside", async () => {
     const one = new Machine(kind);
@@ -274,6 +237,44 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(() => other.append(lines(2))).toThrow(failed("read_only"));
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
     expect(textsOf(other)).toHaveLength(2);
+  });
+
+  test("a commit that is sent in parts is there as a whole, with the facts of each line once, whatever fails", async () => {
+    const big = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1), `${n} ${"x".repeat(900_000)}`);
+    const all = [0, 1, 2, 3, 4].map(big);
+    for (const [fault, at] of [
+      ["before", 1],
+      ["after", 1],
+      ["late", 0],
+    ] as const) {
+      const machine = new Machine(kind, undefined, "one", { tries: 2 });
+      const { fleet } = machine;
+      let appends = 0;
+      fleet.faultAt = (_, name) => (name === "append" && appends++ === at ? fault : undefined);
+      const sent: FleetBatch[] = [];
+      const append = fleet.append.bind(fleet);
+      fleet.append = (batch, given) => {
+        sent.push(batch);
+        return append(batch, given);
+      };
+      const log = machine.create();
+      log.append(all.map((text) => bytesOf(text)));
+      await log.commit();
+      expect(fleet.table.linesOf(SESSION).map((text) => text.length)).toEqual(all.map(({ length }) => length));
+      expect(fleet.table.linesOf(SESSION)).toEqual(all);
+      // Of parts that were sent again, the last is what counts.
+      const parts = [...new Map(sent.map((batch) => [batch.before.entries, batch])).values()];
+      expect(parts).toHaveLength(3);
+      expect(parts.flatMap(({ facts }) => facts.texts.map(({ position }) => position))).toEqual([0, 1, 2, 3, 4]);
+      expect(parts.map(({ facts }) => facts.counts.messages)).toEqual([2, 4, 5]);
+      expect(parts.map(({ isPart, facts }) => [isPart, facts.description !== undefined])).toEqual([
+        [true, true],
+        [true, false],
+        [false, false],
+      ]);
+      log.close();
+      fleet.table.check();
+    }
   });
 
   test("a session that is published is there as a whole, or not at all", async () => {

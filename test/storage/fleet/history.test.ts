@@ -2,11 +2,22 @@
 
 import { describe, expect, test } from "vitest";
 import type { Fleet } from "../../../src/core/ports/fleet.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import { runHistory } from "../../support/fleet-history.ts";
+import { type HistoryFigures, runHistory } from "../../support/fleet-history.ts";
 import { forSeedsAsync, Random } from "../../support/random.ts";
 
-async function histories(random: Random, breaks: (fleet: MemoryFleet) => Fleet = (fleet) => fleet): Promise<number> {
+interface Kind {
+  /** The rule that the fleet breaks. */
+  readonly breaks?: (fleet: MemoryFleet) => Fleet;
+  /** Whether machines go on while the fleet is away. */
+  readonly isJournaled?: boolean;
+}
+
+const FAULTS = ["before", "after", "late"] as const;
+
+async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigures> {
+  const { breaks = (fleet) => fleet, isJournaled = false } = kind;
   const table = new FleetTable();
   const chaos = new Random(random.int(2 ** 31));
   const share = chaos.pick([0.05, 0.15, 0.4]);
@@ -15,7 +26,9 @@ async function histories(random: Random, breaks: (fleet: MemoryFleet) => Fleet =
   const turns = async (most: number): Promise<void> => {
     for (let n = chaos.int(most); n > 0; n--) await Promise.resolve();
   };
-  const { acknowledged } = await runHistory(
+  /** Machines that do not reach the fleet now, by their numbers. */
+  const cut = new Set<number>();
+  const figures = await runHistory(
     {
       random,
       machines: 3,
@@ -27,10 +40,14 @@ async function histories(random: Random, breaks: (fleet: MemoryFleet) => Fleet =
         fleet.turns = () => turns(4);
         fleet.faultAt = () => {
           fleet.leasesEnd = isCalm || chaos.chance(0.3);
-          return isCalm || !chaos.chance(share) ? undefined : chaos.pick(["before", "after", "late"] as const);
+          if (isJournaled && chaos.chance(0.08) && !cut.delete(machine)) cut.add(machine);
+          if (isCalm) return undefined;
+          return cut.has(machine) ? "before" : chaos.chance(share) ? chaos.pick(FAULTS) : undefined;
         };
         return breaks(fleet);
       },
+      outageOf: (fleet) => (isJournaled ? new Outage(fleet, 0, () => 0) : undefined),
+      wait: () => turns(20),
       pause: () => turns(200),
     },
     async () => {
@@ -39,22 +56,33 @@ async function histories(random: Random, breaks: (fleet: MemoryFleet) => Fleet =
     (id) => table.linesOf(id),
   );
   table.check();
-  return acknowledged;
+  return figures;
 }
 
 test("what is acknowledged is there once, what is refused is not, and every copy says the same", async () => {
   let acknowledged = 0;
   await forSeedsAsync(20, async (random) => {
-    acknowledged += await histories(random);
+    acknowledged += (await histories(random)).acknowledged;
   });
   expect(acknowledged).toBeGreaterThan(200);
+});
+
+test("what is acknowledged while the fleet is away is there once, if need be as a branch", async () => {
+  let local = 0;
+  let branches = 0;
+  await forSeedsAsync(20, async (random) => {
+    const figures = await histories(random, { isJournaled: true });
+    local += figures.local;
+    branches += figures.branches;
+  });
+  expect(local).toBeGreaterThan(100);
+  expect(branches).toBeGreaterThan(10);
 });
 
 describe("a fleet is found out", () => {
   const MUTANTS: Readonly<Record<string, (fleet: MemoryFleet) => Fleet>> = {
     "that does not look at the epoch": (fleet) => Object.assign(fleet, { breaks: "epoch" }),
     "that looks at neither": (fleet) => Object.assign(fleet, { breaks: "both" }),
-    "that raises no epoch for one who has the session": (fleet) => Object.assign(fleet, { breaks: "taking" }),
     "that says of what is unknown that it was not sent": (fleet) => {
       const append = fleet.append.bind(fleet);
       return Object.assign(fleet, {
@@ -78,7 +106,7 @@ describe("a fleet is found out", () => {
     const found = async (): Promise<boolean> => {
       for (let seed = 1; seed <= 60; seed++)
         try {
-          await histories(new Random(seed), breaks);
+          await histories(new Random(seed), { breaks });
         } catch {
           return true;
         }

@@ -6,6 +6,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -103,6 +104,39 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     }
     expect(readFileSync(sessionPath, "utf8")).toContain("mine");
     await two.result("append", { entries: [user("mine, too")] });
+  });
+
+  test.each(["delete_session", "archive_session"])("an answer to %s that is lost is found out", async (method) => {
+    const { one, two, fleet, sessionId } = await pair();
+    const { connections } = fleet;
+    const run = connections.run.bind(connections);
+    let lost = 0;
+    connections.run = async (statement) => {
+      const answer = await run(statement);
+      if (!statement.text.includes("deleted_at = clock_timestamp()") && !statement.text.includes("archived = $4"))
+        return answer;
+      return lost++ === 0 ? { kind: "unknown", reason: "test: the answer is lost" } : answer;
+    };
+    await one.result(method, { sessionId });
+    expect(lost).toBe(2);
+    expect(await seenBy(two)).toEqual([]);
+  });
+
+  test("one with entries that only this machine has gives them to the fleet before it is deleted", async () => {
+    const fleet = connect();
+    const outage = new Outage(fleet.fleet, 0, () => 0);
+    const wire = await new HereLives({ fleet: { ...fleet, outage }, seed: fleets.length }).start();
+    await wire.result("append", { entries: [user("one")] });
+    const { sessionId } = await wire.result("get_state");
+    const { connections } = fleet;
+    const run = connections.run.bind(connections);
+    connections.run = async () => ({ kind: "away", reason: "test: away" });
+    expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
+    await wire.result("new_session");
+    expect((await wire.failure("delete_session", { sessionId })).data.name).toBe("storage_failed");
+    connections.run = run;
+    await wire.result("delete_session", { sessionId });
+    expect(server.sql(`select state, entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2|2");
   });
 
   test("one that is archived is so for all, until it is brought back", async () => {

@@ -1,7 +1,7 @@
 /** Bytes of frames and rows: the vectors of the reference (session-store-v2, section 3.9), and what is refused. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { bytesOf, payloadOf, textOf } from "../../../src/core/json/json.ts";
 import {
   chained,
   crc32c,
@@ -13,7 +13,6 @@ import {
   type Frame,
   GENESIS,
   Malformed,
-  payloadOf,
 } from "../../../src/storage/v2/frame.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { encodeFrame, slowCrc } from "../../support/v2.ts";

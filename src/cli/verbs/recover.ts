@@ -1,0 +1,38 @@
+import { absolute } from "../../storage/fs/paths.ts";
+import { count, cutTo, inert, oneLine } from "../terminal/text.ts";
+import { open, type Result, type Verb } from "../verb.ts";
+
+export default {
+  name: "recover",
+  meaning: "show entries that a fleet refused, and make a branch of them",
+  operands: ["[file]"],
+  more:
+    "They are entries that were written while another machine had taken the session, or that gave way to those of other " +
+    "machines. Without a file, they are listed. With one, they are appended to their session as a branch, as they are; " +
+    "its leaf stays where it is.",
+  async run(asking, { operands: [file] }) {
+    const { kept } = await asking.ask("list_kept", {});
+    if (file === undefined) return { kept };
+    const keptAt = absolute(file, asking.cwd);
+    const known = kept.find((one: Result) => one.keptAt === keptAt);
+    if (known) await open(asking, known.sessionId);
+    return { sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
+  },
+  *print({ kept, entryIds, renamed, sessionId }, _given, { width }) {
+    if (kept === undefined) {
+      const last = entryIds.at(-1);
+      if (last === undefined) yield `The session ${inert(sessionId)} has all of it already.`;
+      else
+        yield `${count(entryIds.length, "entry is", "entries are")} a branch of the session ${inert(sessionId)}, which ends with ${inert(last)}.`;
+      for (const { from, to } of renamed)
+        yield `${inert(from)} is ${inert(to)} there, because others gave its id to another entry.`;
+      return;
+    }
+    if (kept.length === 0) yield "Nothing is kept aside.";
+    for (const { keptAt, sessionId: of, entryCount, since, text } of kept) {
+      yield inert(keptAt);
+      const said = text === null ? "" : `: ${oneLine(text)}`;
+      yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${inert(of)}, kept ${inert(since)}${said}`, width);
+    }
+  },
+} satisfies Verb;

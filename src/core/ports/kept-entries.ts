@@ -1,0 +1,21 @@
+/** The contract of entries that a fleet refused, or that gave way to those of other machines, and are kept aside. */
+
+/** Entries of one session that were kept together. */
+export interface KeptEntries {
+  /** The path of the file that has them. */
+  readonly keptAt: string;
+  readonly sessionId: string;
+  readonly entryCount: number;
+  readonly sizeBytes: number;
+  /** Milliseconds since 1970. */
+  readonly since: number;
+  /** The beginning of what the first message says; null without one. */
+  readonly text: string | null;
+}
+
+export interface KeptPlace {
+  /** Returns what is kept, the latest first. Throws storage_failed. */
+  list(): readonly KeptEntries[];
+  /** Returns kept entries as they were. Throws not_a_session for a path that is not one of `list`. */
+  read(keptAt: string): { readonly sessionId: string; readonly lines: readonly Uint8Array[] };
+}

@@ -1,0 +1,168 @@
+/**
+ * Lines that continue a session as a branch, because others wrote to it meanwhile. Entries name their parents, so lines
+ * that are written after others stay the branch that they are. Only an id that was given twice is changed.
+ */
+
+import { Failure } from "../failure.ts";
+import { draftOf, headMarkIn, newLine, patchMembers } from "../format/entry.ts";
+import { LEAF_MARKER } from "../format/head.ts";
+import { bytesOf, parse, payloadOf, sameBytes } from "../json/json.ts";
+import type { Env } from "../ports/env.ts";
+import type { Log } from "../ports/store.ts";
+import type { Session } from "./session.ts";
+
+/** Members of an entry that name another. */
+const REFERENCES = ["parentId", "targetId", "firstKeptEntryId", "fromId"] as const;
+/** Digits of a new id. */
+const ID_DIGITS = 8;
+
+type EntryMembers = Readonly<Record<string, unknown>>;
+
+export interface AddedBranch {
+  /** The lines to append. */
+  readonly lines: readonly Uint8Array[];
+  /** Ids of its entries, in order. */
+  readonly entryIds: readonly string[];
+  /** New ids of entries whose own were given to others, by the old ones. */
+  readonly renamed: ReadonlyMap<string, string>;
+}
+
+/** The entries that a branch is added to: the first `count` of a log, and then `theirs`. */
+export interface BranchBase {
+  readonly log: Log;
+  readonly count: number;
+  readonly theirs: readonly Uint8Array[];
+}
+
+/**
+ * Appends lines of another copy of a session to it as a branch. The leaf stays. Throws entry_not_found where they continue
+ * an entry that is not here, and what Session.append throws.
+ */
+export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBranch {
+  const { log, env } = session;
+  if (log.readOnly) throw log.readOnly;
+  if (log.acquireLock()) session.foreign.checkForChanges();
+  const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
+  const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
+  const branch = branchOf(base, own, sha256);
+  const ids = new Set(branch.entryIds);
+  for (const line of branch.lines) {
+    const parentId = parentOf(membersOf(line));
+    if (parentId === null || ids.has(parentId) || base.log.nodes.position(parentId) >= 0) continue;
+    const sentence = `These entries continue ${parentId}, which this session does not have here.`;
+    throw new Failure("entry_not_found", sentence, { entryId: parentId });
+  }
+  if (branch.lines.length === 0) return branch;
+  const marker = markerAfter(base, branch, sha256, session.sharedLeafId);
+  session.write(
+    [...branch.lines, marker].map((line) => ({ line })),
+    branch.entryIds,
+  );
+  return branch;
+}
+
+/** Returns the branch that lines make. Those that are there already are left out. */
+export function branchOf(
+  { log, count, theirs }: BranchBase,
+  own: readonly Uint8Array[],
+  sha256: Env["sha256"],
+): AddedBranch {
+  const added = new Map(theirs.map((line) => [idOf(membersOf(line)), line]));
+  const lineWith = (id: string): Uint8Array | undefined => {
+    const known = added.get(id);
+    if (known) return known;
+    const position = log.nodes.position(id);
+    return position >= 0 && position < count ? log.read(position) : undefined;
+  };
+  const renamed = new Map<string, string>();
+  const lines: Uint8Array[] = [];
+  const entryIds: string[] = [];
+  for (const stored of own) {
+    const members = membersOf(stored);
+    const line = withNames(stored, members, renamed);
+    let id = idOf(members);
+    let kept = line;
+    for (let n = 1; ; n++) {
+      const there = lineWith(id);
+      // The same line again: a part of the branch was brought before.
+      if (there && sameBytes(payloadOf(there), payloadOf(kept))) break;
+      if (!there) {
+        added.set(id, kept);
+        lines.push(kept);
+        entryIds.push(id);
+        break;
+      }
+      // The same for the same line, so that who is interrupted and begins again does the same.
+      id = newId(sha256(payloadOf(stored)), n);
+      renamed.set(idOf(members), id);
+      kept = patchMembers(line, { id: bytesOf(JSON.stringify(id)) });
+    }
+  }
+  return { lines, entryIds, renamed };
+}
+
+/** Returns the n-th id to try. */
+function newId(seed: string, n: number): string {
+  return `${seed.slice(0, ID_DIGITS)}${n === 1 ? "" : `-${n}`}`;
+}
+
+/** Returns a line in which entries are named as they are now. */
+function withNames(line: Uint8Array, members: EntryMembers, renamed: ReadonlyMap<string, string>): Uint8Array {
+  const values: Record<string, Uint8Array> = {};
+  for (const name of REFERENCES) {
+    const now = renamed.get(String(members[name]));
+    if (now !== undefined) values[name] = bytesOf(JSON.stringify(now));
+  }
+  return Object.keys(values).length === 0 ? line : patchMembers(line, values);
+}
+
+/** Returns a line to write after a branch, which says that the leaf is where it was. The same for the same branch. */
+export function markerAfter(
+  base: BranchBase,
+  { lines }: AddedBranch,
+  sha256: Env["sha256"],
+  leafId = leafOf(base),
+): Uint8Array {
+  const last = lines[lines.length - 1];
+  const seed = sha256(payloadOf(last));
+  let n = 1;
+  const taken = new Set([...base.theirs, ...lines].map((line) => idOf(membersOf(line))));
+  const isTaken = (id: string): boolean => taken.has(id) || base.log.nodes.position(id) >= 0;
+  while (isTaken(newId(seed, n))) n++;
+  const { timestamp } = membersOf(last);
+  const time = typeof timestamp === "string" ? timestamp : new Date(0).toISOString();
+  const draft = draftOf("custom", { customType: LEAF_MARKER, data: leafId === null ? { leafId } : undefined });
+  return newLine(draft, newId(seed, n), leafId, time).line;
+}
+
+/** Returns the leaf that an opening finds in these entries (session-format reference, section 5); null for the root. */
+function leafOf({ log, count, theirs }: BranchBase): string | null {
+  const metadata: EntryMembers[] = [];
+  let leaf: string | null = null;
+  for (let at = count + theirs.length - 1; at >= 0; at--) {
+    const line = at < count ? log.read(at) : theirs[at - count];
+    if (headMarkIn(line, log.header.id)) continue;
+    const members = membersOf(line);
+    const isMarker = members.type === "custom" && members.customType === LEAF_MARKER;
+    if (members.type !== "label" && members.type !== "session_info") {
+      leaf = isMarker ? parentOf(members) : idOf(members);
+      break;
+    }
+    metadata.push(members);
+  }
+  // Labels and names move the leaf where they continue the conversation.
+  for (const members of metadata.reverse()) if (parentOf(members) === leaf) leaf = idOf(members);
+  return leaf;
+}
+
+function membersOf(line: Uint8Array): EntryMembers {
+  return parse(line) as EntryMembers;
+}
+
+function idOf({ id }: EntryMembers): string {
+  return String(id);
+}
+
+function parentOf({ parentId }: EntryMembers): string | null {
+  return typeof parentId === "string" ? parentId : null;
+}

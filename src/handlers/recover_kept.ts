@@ -1,0 +1,41 @@
+import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import { addBranch } from "../core/session/added-branch.ts";
+import { exampleKept } from "./list_kept.ts";
+import { notifyForeign } from "./shared/append.ts";
+import { command } from "./shared/command.ts";
+
+export default command({
+  name: "recover_kept",
+  summary:
+    "Appends entries that list_kept lists to their session, as a branch: byte for byte, at the parents that they name. " +
+    "The leaf stays; branch goes there. What the session has already is left out, so that doing it twice has one effect. " +
+    "The file stays.",
+  effect: "write",
+  params: { keptAt: z.string().min(1).describe("the path that list_kept shows, or that a failure named") },
+  result: z.object({
+    entryIds: z.array(z.string()).describe("of the branch, the last one is its end; empty where all of it was there"),
+    renamed: z
+      .array(z.object({ from: z.string(), to: z.string() }))
+      .describe("entries that have a new id, because others gave theirs to something else"),
+    leafId: z.string().nullable(),
+  }),
+  failures: ["not_a_session", "unrelated_sessions", "entry_not_found"],
+  example: { params: { keptAt: exampleKept }, result: { entryIds: ["e5f6a7b8"], renamed: [], leafId: "d4e5f6a7" } },
+  run(context, { keptAt }) {
+    const { session, workspace } = context;
+    const { sessionId, lines } = workspace.stores.kept.read(keptAt);
+    if (sessionId !== session.id)
+      throw new Failure("unrelated_sessions", `These entries are of the session ${sessionId}. Open that one.`, {
+        sessionId,
+      });
+    const { entryIds, renamed } = addBranch(session, lines);
+    notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
+    if (entryIds.length > 0) context.notify("session_append", { entryIds: [...entryIds], origin: "self" });
+    return {
+      entryIds: [...entryIds],
+      renamed: Array.from(renamed, ([from, to]) => ({ from, to })),
+      leafId: session.leafId,
+    };
+  },
+});

@@ -1,0 +1,103 @@
+/** Failures of writes to sessions of a fleet, and what decides between them. */
+
+import { Failure } from "../../core/failure.ts";
+import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
+import type { Holder } from "../../core/ports/store.ts";
+import { isSameEnd } from "./ends.ts";
+
+/** The commit that runs, as far as its failure depends on what was sent. */
+export class CommitInDoubt {
+  /** Number of entries that the fleet had before. */
+  readonly first: number;
+  /** Whether lines were sent, and no answer came. */
+  isInDoubt = false;
+  private next: FleetBatch | undefined;
+
+  constructor(first: number) {
+    this.first = first;
+  }
+
+  /** Puts the part together that comes after the one that is being sent. */
+  prepare(make: () => FleetBatch): void {
+    try {
+      this.next = make();
+    } catch {
+      // It fails again when it is its turn.
+    }
+  }
+
+  /** Returns the part after an end, if it was put together for this epoch. */
+  prepared(end: FleetEnd, epoch: number): FleetBatch | undefined {
+    const { next } = this;
+    this.next = undefined;
+    return next && next.epoch === epoch && isSameEnd(next.before, end) ? next : undefined;
+  }
+
+  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
+  doubted(error: unknown, end: FleetEnd): unknown {
+    if (!this.isInDoubt && end.entries <= this.first) return error;
+    return unknown(error instanceof Error ? error.message : "it did not answer", error);
+  }
+}
+
+export function unknown(reason: string, cause?: unknown): Failure {
+  return new Failure(
+    "outcome_unknown",
+    `Whether the fleet has it is not known (${reason}). Send the same request with its idempotencyKey again, or read the state and decide again.`,
+    { fleet: true },
+    { cause, retryable: true },
+  );
+}
+
+export function away(reason: string): Failure {
+  return new Failure(
+    "storage_failed",
+    `The fleet's database cannot be reached (${reason}). Nothing was changed; try again.`,
+    { fleet: true },
+  );
+}
+
+/** Returns whether an error says that the fleet did not answer. */
+export function isAway(error: unknown): boolean {
+  return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
+}
+
+/** Returns the failure of a commit that others were faster than each time. */
+export function tooSlow(): Failure {
+  return new Failure(
+    "storage_failed",
+    "Other machines took the session each time before it could be written to. Nothing was changed; try again.",
+  );
+}
+
+export function deleted(sessionId: string): Failure {
+  return new Failure("session_not_found", "The session was deleted from the fleet. clone writes what is known of it.", {
+    sessionId,
+  });
+}
+
+/** Returns the failure for a session that another machine has. */
+export function locked(holder: Holder): Failure {
+  const where = holder.host === undefined ? "" : ` on ${holder.host}`;
+  return new Failure(
+    "session_locked",
+    `${holder.client}${where} is writing to this session. Close it there, or clone it here.`,
+    { holder },
+  );
+}
+
+/** Returns the failure for lines that others were faster than. */
+export function overtaken(taking: Taking): Failure {
+  if (taking.kind === "held") return locked(taking.holder);
+  return new Failure(
+    "content_modified",
+    "Another machine wrote to this session meanwhile. Nothing was changed. Read the new state and decide again.",
+    {},
+    { retryable: true },
+  );
+}
+
+export function asFailure(error: unknown): Failure {
+  if (error instanceof Failure) return error;
+  throw error;
+}

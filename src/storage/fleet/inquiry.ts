@@ -1,0 +1,47 @@
+/** A question to a fleet that is asked beside everything else, because a database may take its time to answer. */
+export class Inquiry {
+  private readonly every: number;
+  private readonly elapsed: () => number;
+  private readonly ask: () => Promise<boolean>;
+  private isAsking = false;
+  private asked = Number.NEGATIVE_INFINITY;
+  private isYes = false;
+
+  /** `every`: milliseconds after which it may be asked again. A question that fails is answered with no. */
+  constructor(every: number, elapsed: () => number, ask: () => Promise<boolean>) {
+    this.every = every;
+    this.elapsed = elapsed;
+    this.ask = ask;
+  }
+
+  /** Has it asked, when it is time. */
+  renew(): void {
+    if (this.isAsking || this.elapsed() - this.asked < this.every) return;
+    this.isAsking = true;
+    this.asked = this.elapsed();
+    void this.find();
+  }
+
+  private async find(): Promise<void> {
+    try {
+      this.isYes = await this.ask();
+    } catch {
+      // Nothing is known, and it is asked again.
+    } finally {
+      this.isAsking = false;
+    }
+  }
+
+  /** Returns whether the answer was yes since the last call. */
+  take(): boolean {
+    const { isYes } = this;
+    this.isYes = false;
+    return isYes;
+  }
+
+  /** Forgets what was answered, and lets time pass before it is asked again. */
+  forget(): void {
+    this.isYes = false;
+    this.asked = this.elapsed();
+  }
+}

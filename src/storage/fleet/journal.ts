@@ -1,0 +1,120 @@
+/**
+ * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away. Such
+ * an entry is in the working copy, as all are. The journal says that a host was told of it, so that it gives way to
+ * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them.
+ */
+
+import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import type { FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
+import { ifPresent, replaceFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { sha256 } from "../v2/frame.ts";
+import { NOTHING } from "./ends.ts";
+
+/** Conflicts that are remembered of one session. */
+const MOST_CONFLICTS = 10;
+const NAME = /^[0-9a-f]{32}\.json$/;
+
+export class Journal {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly now: () => string;
+  /** Sessions whose conflict this process has not told yet. */
+  private readonly untold = new Map<string, FleetConflict>();
+
+  /** `now` returns the time in ISO 8601. */
+  constructor(disk: Disk, folder: string, now: () => string) {
+    this.disk = disk;
+    this.folder = folder;
+    this.now = now;
+  }
+
+  private fileOf(sessionId: string): string {
+    // Ids are chosen by hosts, and names of files are not as free.
+    return join(this.folder, `${sha256(sessionId).slice(0, 32)}.json`);
+  }
+
+  /** Returns what is known of a session; null for most. Throws storage_failed where the disk does not say. */
+  of(sessionId: string): JournaledSession | null {
+    return this.read(this.fileOf(sessionId), sessionId);
+  }
+
+  private read(file: string, sessionId: string): JournaledSession | null {
+    let bytes: Uint8Array | null;
+    try {
+      bytes = ifPresent(() => readWhole(this.disk, file));
+    } catch (error) {
+      throw storageFailure(error, "reading what was acknowledged while the fleet was away");
+    }
+    if (bytes === null) return null;
+    const known = parsedRecord(bytes);
+    // A record that cannot be read is of something that was acknowledged; nothing is lost by taking that for all of it.
+    return known ?? { sessionId, sessionPath: "", since: this.now(), from: NOTHING, conflicts: [] };
+  }
+
+  /** Returns all sessions of which something is known. */
+  all(): JournaledSession[] {
+    const names = ifPresent(() => namesIn(this.disk, this.folder)) ?? [];
+    return names
+      .filter((name) => NAME.test(name))
+      .flatMap((name) => this.read(join(this.folder, name), "") ?? [])
+      .filter(({ sessionId }) => sessionId !== "");
+  }
+
+  /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet. */
+  async begin(sessionId: string, sessionPath: string, from: FleetEnd): Promise<JournaledSession> {
+    const known = this.of(sessionId);
+    if (known?.from) return known;
+    return this.write({ sessionId, sessionPath, since: this.now(), from, conflicts: known?.conflicts ?? [] });
+  }
+
+  /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
+  async diverged(known: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
+    const told = { ...conflict, at: this.now() };
+    const conflicts = [...known.conflicts, told].slice(-MOST_CONFLICTS);
+    await this.write({ ...known, conflicts, isUntold: true });
+    this.untold.set(known.sessionId, told);
+  }
+
+  /** Returns the conflict of a session that this process has to tell, once. */
+  takeUntold(known: JournaledSession): FleetConflict | undefined {
+    const { sessionId, isUntold, conflicts } = known;
+    const conflict = this.untold.get(sessionId) ?? (isUntold ? conflicts.at(-1) : undefined);
+    this.untold.delete(sessionId);
+    return conflict;
+  }
+
+  /** Notes that the fleet has all of it. Where that fails, it is found out again. */
+  async end({ isUntold: _, ...known }: JournaledSession): Promise<void> {
+    try {
+      if (known.conflicts.length === 0) removeQuietly(this.disk, this.fileOf(known.sessionId));
+      else await this.write({ ...known, from: null });
+    } catch {
+      // The next process that opens the session compares, and tries again.
+    }
+  }
+
+  private async write(known: JournaledSession): Promise<JournaledSession> {
+    try {
+      this.disk.makeFolder(this.folder);
+      await replaceFile(this.disk, this.fileOf(known.sessionId), bytesOf(JSON.stringify(known)), { sync: true });
+      await this.disk.syncFolder(this.folder);
+      return known;
+    } catch (error) {
+      throw storageFailure(error, "noting what is acknowledged while the fleet is away");
+    }
+  }
+}
+
+function parsedRecord(bytes: Uint8Array): JournaledSession | null {
+  try {
+    const known = parse(bytes) as Partial<JournaledSession> | null;
+    const isOne = typeof known?.sessionId === "string" && Array.isArray(known.conflicts);
+    return isOne ? (known as JournaledSession) : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,86 @@
+/** Entries that a fleet refused, or that gave way, in the folder in which stores keep them: after their session's header. */
+
+import { basename, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { headerIn } from "../../core/format/entry.ts";
+import { contentText, preview } from "../../core/format/message.ts";
+import { concat, parse } from "../../core/json/json.ts";
+import type { KeptEntries, KeptPlace } from "../../core/ports/kept-entries.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { type Disk, readWhole } from "../fs/disk.ts";
+import { guarded, ifPresent, infoOrNull } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { quarantine } from "../fs/quarantine.ts";
+import { LF } from "../log/lines.ts";
+
+const NAME = /\.refused(?:-\d{1,9})?\.bin$/;
+
+/** Keeps entries of a log. Returns their path. */
+export function keepAside(
+  disk: Disk,
+  folder: string,
+  { header, headerLine }: Log,
+  lines: readonly Uint8Array[],
+): string {
+  const name = `${header.id.replace(/[^A-Za-z0-9._-]/g, "_").slice(0, 128)}.refused`;
+  const content = [headerLine, ...lines].flatMap((line) => [line, LF]);
+  return quarantine(disk, folder, name, concat(content));
+}
+
+export function keptPlace(disk: Disk, folder: string): KeptPlace {
+  const read = (keptAt: string): ReturnType<KeptPlace["read"]> => {
+    const isOne = keptAt === join(folder, basename(keptAt)) && NAME.test(keptAt);
+    const bytes = isOne ? guarded("reading kept entries", () => ifPresent(() => readWhole(disk, keptAt))) : null;
+    const [header, ...lines] = bytes ? linesOf(bytes) : [];
+    const stored = header && headerIn(header);
+    if (stored) return { sessionId: String((stored as { id?: unknown }).id), lines };
+    throw new Failure(
+      "not_a_session",
+      "There are no kept entries at this path. list_kept shows those that there are.",
+      {
+        keptAt,
+      },
+    );
+  };
+  return {
+    read,
+    list() {
+      const names = guarded("looking for kept entries", () => ifPresent(() => namesIn(disk, folder))) ?? [];
+      const found = names.filter((name) => NAME.test(name)).flatMap((name) => describedAt(join(folder, name)) ?? []);
+      return found.sort((a, b) => b.since - a.since || (a.keptAt < b.keptAt ? -1 : 1));
+    },
+  };
+
+  function describedAt(keptAt: string): KeptEntries | undefined {
+    try {
+      const { sessionId, lines } = read(keptAt);
+      const info = infoOrNull(disk, keptAt);
+      const since = info?.modified ?? 0;
+      const sizeBytes = info?.size ?? 0;
+      return { keptAt, sessionId, entryCount: lines.length, sizeBytes, since, text: textIn(lines) };
+    } catch (error) {
+      if (error instanceof Failure) return undefined;
+      throw error;
+    }
+  }
+}
+
+function linesOf(bytes: Uint8Array): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  for (let start = 0; start < bytes.length; ) {
+    const end = bytes.indexOf(0x0a, start);
+    // What has no end was not written as a whole.
+    if (end < 0) break;
+    lines.push(bytes.subarray(start, end));
+    start = end + 1;
+  }
+  return lines;
+}
+
+function textIn(lines: readonly Uint8Array[]): string | null {
+  for (const line of lines) {
+    const { message } = parse(line) as { message?: { content?: unknown } };
+    if (message) return preview(contentText(message.content));
+  }
+  return null;
+}

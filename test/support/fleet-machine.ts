@@ -1,0 +1,77 @@
+/** Machines with working copies of one session, over a fleet in memory. */
+
+import { expect } from "vitest";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log, Store } from "../../src/core/ports/store.ts";
+import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
+import { Outage } from "../../src/storage/fleet/outage.ts";
+import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
+import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
+import { harnessOn as containersOn } from "../storage/v2/harness.ts";
+import { FaultDisk } from "./disk.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "./fleet.ts";
+import { id, SESSION, userText } from "./lines.ts";
+import { beginning } from "./sessions.ts";
+
+const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
+
+type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
+  /** How often the fleet is asked again. */
+  readonly tries?: number;
+  /** Whether it goes on while the fleet is away. */
+  readonly isJournaled?: boolean;
+  /** That of a machine whose process is gone. */
+  readonly disk?: FaultDisk;
+};
+
+export type MachineKind = keyof typeof BACKENDS;
+
+/** A machine: a disk, and a way to the fleet. */
+export class Machine {
+  readonly disk: FaultDisk;
+  readonly fleet: MemoryFleet;
+  readonly aside: string[] = [];
+  readonly store: Store;
+  /** Programs that know nothing of the fleet. */
+  readonly plain: Store;
+  readonly file: string;
+
+  constructor(
+    kind: MachineKind,
+    table = new FleetTable(),
+    name = "one",
+    { isJournaled = false, disk = new FaultDisk(), ...more }: MachineOptions = {},
+  ) {
+    this.disk = disk;
+    this.fleet = new MemoryFleet(table, name);
+    this.disk.makeFolder("/root/sessions");
+    this.file = `/root/sessions/${SESSION}.${kind}`;
+    const outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
+    const ours = <T extends FileLogOptions>(options: T): T =>
+      copying(options, fleetOptions(this.fleet, { aside: this.aside, disk, outage, ...more }));
+    const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
+    this.store = fleetStore(store);
+    this.plain = files?.other({ ignoresLocks: true }) as Store;
+  }
+
+  create(): Log {
+    return this.store.create(beginning(undefined, this.file));
+  }
+
+  /** Puts lines there as if they had been copied from another machine. */
+  async put(lines: readonly string[]): Promise<void> {
+    const log = this.plain.create(beginning(undefined, this.file));
+    log.append(lines.map((line) => bytesOf(line)));
+    await log.commit();
+    log.close();
+  }
+}
+
+export const line = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1));
+export const lines = (...ns: number[]): Uint8Array[] => ns.map((n) => bytesOf(line(n)));
+export const written = async (log: Log, ...ns: number[]): Promise<void> => {
+  log.append(lines(...ns));
+  await log.commit();
+};
+export const failed = (name: string, more: object = {}) => expect.objectContaining({ name, ...more });
