@@ -142,7 +142,8 @@ export class MemoryFleet implements Fleet {
     if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
     if (!answer.result?.isThere) return null;
     const { headerLine, end, epoch, holder } = answer.result;
-    return { id: sessionId, headerLine, end, epoch, holder: holder?.shown ?? null };
+    const other = holder?.id === this.holder.id ? null : (holder?.shown ?? null);
+    return { id: sessionId, headerLine, end, epoch, holder: other };
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {

@@ -114,7 +114,7 @@ export interface FleetSession {
   readonly headerLine: Uint8Array;
   readonly end: FleetEnd;
   readonly epoch: number;
-  /** The process that has it, if its lease has not run out. */
+  /** Another process that has it, if its lease has not run out. */
   readonly holder: Holder | null;
 }
 

@@ -41,7 +41,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
   on conflict (tenant, id) do nothing`;
 
 const LOOK = `select header, entries, bytes, chain, epoch, state, holder_name, holder_host, holder_since,
-    holder is not null and lease_until > clock_timestamp() as held
+    holder <> $3 and lease_until > clock_timestamp() as held
   from pi_fleet.session where tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
@@ -102,7 +102,7 @@ export class PostgresFleet implements Fleet {
       return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
     }
     this.held.delete(sessionId);
-    const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId] });
+    const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId, id] });
     if (looked.kind !== "done") return awayOf(looked);
     const [there] = looked.rows;
     if (there) {
@@ -152,7 +152,7 @@ export class PostgresFleet implements Fleet {
   }
 
   async look(sessionId: string): Promise<FleetSession | null> {
-    const [row] = await this.connections.read({ text: LOOK, values: [this.tenant, sessionId] });
+    const [row] = await this.connections.read({ text: LOOK, values: [this.tenant, sessionId, this.writer.id] });
     if (row?.state !== 1) return null;
     const holder = row.held ? holderOf(row) : null;
     return { id: sessionId, headerLine: row.header as Uint8Array, end: endOf(row), epoch: Number(row.epoch), holder };

@@ -95,6 +95,21 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(inFleet(one)).toEqual([0, 1].map(line));
   });
 
+  test("it is given to the fleet without another write although the fleet still thinks that this process has it", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create();
+    await written(log, 0);
+    cut(one);
+    await written(log, 1);
+    one.fleet.faultAt = () => undefined;
+    for (let turns = 0; inFleet(one).length === 1 && turns < 50; turns++) {
+      await log.follow?.();
+      await Promise.resolve();
+    }
+    expect(inFleet(one)).toEqual([0, 1].map(line));
+    expect(log.durability).toBe("replicated");
+  });
+
   test.each([true, false])(
     "the next process that opens the session gives it, whether it journals (%s)",
     async (next) => {

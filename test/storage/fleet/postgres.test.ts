@@ -85,7 +85,8 @@ describe.skipIf(!POSTGRES)(`a fleet in PostgreSQL${WITH_POSTGRES}`, () => {
     expect(await fleet.append(second)).toMatchObject({ kind: "committed" });
     expect(await linesOf(fleet, "bytes", 0, 5)).toEqual(texts);
     expect(await linesOf(fleet, "bytes", 2, 4)).toEqual(texts.slice(2, 4));
-    expect(await fleet.look("bytes")).toMatchObject({ end: second.after, epoch, holder: { client: "one" } });
+    expect(await fleet.look("bytes")).toMatchObject({ end: second.after, epoch, holder: null });
+    expect(await fleetOf("two").look("bytes")).toMatchObject({ end: second.after, epoch, holder: { client: "one" } });
     await expect(linesOf(fleet, "bytes", 0, 6)).rejects.toMatchObject({ name: "storage_failed" });
   });
 
