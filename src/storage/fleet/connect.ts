@@ -73,7 +73,7 @@ export function connectFleet(
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,
     elapsed,
-    patience: patienceOf(patience),
+    patience: patienceOf(patience, elapsed),
     ...(isAlone ? { outage: new Outage(fleet, ASKED_EVERY, elapsed) } : {}),
   };
 }
@@ -88,12 +88,13 @@ function urlIn(text: string, { readFile }: FleetPlace): string {
   }
 }
 
-/** Returns a wait that doubles, and gives up after about so many milliseconds. */
-function patienceOf(most: number): FleetConnection["patience"] {
-  let waits = 0;
-  for (let waited = 0; waited < most; waits++) waited += waitOf(waits);
-  return async (tries) => {
-    if (tries >= waits) return false;
+/**
+ * Returns a wait that doubles, and gives up when about so many milliseconds have passed. A server that does not answer
+ * takes most of them; what became of a commit is asked once all the same.
+ */
+function patienceOf(most: number, elapsed: () => number): FleetConnection["patience"] {
+  return async (tries, since) => {
+    if (tries > 0 && elapsed() - since >= most) return false;
     // Not at the same moment as all others who lost the same database.
     await new Promise((resolve) => setTimeout(resolve, waitOf(tries) * (0.5 + Math.random() / 2)));
     return true;

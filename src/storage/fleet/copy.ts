@@ -39,8 +39,8 @@ export interface FleetOptions {
   readonly followedEvery: number;
   /** Returns the time that has passed since some moment, in milliseconds. */
   readonly elapsed: () => number;
-  /** Waits before the fleet is asked again, for the n-th time in a row, from 0 on. Returns false to give up. */
-  readonly patience: (tries: number) => Promise<boolean>;
+  /** Waits before the n-th time, from 0 on, that the fleet is asked again; first was at `since`. Returns false to give up. */
+  readonly patience: (tries: number, since: number) => Promise<boolean>;
   /** Keeps lines that were refused, or gave way. Returns their path. */
   readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
   readonly journal: Journal;
@@ -169,7 +169,7 @@ export class FleetCopy implements Outside {
       throw error;
     }
     this.journaled = this.options.journal.of(this.id);
-    for (let tries = 0; ; tries++) {
+    for (let tries = 0, since = this.options.elapsed(); ; tries++) {
       const taking = await this.take(this.isOwed);
       if (taking.kind === "taken") {
         if (await this.catchUp(taking.end)) await this.giveOwed();
@@ -178,7 +178,7 @@ export class FleetCopy implements Outside {
       if (taking.kind === "missing") return;
       if (taking.kind === "held") throw locked(taking.holder);
       if (taking.kind === "deleted") throw deleted(this.id);
-      if (!(await this.options.patience(tries))) throw away(taking.reason);
+      if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
 
@@ -370,11 +370,11 @@ export class FleetCopy implements Outside {
   }
 
   private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
-    let waits = 0;
-    for (let tries = 0; this.end.entries < count; tries++) {
+    const { elapsed, patience } = this.options;
+    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < count; tries++) {
       const reason = await this.advance(count, commit);
-      if (reason === undefined) waits = 0;
-      else if (!(await this.options.patience(waits++))) throw away(reason);
+      if (reason === undefined) [waits, since] = [0, elapsed()];
+      else if (!(await patience(waits++, since))) throw away(reason);
       if (tries >= MOST_TRIES && this.end.entries === commit.first) throw tooSlow();
     }
   }

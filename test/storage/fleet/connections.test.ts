@@ -75,6 +75,17 @@ describe("an address", () => {
     expect(connectFleet("postgres://me:secret@db.example/a", place, false).shown).toBe("postgres://me@db.example/a");
     expect(connectFleet("file:/run/secrets/fleet", place, true).shown).toBe("postgres://me@db.example/a");
   });
+
+  test.each([
+    ["refuse", 10_000],
+    ["journal", 1000],
+  ] as const)("is waited for by the clock, however long it takes not to answer (%s)", async (whenAway, most) => {
+    const place = { client: "one", processId: "one", since: "", readFile: certificates };
+    const { patience, elapsed } = connectFleet("postgres://db.example/a", place, false, whenAway);
+    expect(await patience(1, elapsed() - most)).toBe(false);
+    // What became of a commit is asked once, whenever the server was lost.
+    expect(await patience(0, elapsed() - most)).toBe(true);
+  });
 });
 
 /** A driver of a database that answers as the test says. */

@@ -80,6 +80,22 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.fleet.table.check();
   });
 
+  test("a database of which nothing comes back is waited for by the clock", async () => {
+    let clock = 0;
+    const patience = async (tries: number, since: number): Promise<boolean> => tries === 0 || clock - since < 1000;
+    const one = new Machine(kind, undefined, "one", { ...journaled, elapsed: () => clock, patience });
+    const log = one.create();
+    await written(log, 0);
+    // The clock starts with what is asked for, whenever others had to wait.
+    clock = 1e6;
+    one.fleet.faultAt = (_, name) => {
+      if (name !== "look") clock += 5000;
+      return name === "append" ? "late" : "before";
+    };
+    await written(log, 1);
+    expect([log.durability, clock]).toEqual(["local", 1_010_000]);
+  });
+
   test("it is given to the fleet when nothing is written any more, and an idle session has no one wait", async () => {
     const one = new Machine(kind, undefined, "one", journaled);
     const log = one.create();
