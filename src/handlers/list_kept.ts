@@ -17,6 +17,7 @@ export default command({
         keptAt: z.string(),
         sessionId: z.string(),
         entryCount: z.number().int(),
+        damagedLines: z.number().int().describe("lines that are no entries any more; recover_kept leaves them out"),
         sizeBytes: z.number().int(),
         since: z.string().describe("ISO 8601"),
         text: z.string().nullable().describe("the beginning of what the first message says"),
@@ -29,7 +30,7 @@ export default command({
     result: {
       kept: [
         {
-          ...{ keptAt: exampleKept, sessionId: exampleId, entryCount: 1, sizeBytes: 271 },
+          ...{ keptAt: exampleKept, sessionId: exampleId, entryCount: 1, damagedLines: 0, sizeBytes: 271 },
           ...{ since: "2026-01-24T16:22:31.120Z", text: "Run the tests." },
         },
       ],

@@ -18,13 +18,17 @@ export default command({
     renamed: z
       .array(z.object({ from: z.string(), to: z.string() }))
       .describe("entries that have a new id, because others gave theirs to something else"),
+    damagedLines: z.number().int().describe("lines of the file that are no entries any more, and were left out"),
     leafId: z.string().nullable(),
   }),
   failures: ["not_a_session", "unrelated_sessions", "entry_not_found"],
-  example: { params: { keptAt: exampleKept }, result: { entryIds: ["e5f6a7b8"], renamed: [], leafId: "d4e5f6a7" } },
+  example: {
+    params: { keptAt: exampleKept },
+    result: { entryIds: ["e5f6a7b8"], renamed: [], damagedLines: 0, leafId: "d4e5f6a7" },
+  },
   run(context, { keptAt }) {
     const { session, workspace } = context;
-    const { sessionId, lines } = workspace.stores.kept.read(keptAt);
+    const { sessionId, lines, damagedLines } = workspace.stores.kept.read(keptAt);
     if (sessionId !== session.id)
       throw new Failure("unrelated_sessions", `These entries are of the session ${sessionId}. Open that one.`, {
         sessionId,
@@ -35,6 +39,7 @@ export default command({
     return {
       entryIds: [...entryIds],
       renamed: Array.from(renamed, ([from, to]) => ({ from, to })),
+      damagedLines,
       leafId: session.leafId,
     };
   },

@@ -1,5 +1,7 @@
 /** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
 
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
@@ -301,4 +303,58 @@ test("a session that is nowhere here is not said to be missing while the fleet c
   fleet.faultAt = () => "before";
   const { data } = await wire.failure("open_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" });
   expect(data.name).toBe("storage_failed");
+});
+
+test.each(STORES)("kept lines that are damaged are left out and counted, and hide nothing else (%s)", async (store) => {
+  const { wire, lives } = await started(store, new MemoryFleet());
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const folder = join(lives.place.state, "quarantine");
+  mkdirSync(folder, { recursive: true });
+  const kept = (id: unknown, parentId: unknown): string =>
+    JSON.stringify({
+      type: "message",
+      id,
+      parentId,
+      timestamp: "2026-01-24T16:22:26.831Z",
+      ...user(String(id)),
+    });
+  const put = (name: string, ...lines: string[]): string => {
+    const header = { type: "session", version: 3, id: sessionId, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" };
+    const path = join(folder, `${name}.refused.bin`);
+    writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
+    return path;
+  };
+  const bad = [
+    "null",
+    "{not",
+    "",
+    "7",
+    "[1]",
+    '{"id":"no-type"}',
+    kept(5, "one"),
+    kept("number", 5),
+    '{"type":"session","id":"s"}',
+  ];
+  put("all", ...bad);
+  const some = put("some", kept("good", "one"), ...bad, kept("more", "good"));
+  const { kept: listed } = await wire.result("list_kept");
+  expect(listed.map(({ entryCount, damagedLines, text }: Json) => [entryCount, damagedLines, text]).sort()).toEqual([
+    [0, bad.length, null],
+    [2, bad.length, "good"],
+  ]);
+  expect(await wire.result("recover_kept", { keptAt: some })).toMatchObject({
+    entryIds: ["good", "more"],
+    damagedLines: bad.length,
+  });
+  // Parents are before their children: a circle of them is no branch.
+  for (const [name, lines] of [
+    ["self", [kept("x", "x")]],
+    ["circle", [kept("x", "y"), kept("y", "x")]],
+  ] as const) {
+    const { data } = await wire.failure("recover_kept", { keptAt: put(name, ...lines) });
+    expect(data.name, name).toBe("entry_not_found");
+  }
+  expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "good", "more"]);
+  expect((await wire.result("verify_session")).damage).toEqual([]);
 });

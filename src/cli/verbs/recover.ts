@@ -18,7 +18,7 @@ export default {
     if (known) await open(asking, known.sessionId);
     return { sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
   },
-  *print({ kept, entryIds, renamed, sessionId }, _given, { width }) {
+  *print({ kept, entryIds, renamed, damagedLines, sessionId }, _given, { width }) {
     if (kept === undefined) {
       const last = entryIds.at(-1);
       if (last === undefined) yield `The session ${inert(sessionId)} has all of it already.`;
@@ -26,12 +26,14 @@ export default {
         yield `${count(entryIds.length, "entry is", "entries are")} a branch of the session ${inert(sessionId)}, which ends with ${inert(last)}.`;
       for (const { from, to } of renamed)
         yield `${inert(from)} is ${inert(to)} there, because others gave its id to another entry.`;
+      if (damagedLines > 0) yield `${count(damagedLines, "line is", "lines are")} damaged and left out.`;
       return;
     }
     if (kept.length === 0) yield "Nothing is kept aside.";
-    for (const { keptAt, sessionId: of, entryCount, since, text } of kept) {
+    for (const { keptAt, sessionId: of, entryCount, damagedLines: damaged, since, text } of kept) {
       yield inert(keptAt);
-      const said = text === null ? "" : `: ${oneLine(text)}`;
+      const lost = damaged > 0 ? `, ${count(damaged, "damaged line", "damaged lines")}` : "";
+      const said = `${lost}${text === null ? "" : `: ${oneLine(text)}`}`;
       yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${inert(of)}, kept ${inert(since)}${said}`, width);
     }
   },

@@ -6,6 +6,8 @@ export interface KeptEntries {
   readonly keptAt: string;
   readonly sessionId: string;
   readonly entryCount: number;
+  /** Lines of it that are no entries any more. */
+  readonly damagedLines: number;
   readonly sizeBytes: number;
   /** Milliseconds since 1970. */
   readonly since: number;
@@ -17,5 +19,10 @@ export interface KeptPlace {
   /** Returns what is kept, the latest first. Throws storage_failed. */
   list(): readonly KeptEntries[];
   /** Returns kept entries as they were. Throws not_a_session for a path that is not one of `list`. */
-  read(keptAt: string): { readonly sessionId: string; readonly lines: readonly Uint8Array[] };
+  read(keptAt: string): {
+    readonly sessionId: string;
+    /** Those of the entries that can be read. */
+    readonly lines: readonly Uint8Array[];
+    readonly damagedLines: number;
+  };
 }

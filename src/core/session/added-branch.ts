@@ -45,10 +45,12 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
   const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
   const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
   const branch = branchOf(base, own, sha256);
-  const ids = new Set(branch.entryIds);
-  for (const line of branch.lines) {
+  const ids = new Set<string>();
+  for (const [n, line] of branch.lines.entries()) {
     const parentId = parentOf(membersOf(line));
-    if (parentId === null || ids.has(parentId) || base.log.nodes.position(parentId) >= 0) continue;
+    const isKnown = parentId === null || ids.has(parentId) || base.log.nodes.position(parentId) >= 0;
+    ids.add(branch.entryIds[n]);
+    if (isKnown) continue;
     const sentence = `These entries continue ${parentId}, which this session does not have here.`;
     throw new Failure("entry_not_found", sentence, { entryId: parentId });
   }

@@ -13,6 +13,8 @@ import { namesIn } from "../fs/folders.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { LF } from "../log/lines.ts";
 
+/** Bytes of a file that is read at once; what is kept was in memory before. */
+const MOST_BYTES = 1 << 30;
 const NAME = /\.refused(?:-\d{1,9})?\.bin$/;
 
 /** Keeps entries of a log. Returns their path. */
@@ -30,10 +32,16 @@ export function keepAside(
 export function keptPlace(disk: Disk, folder: string): KeptPlace {
   const read = (keptAt: string): ReturnType<KeptPlace["read"]> => {
     const isOne = keptAt === join(folder, basename(keptAt)) && NAME.test(keptAt);
-    const bytes = isOne ? guarded("reading kept entries", () => ifPresent(() => readWhole(disk, keptAt))) : null;
-    const [header, ...lines] = bytes ? linesOf(bytes) : [];
+    const isTooLarge = (infoOrNull(disk, keptAt)?.size ?? 0) > MOST_BYTES;
+    const bytes =
+      isOne && !isTooLarge ? guarded("reading kept entries", () => ifPresent(() => readWhole(disk, keptAt))) : null;
+    const [header, ...others] = bytes ? linesOf(bytes) : [];
     const stored = header && headerIn(header);
-    if (stored) return { sessionId: String((stored as { id?: unknown }).id), lines };
+    if (stored) {
+      const lines = others.filter(isEntry);
+      const sessionId = String((stored as { id?: unknown }).id);
+      return { sessionId, lines, damagedLines: others.length - lines.length };
+    }
     throw new Failure(
       "not_a_session",
       "There are no kept entries at this path. list_kept shows those that there are.",
@@ -53,11 +61,11 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
 
   function describedAt(keptAt: string): KeptEntries | undefined {
     try {
-      const { sessionId, lines } = read(keptAt);
+      const { sessionId, lines, damagedLines } = read(keptAt);
       const info = infoOrNull(disk, keptAt);
       const since = info?.modified ?? 0;
       const sizeBytes = info?.size ?? 0;
-      return { keptAt, sessionId, entryCount: lines.length, sizeBytes, since, text: textIn(lines) };
+      return { keptAt, sessionId, entryCount: lines.length, damagedLines, sizeBytes, since, text: textIn(lines) };
     } catch (error) {
       if (error instanceof Failure) return undefined;
       throw error;
@@ -75,6 +83,17 @@ function linesOf(bytes: Uint8Array): Uint8Array[] {
     start = end + 1;
   }
   return lines;
+}
+
+/** Whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
+function isEntry(line: Uint8Array): boolean {
+  try {
+    const { id, type, parentId } = parse(line) as Record<string, unknown>;
+    const isNamed = typeof id === "string" && id !== "" && typeof type === "string" && type !== "session";
+    return isNamed && (parentId === null || typeof parentId === "string");
+  } catch {
+    return false;
+  }
 }
 
 function textIn(lines: readonly Uint8Array[]): string | null {
