@@ -1,23 +1,28 @@
 // `node bench/face.js`: what it takes to have an agent behind the server, beside that agent alone and a bare process
-// that passes its bytes on, in one run. The agent is the scripted one of examples/agents.
+// that passes its bytes on, in one run. The agents are the scripted ones of examples/agents.
 //
 //   --runs <n>      turns of each kind (20)
 //   --chunks <n>    chunks of the long turn (10,000)
+//   --write         writes the table into docs/agents.md
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { loadavg, tmpdir } from "node:os";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { figure } from "./measure.js";
+import { withFigures } from "./figures.js";
+import { figure, table } from "./measure.js";
 
-const { values } = parseArgs({ options: { runs: { type: "string" }, chunks: { type: "string" } } });
+const { values } = parseArgs({
+  options: { runs: { type: "string" }, chunks: { type: "string" }, write: { type: "boolean" } },
+});
 const runs = Number(values.runs ?? 20);
 const chunks = Number(values.chunks ?? 10_000);
-const program = fileURLToPath(new URL("../dist/bin/pi-session-server.js", import.meta.url));
-const agent = fileURLToPath(new URL("../examples/agents/pi-like.js", import.meta.url));
+const pathOf = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+const program = pathOf("dist/bin/pi-session-server.js");
 const home = mkdtempSync(join(tmpdir(), "bench-face-"));
-mkdirSync(join(home, "project"));
+const project = join(home, "project");
+mkdirSync(project);
 const env = { PATH: process.env.PATH, HOME: home, PI_SESSION_SERVER_STATE_DIR: join(home, "state") };
 
 /** The least that passing on can take. */
@@ -25,11 +30,25 @@ const FORWARD = `const agent = require("node:child_process").spawn(process.execP
   process.stdin.pipe(agent.stdin);
   agent.stdout.pipe(process.stdout);`;
 
-/** The rows, each with what is started. */
+const commandOf = (agent) => `'${process.execPath}' '${agent}'`;
+const pi = pathOf("examples/agents/pi-like.js");
+const acp = pathOf("examples/agents/acp-like.js");
+const OF_ACP = ["--agent", commandOf(acp), "--agent-protocol", "acp"];
+
+/** The rows of each agent, each with what is started, and whether the host speaks the Agent Client Protocol there. */
 const FACES = {
-  "the agent alone": [agent],
-  "behind a bare pass-through": ["-e", FORWARD, agent],
-  "behind the server": [program, "--mode", "rpc", "--agent", `'${process.execPath}' '${agent}'`],
+  "Pi's dialect": {
+    "the agent alone": { args: [pi] },
+    "behind a process that only passes bytes on": { args: ["-e", FORWARD, pi] },
+    "`--mode rpc`": { args: [program, "--mode", "rpc", "--agent", commandOf(pi)], isOurs: true },
+    "`--dialect acp`": { args: [program, "--dialect", "acp", "--agent", commandOf(pi)], isOurs: true, isAcp: true },
+  },
+  "the Agent Client Protocol": {
+    "the agent alone": { args: [acp], isAcp: true },
+    "behind a process that only passes bytes on": { args: ["-e", FORWARD, acp], isAcp: true },
+    recorded: { args: [program, ...OF_ACP], isOurs: true, isAcp: true },
+    "`--dialect acp`": { args: [program, "--dialect", "acp", ...OF_ACP], isOurs: true, isAcp: true },
+  },
 };
 
 /** Microseconds of processor time that a process has taken. The kernel counts in hundredths of a second. */
@@ -39,26 +58,55 @@ function processorTime(pid) {
 }
 
 class Host {
-  constructor(args) {
-    this.process = spawn(process.execPath, args, {
-      env,
-      cwd: join(home, "project"),
-      stdio: ["pipe", "pipe", "ignore"],
-    });
+  constructor({ args, isAcp = false }) {
+    this.isAcp = isAcp;
+    this.requests = 0;
+    this.process = spawn(process.execPath, args, { env, cwd: project, stdio: ["pipe", "pipe", "ignore"] });
     this.gone = new Promise((resolve) => this.process.on("close", resolve));
     this.process.stdout.on("data", (chunk) => this.onData?.(chunk));
   }
 
+  /** Sends a request of JSON-RPC. Returns what came up to its reply. */
+  request(method, params, onText = () => {}) {
+    const id = ++this.requests;
+    const end = `"id":${id},"result"`;
+    let heard = "";
+    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+    return new Promise((resolve) => {
+      this.onData = (chunk) => {
+        heard = heard.slice(-2000) + chunk.toString("latin1");
+        onText(heard);
+        if (heard.includes(end)) resolve(heard);
+      };
+    });
+  }
+
+  async begin() {
+    if (!this.isAcp) return;
+    await this.request("initialize", { protocolVersion: 1, clientCapabilities: {} });
+    const heard = await this.request("session/new", { cwd: project, mcpServers: [] });
+    this.sessionId = /"result":\{[^}]*?"sessionId":"([^"]+)"/.exec(heard)[1];
+  }
+
   /** Milliseconds until a text comes, and until the turn has ended. */
-  turn(message) {
-    this.process.stdin.write(`${JSON.stringify({ id: "t", type: "prompt", message })}\n`);
+  async turn(message) {
     const began = performance.now();
     let first;
+    const see = (mark) => (heard) => {
+      if (first === undefined && heard.includes(mark)) first = performance.now() - began;
+    };
+    if (this.isAcp) {
+      const prompt = [{ type: "text", text: message }];
+      await this.request("session/prompt", { sessionId: this.sessionId, prompt }, see('"agent_message_chunk"'));
+      return { first, whole: performance.now() - began };
+    }
+    this.process.stdin.write(`${JSON.stringify({ id: "t", type: "prompt", message })}\n`);
     let tail = "";
+    const look = see('"message_update"');
     return new Promise((resolve) => {
       this.onData = (chunk) => {
         tail = tail.slice(-200) + chunk.toString("latin1");
-        if (first === undefined && tail.includes('"message_update"')) first = performance.now() - began;
+        look(tail);
         if (tail.includes('"agent_settled"')) resolve({ first, whole: performance.now() - began });
       };
     });
@@ -72,35 +120,69 @@ async function perChunk({ process: { pid } }, count, run) {
   return (processorTime(pid) - before) / count;
 }
 
-async function measure(args) {
-  const host = new Host(args);
-  // The session is there, and everything is warm.
-  for (let i = 0; i < 5; i++) await host.turn("warm chunks 1000");
-  const firsts = [];
-  for (let i = 0; i < runs; i++) firsts.push((await host.turn("hello")).first);
-  const wholes = [];
-  const flood = await perChunk(host, chunks * runs, async () => {
-    for (let i = 0; i < runs; i++) wholes.push((await host.turn(`chunks ${chunks}`)).whole);
-  });
-  const paced = await perChunk(host, chunks, () => host.turn(`chunks ${chunks} every 1`));
-  host.process.stdin.end();
-  await host.gone;
-  return { first: figure(firsts), whole: figure(wholes), flood, paced };
+/** Measures the faces of an agent. The first tokens come in turn, so that each face has the same load beside it. */
+async function measure(faces) {
+  const measured = [];
+  for (const [name, face] of Object.entries(faces)) {
+    const host = new Host(face);
+    await host.begin();
+    // The session is there, and everything is warm.
+    for (let i = 0; i < 5; i++) await host.turn("warm chunks 1000");
+    for (let i = 0; i < 20; i++) await host.turn("hello");
+    measured.push({ name, face, host, firsts: [], wholes: [] });
+  }
+  // The first round finds a processor that rested.
+  for (let i = 0; i <= runs * 5; i++)
+    for (const { host, firsts } of measured) {
+      const { first } = await host.turn("hello");
+      if (i > 0) firsts.push(first);
+    }
+  for (const one of measured) {
+    one.flood = await perChunk(one.host, chunks * runs, async () => {
+      for (let i = 0; i < runs; i++) one.wholes.push((await one.host.turn(`chunks ${chunks}`)).whole);
+    });
+    const paced = Math.ceil(chunks / 4);
+    one.paced = await perChunk(one.host, paced, () => one.host.turn(`chunks ${paced} every 1`));
+    one.host.process.stdin.end();
+    await one.host.gone;
+  }
+  return measured;
+}
+
+/** Returns the cells of a row. Of an agent alone the time a chunk is its own, which no goal is about. */
+function cellsOf({ name, face, firsts, wholes, flood, paced }, [alone], agent) {
+  const [first, beside] = [figure(firsts).median, figure(firsts).median - figure(alone.firsts).median];
+  const isAlone = name === alone.name;
+  const perChunkCells = isAlone ? ["", ""] : [`${flood.toFixed(1)} us`, `${paced.toFixed(0)} us`];
+  return [
+    `${agent}: ${name}`,
+    `${first.toFixed(2)} ms${isAlone ? "" : ` (+${beside.toFixed(2)})`}`,
+    `${figure(wholes).median.toFixed(0)} ms`,
+    ...perChunkCells,
+    face.isOurs ? "+1 ms, 8 us" : "",
+  ];
 }
 
 try {
-  console.log(`${runs} turns of each kind, ${chunks} chunks, load ${loadavg()[0].toFixed(1)}\n`);
-  const heads = ["first token", "the long turn", "us a chunk of it", "us a chunk, one each ms"];
-  console.log("".padEnd(30) + heads.map((head) => head.padEnd(18)).join(""));
-  for (const [name, args] of Object.entries(FACES)) {
-    const { first, whole, flood, paced } = await measure(args);
-    const columns = [
-      `${first.median.toFixed(2)} ms`,
-      `${whole.median.toFixed(0)} ms`,
-      flood.toFixed(1),
-      paced.toFixed(1),
-    ];
-    console.log(name.padEnd(30) + columns.map((column) => column.padEnd(18)).join(""));
+  const load = loadavg()[0];
+  const rows = [];
+  for (const [agent, faces] of Object.entries(FACES)) {
+    const measured = await measure(faces);
+    rows.push(...measured.map((one) => cellsOf(one, measured, agent)));
+  }
+  const how = `Node ${process.version}, ${availableParallelism()} processors, load ${load.toFixed(1)} at the beginning; medians of ${runs * 5} first tokens and of ${runs} turns of ${chunks.toLocaleString("en")} chunks. The first token of an agent alone is its own time; in brackets, what a face adds to it.`;
+  const head = [
+    "what",
+    "first token",
+    "the long turn",
+    "processor time a chunk",
+    "the same, one chunk each ms",
+    "goal",
+  ];
+  console.log(`${how}\n\n${table(head, rows)}`);
+  if (values.write) {
+    const file = pathOf("docs/agents.md");
+    writeFileSync(file, withFigures(readFileSync(file, "utf8"), "face", { how, head, rows }));
   }
 } finally {
   rmSync(home, { recursive: true, force: true });

@@ -3,12 +3,48 @@
 //   node bench/foreign.js --sessions 1000 [--megabytes 500] [--large 100] [--rounds 200] [--json] [--no-sqlite]
 //
 // Prints the first list of all, the 95th percentile of a page of 50, the first list of a second process, what the largest
-// session of an agent takes to open (`--large` megabytes), and memory.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+// session of an agent takes to open (`--large` megabytes), and memory. Beside each opening is its floor: what a program
+// takes that reads the same file, parses each line, makes JSON of its value again and nothing else; and what reading takes.
+import { spawnSync } from "node:child_process";
+import { closeSync, mkdirSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { randomFrom } from "./random.js";
 import { percentile, programIn, Server } from "./server.js";
+
+if (process.argv[2] === "--floor") {
+  console.log(JSON.stringify(floorOf(process.argv[3], process.argv[4] === "parsed")));
+  process.exit();
+}
+
+/** Returns what it takes to read a file, and to parse and write again each of its lines. */
+function floorOf(file, isParsed) {
+  const from = performance.now();
+  const fd = openSync(file);
+  let rest = Buffer.alloc(0);
+  let size = 0;
+  for (;;) {
+    const chunk = Buffer.allocUnsafe(1 << 20);
+    const read = readSync(fd, chunk);
+    if (read === 0) break;
+    size += read;
+    if (!isParsed) continue;
+    const bytes = Buffer.concat([rest, chunk.subarray(0, read)]);
+    let start = 0;
+    for (let feed = bytes.indexOf(10); feed >= 0; feed = bytes.indexOf(10, start)) {
+      Buffer.from(JSON.stringify(JSON.parse(bytes.toString("utf8", start, feed))));
+      start = feed + 1;
+    }
+    rest = bytes.subarray(start);
+  }
+  closeSync(fd);
+  return Math.round(size / 1000 / (performance.now() - from));
+}
+
+/** Returns megabytes per second of a floor, in a process of its own as the program is. */
+function floor(file, what) {
+  return Number(spawnSync(process.execPath, [process.argv[1], "--floor", file, what], { encoding: "utf8" }).stdout);
+}
 
 const options = { sessions: 1000, megabytes: 500, large: 100, rounds: 200, json: false, "no-sqlite": false };
 for (let i = 2; i < process.argv.length; i++) {
@@ -227,8 +263,10 @@ for (const [agent, make] of Object.entries(AGENTS)) {
   figures[`${agent}Seconds`] = Number((opened / 1000).toFixed(2));
   figures[`${agent}MegabytesPerSecond`] = Math.round(size / 1000 / opened);
   figures[`${agent}PeakMegabytes`] = reader.memory("VmHWM");
+  figures[`${agent}FloorMegabytesPerSecond`] = floor(file, "parsed");
+  figures[`${agent}ReadMegabytesPerSecond`] = floor(file, "read");
   await reader.end();
 }
 
 if (options.json) console.log(JSON.stringify(figures));
-else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);
+else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(32)} ${value}`);

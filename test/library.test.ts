@@ -800,6 +800,17 @@ describe("sessions made from others", () => {
     expect(SessionManager.forkFrom(source, "/other", folder).getLeafId()).toBe(id(0));
   });
 
+  test("have the attachments of those that they were made from", () => {
+    const { manager, three } = talked();
+    const name = "a".repeat(64);
+    mkdirSync(`${file(manager)}.blobs`);
+    writeFileSync(`${file(manager)}.blobs/${name}`, "kept beside");
+    const fork = SessionManager.forkFrom(file(manager), "/other", folder);
+    const branched = manager.createBranchedSession(three) as string;
+    for (const path of [file(fork), branched])
+      expect(readFileSync(`${path}.blobs/${name}`, "utf8")).toBe("kept beside");
+  });
+
   test("what a lost line joined stays joined", () => {
     const torn = '{"type":"message","id":"a0000001","parentId":"a0000000","ti\n';
     const lines = chain(4);

@@ -109,6 +109,7 @@ test("what touches the world has one importer each", () => {
 test("programs are started in a few places", () => {
   const starters = [...TEXTS].filter(([, text]) => text.includes('"node:child_process"')).map(([file]) => file);
   expect(starters).toEqual([
+    "cli/agent-version.ts",
     "cli/terminal/pager.ts",
     "cli/terminal/programs.ts",
     "client/spawn.ts",

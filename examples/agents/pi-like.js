@@ -26,6 +26,10 @@ const THINKER = {
 };
 const MODELS = [MODEL, THINKER];
 const LEVELS = ["off", "low", "high"];
+/** The version of Pi whose dialect this is. */
+const LIKE = "1.5.2";
+const sourceInfo = { path: process.argv[1], source: "example", scope: "user", origin: "top-level" };
+const GREET = { name: "greet", description: `process ${process.pid}`, source: "prompt", sourceInfo };
 
 /** Some of the words in a message make the agent do something; `chunks 100` makes an answer of a hundred pieces. */
 const numberAfter = (text, word, otherwise) => Number(new RegExp(`\\b${word} (\\d+)`).exec(text)?.[1] ?? otherwise);
@@ -239,13 +243,18 @@ const COMMANDS = {
     }),
   get_available_thinking_levels: (command) => answer(command, { levels: model.reasoning ? LEVELS : ["off"] }),
   get_available_models: (command) => answer(command, { models: MODELS }),
-  get_commands: (command) => answer(command, { commands: [{ name: "greet", description: `process ${process.pid}`, source: "prompt" }] }),
+  get_commands: (command) => answer(command, { commands: [GREET] }),
   async set_model(command) {
     const found = MODELS.find(({ id }) => id === command.modelId);
     if (!found) return refuse(command, `Model not found: ${command.provider}/${command.modelId}`);
     model = found;
     file.append("model_change", { provider: command.provider, modelId: command.modelId });
     await answer(command, model);
+  },
+  async cycle_model(command) {
+    model = MODELS[(MODELS.indexOf(model) + 1) % MODELS.length];
+    file.append("model_change", { provider: model.provider, modelId: model.id });
+    await answer(command, { model, thinkingLevel: state.thinkingLevel, isScoped: false });
   },
   async set_thinking_level(command) {
     state.thinkingLevel = command.level;
@@ -277,6 +286,10 @@ async function handle(line) {
   return run ? run(command) : refuse(command, `Unknown command: ${command.type}`);
 }
 
+if (process.argv.includes("--version")) {
+  console.log(LIKE);
+  process.exit();
+}
 // What an agent may do that is out of order: heed neither the end of its input nor SIGTERM, or read and say nothing.
 if (process.argv.includes("--loud")) console.error("a line on stderr");
 if (process.argv.includes("--stubborn")) process.on("SIGTERM", () => {});

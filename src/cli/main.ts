@@ -83,6 +83,11 @@ async function printHelp(): Promise<void> {
   else await printPaged(text.trimEnd().split("\n"), { print, rows, columns, start });
 }
 
+/** Returns the version that a client in Pi's place is to know: that of the agent behind, else our own. */
+async function versionToTell({ agent }: ServerSettings): Promise<string> {
+  return (agent && (await (await import("./agent-version.ts")).versionOfAgent(agent))) ?? VERSION;
+}
+
 async function main(): Promise<number> {
   let settings: ServerSettings;
   try {
@@ -94,7 +99,7 @@ async function main(): Promise<number> {
     WORLD.printError((await import("./terminal/text.ts")).inert(error.message));
     return 2;
   }
-  if (settings.action === "version") process.stdout.write(`${VERSION}\n`);
+  if (settings.action === "version") process.stdout.write(`${await versionToTell(settings)}\n`);
   if (settings.action === "help") await printHelp();
   if (settings.action !== "serve") return 0;
   if (process.argv.length === 2 && isatty(0)) process.stderr.write((await import("./greeting.ts")).GREETING);

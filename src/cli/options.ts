@@ -133,7 +133,7 @@ export const OPTIONS: readonly Option[] = [
   { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
   { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
   { names: ["--verbose"], meaning: "accepted and ignored" },
-  { names: ["--version", "-v"], meaning: "print the version" },
+  { names: ["--version", "-v"], meaning: "print the version; with --agent, that of Pi behind it" },
   { names: ["--help", "-h"], meaning: "print this help" },
 ];
 
@@ -224,7 +224,8 @@ export function parseCommandLine(
   // Pi takes the first of options that exclude each other, and half a model.
   if (!own && !asPi) requireOneMeaning(flags);
   const settings = settingsOf(flags, allowed, asPi);
-  requireFitForAgent(settings, flags);
+  // Clients of Pi ask for the version, or the options, by the words alone that stand in Pi's place.
+  if (settings.action === "serve") requireFitForAgent(settings, flags);
   return { settings, operands, flags, took };
 }
 

@@ -1,6 +1,5 @@
 /** Cuts a command that is given as one text into its words. */
 
-import { inert } from "./terminal/text.ts";
 import { UsageError } from "./usage-error.ts";
 
 /**
@@ -24,7 +23,7 @@ export function wordsOf(command: string): string[] {
       word = undefined;
     } else word = (word ?? "") + c;
   }
-  if (quote !== "") throw new UsageError(`The command ${inert(command)} has a ${quote} without another one.`);
+  if (quote !== "") throw new UsageError(`The command ${command} has a ${quote} without another one.`);
   if (word !== undefined) words.push(word);
   return words;
 }

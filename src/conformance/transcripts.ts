@@ -3,11 +3,10 @@
  * rules that a server answers as they show.
  */
 
-import { fileURLToPath } from "node:url";
 import type { Combination } from "./combination.ts";
-import { bytesIn, namesAt } from "./files.ts";
 import type { Rule, RuleContext, Theme } from "./rule.ts";
 import { isObject, type WireValue } from "./speech.ts";
+import { transcriptFiles } from "./transcript-files.ts";
 
 /** One line of a transcript: a message, or the text of what is none. */
 export type TranscriptStep =
@@ -40,16 +39,11 @@ const KINDS: Readonly<Record<string, (value: WireValue) => boolean>> = {
   "<time>": (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/.test(String(value)),
 };
 
-/** Returns the folder with the transcripts of this package. */
-function transcriptFolder(): string {
-  return fileURLToPath(new URL("../../docs/conformance/", import.meta.url));
-}
-
-/** Returns the transcripts of a folder. */
-export function transcriptsIn(folder: string): Transcript[] {
-  return namesAt(folder)
-    .filter((name) => name.endsWith(".jsonl"))
-    .map((name) => transcriptOf(name.replace(/\.jsonl$/, ""), bytesIn(`${folder}/${name}`).toString()));
+/** Returns the transcripts of a folder, by default those of the package. */
+export function transcriptsIn(folder?: string): Transcript[] {
+  return transcriptFiles(folder)
+    .filter(([name]) => name.endsWith(".jsonl"))
+    .map(([name, text]) => transcriptOf(name.replace(/\.jsonl$/, ""), text));
 }
 
 /** Returns what a file holds: what it is about in the first line, and a step in each other. */
@@ -62,9 +56,9 @@ export function transcriptOf(name: string, text: string): Transcript {
 }
 
 /** Returns the rules that a server answers as the transcripts of a folder show. */
-export function transcriptTheme(folder = transcriptFolder()): Theme {
+export function transcriptTheme(folder?: string): Theme {
   const transcripts = transcriptsIn(folder);
-  if (transcripts.length === 0) throw new Error(`There are no transcripts in ${folder}. Install the package again.`);
+  if (transcripts.length === 0) throw new Error("There are no transcripts in the package. Install it again.");
   const rules = transcripts.map(
     (transcript): Rule => ({
       name: `transcript-${transcript.name}`,

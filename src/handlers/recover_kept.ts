@@ -21,7 +21,7 @@ export default command({
     leafId: z.string().nullable(),
   }),
   failures: ["not_a_session", "unrelated_sessions", "entry_not_found"],
-  example: { params: { keptAt: exampleKept }, result: { entryIds: ["d4e5f6a7"], renamed: [], leafId: "c3d4e5f6" } },
+  example: { params: { keptAt: exampleKept }, result: { entryIds: ["e5f6a7b8"], renamed: [], leafId: "d4e5f6a7" } },
   run(context, { keptAt }) {
     const { session, workspace } = context;
     const { sessionId, lines } = workspace.stores.kept.read(keptAt);

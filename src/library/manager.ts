@@ -3,12 +3,12 @@
 import { spanAt } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
 import { type Draft, draftOfValues } from "../core/format/entry.ts";
-import type { Log } from "../core/ports/store.ts";
+import type { Beginning } from "../core/ports/store.ts";
 import type { Stores } from "../core/ports/stores.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
-import { forkContent, sessionName } from "../core/session/workspace.ts";
+import { forkedLines, sessionName } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { projection, spanEntries } from "./entries.ts";
 import { absolutePath, defaultFolder, env, folderOr, storesFor } from "./here.ts";
@@ -128,8 +128,12 @@ export class SessionManager {
   ): SessionManager {
     const parentSession = absolutePath(sourcePath);
     return new SessionManager(targetCwd, folderOr(sessionDir, targetCwd), options, (stores) => {
-      const make = (): Log => stores.forNew.create(beginningFor(targetCwd, { id: options.id, parentSession }));
-      return copyOf(stores, parentSession, make, false);
+      const { id } = options;
+      const make = (): Beginning => ({
+        ...beginningFor(targetCwd, { id, parentSession }),
+        attachmentsOf: parentSession,
+      });
+      return copyOf(stores, parentSession, stores.forNew, make);
     });
   }
 
@@ -327,10 +331,10 @@ export class SessionManager {
     const firstKeptId = (compaction: number) => session.firstKeptId(compaction);
     const plan = planFork(session.tree, positionOf(session, leafId), firstKeptId);
     const parentSession = this.isPersisted() && session.log.persisted ? (session.file ?? undefined) : undefined;
-    const log = this.stores.forNew.create(beginningFor(this.cwd, { parentSession }));
+    const beginning = { ...beginningFor(this.cwd, { parentSession }), attachmentsOf: parentSession };
     const { nodes } = session.log;
     const talks = plan.positions.some((p) => nodes.role(p) === "user" || nodes.role(p) === "assistant");
-    this.replace(sessionWith(log, forkContent(session, plan), !talks));
+    this.replace(sessionWith(this.stores.forNew, beginning, forkedLines(session, plan), !talks));
     return this.getSessionFile();
   }
 

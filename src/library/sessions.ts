@@ -3,11 +3,11 @@
 import { Failure } from "../core/failure.ts";
 import { type SessionHeader as CoreHeader, type Draft, draftOfValues, SESSION_ID } from "../core/format/entry.ts";
 import { bytesOf, concat } from "../core/json/json.ts";
-import type { Beginning, Log } from "../core/ports/store.ts";
+import { type Beginning, bytesOfContent, type Content, type Log, type Store } from "../core/ports/store.ts";
 import type { LeafMemory, Stores } from "../core/ports/stores.ts";
 import { planCopy } from "../core/session/fork.ts";
 import { Session } from "../core/session/session.ts";
-import { forkContent, newBeginning } from "../core/session/workspace.ts";
+import { forkedLines, newBeginning } from "../core/session/workspace.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { migrateSessionEntries } from "./entries.ts";
 import { absolutePath, closing, env, memoryStore, wholeLines } from "./here.ts";
@@ -48,16 +48,18 @@ export function openSession(stores: Stores, file: string): Session {
   return sessionOn(stores.open(file), stores.leaves);
 }
 
-/** Makes a session with content from the start; with `defer` it gets its file later. */
-export function sessionWith(log: Log, content: Iterable<Uint8Array>, defer: boolean): Session {
-  log.append(wholeLines(concat([...content])), { defer });
+/** Makes a session with content from the start; one that is `deferred` gets its file later. */
+export function sessionWith(store: Store, beginning: Beginning, content: Content, deferred: boolean): Session {
+  if (!deferred && store.publishNow) return sessionOn(store.publishNow(beginning, content));
+  const log = store.create(beginning);
+  log.append(wholeLines(concat([...bytesOfContent(content)])), { defer: deferred });
   return sessionOn(log);
 }
 
-/** Makes a session that holds everything of a file's, with the leaf where that has it, in the log that `make` makes. */
-export function copyOf(stores: Stores, file: string, make: (source: Log) => Log, defer: boolean): Session {
+/** Makes a session that holds everything of a file's, with the leaf where that has it, as `make` begins it. */
+export function copyOf(stores: Stores, file: string, into: Store, make: (source: Log) => Beginning): Session {
   return closing(openSession(stores, file), (source) => {
-    const copy = sessionWith(make(source.log), forkContent(source, planCopy(source.tree)), defer);
+    const copy = sessionWith(into, make(source.log), forkedLines(source, planCopy(source.tree)), false);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
     return copy;
   });
@@ -65,7 +67,7 @@ export function copyOf(stores: Stores, file: string, make: (source: Log) => Log,
 
 /** Makes a session in memory that holds everything of a file's. */
 export function copyInMemory(stores: Stores, file: string): Session {
-  return copyOf(stores, file, ({ headerLine, header }) => memoryStore().create({ headerLine, header }), true);
+  return copyOf(stores, file, memoryStore(), ({ headerLine, header }) => ({ headerLine, header }));
 }
 
 /** Makes a session in memory from entries, with the header among them if there is one. */

@@ -27,7 +27,7 @@ import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
 import type { AgentBehind } from "./acp/agent.ts";
 import { AcpProxy } from "./agent/acp-proxy.ts";
-import type { AgentMeans } from "./agent/pi-behind.ts";
+import type { AgentMeans } from "./agent/joining.ts";
 import { ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { Connection } from "./host-connection.ts";

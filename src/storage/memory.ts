@@ -6,7 +6,14 @@ import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, type EntryHead, HeadReader } from "../core/format/head.ts";
 import { fastPath, MAX_BYTES } from "../core/json/fast-path.ts";
 import { concat, members } from "../core/json/json.ts";
-import { type Beginning, bytesOfContent, type Change, type Log, type Store } from "../core/ports/store.ts";
+import {
+  type Beginning,
+  bytesOfContent,
+  type Change,
+  type Content,
+  type Log,
+  type Store,
+} from "../core/ports/store.ts";
 import { Nodes } from "../core/tree/nodes.ts";
 import { LF } from "./log/lines.ts";
 
@@ -100,14 +107,16 @@ class MemoryLog implements Log {
 }
 
 export function memoryStore(): Store {
+  const publishNow = (beginning: Beginning, content: Content): Log => {
+    const log = new MemoryLog(beginning);
+    log.append(wholeLines(concat([...bytesOfContent(content)])));
+    return log;
+  };
   return {
     name: "memory",
     create: (beginning) => new MemoryLog(beginning),
-    async publish(beginning, content) {
-      const log = new MemoryLog(beginning);
-      log.append(wholeLines(concat([...bytesOfContent(content)])));
-      return log;
-    },
+    publish: async (beginning, content) => publishNow(beginning, content),
+    publishNow,
     open(file) {
       throw new Failure("session_not_found", `Sessions in memory have no file: ${file}`, { sessionPath: file });
     },

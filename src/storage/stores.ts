@@ -4,9 +4,10 @@ import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { pirust } from "../core/foreign/pirust/pirust.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import { concat } from "../core/json/json.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
-import type { Beginning, Log, Store } from "../core/ports/store.ts";
+import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { momentOf, unknownId } from "../core/search/listing.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
@@ -52,7 +53,7 @@ import type { Locks } from "./locks/locks.ts";
 import type { Durability } from "./log/file-log.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
-import { memoryStore } from "./memory.ts";
+import { memoryStore, wholeLines } from "./memory.ts";
 import { makeMigrations } from "./v2/migration.ts";
 import { containerOf, currentPathOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
@@ -352,6 +353,13 @@ function byPath(store: Store, at: (file: string) => Store): Store {
     ...store,
     create: (beginning) => storeOf(beginning).create(beginning),
     publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
+    publishNow(beginning, content) {
+      const store = storeOf(beginning);
+      if (store.publishNow) return store.publishNow(beginning, content);
+      const log = store.create(beginning);
+      log.append(wholeLines(concat([...bytesOfContent(content)])));
+      return log;
+    },
   };
 }
 

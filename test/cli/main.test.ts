@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { VERSION } from "../../src/version.ts";
+import { acpLike, piLike } from "../support/agents.ts";
 import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
@@ -104,6 +105,16 @@ describe("one request and the end of input", () => {
 describe("the command line", () => {
   test.each([["--version"], ["-v"]])("answers %s", async (option) => {
     expect(await runProgram("", [option])).toEqual({ stdout: `${VERSION}\n`, stderr: "", status: 0 });
+  });
+
+  // Clients of Pi ask so, by the command alone that stands in Pi's place, and warn of versions that are too old for them.
+  test.each([
+    ["that of the agent behind", ["--agent", piLike()], "1.5.2"],
+    ["its own, where the agent cannot be asked", ["--agent", "'/no such/agent' --mode rpc"], VERSION],
+    ["its own, where the agent has none", ["--agent", acpLike()], VERSION],
+    ["its own, where the agent is none of Pi's", ["--agent", piLike(), "--agent-protocol", "acp"], VERSION],
+  ])("answers --version with %s", async (_whose, args, version) => {
+    expect(await runProgram("", [...args, "--version"])).toEqual({ stdout: `${version}\n`, stderr: "", status: 0 });
   });
 
   test("answers --help with every option", async () => {

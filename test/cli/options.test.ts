@@ -42,6 +42,7 @@ test.each<[string[], object]>([
   [["--stdio"], { action: "serve" }],
   [["--version"], { action: "version" }],
   [["--help", "--version"], { action: "help" }],
+  [["--agent", "pi", "--version"], { action: "version" }],
 ])("%j", (args, settings) => {
   expect(parseArguments(args)).toMatchObject(settings);
 });

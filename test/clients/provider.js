@@ -21,8 +21,8 @@ export async function startProvider() {
 /** Writes the settings by which Pi asks this provider. */
 export function configure(agentFolder, baseUrl) {
   mkdirSync(agentFolder, { recursive: true });
-  const model = { name: "Stub", reasoning: false, input: ["text"], contextWindow: 100_000, maxTokens: 4096 };
-  const models = ["stub-1", "stub-2"].map((id) => ({ id, ...model }));
+  const model = { reasoning: false, input: ["text"], contextWindow: 100_000, maxTokens: 4096 };
+  const models = ["1", "2"].map((number) => ({ id: `stub-${number}`, name: `Stub ${number}`, ...model }));
   const stub = { baseUrl, api: "openai-completions", apiKey: "none", models };
   writeFileSync(join(agentFolder, "models.json"), JSON.stringify({ providers: { stub } }));
   const settings = { defaultProvider: "stub", defaultModel: "stub-1", quietStartup: true };
@@ -48,8 +48,9 @@ async function answer({ messages = [] }, response) {
     );
     response.end("data: [DONE]\n\n");
   };
-  if (/read a file/.test(said) && last.role === "user") {
-    const call = { name: "read", arguments: JSON.stringify({ path: "hello.txt" }) };
+  if (/read (?:a|the) file/.test(said) && last.role === "user") {
+    const path = /read the file (\S+?)\.?$/.exec(said)?.[1] ?? "hello.txt";
+    const call = { name: "read", arguments: JSON.stringify({ path }) };
     chunk({
       role: "assistant",
       tool_calls: [{ index: 0, id: `call_${messages.length}`, type: "function", function: call }],

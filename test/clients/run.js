@@ -6,7 +6,7 @@
  *   npm run clients -- pi-acp       only the rows of clients whose name has this
  *
  * PI_CLIENTS_CACHE=<folder> keeps what is installed; PI_CLIENTS_EDITORS=<folder> has the clients that are in no registry
- * (pi-coding-agent for Emacs, pi.nvim for Neovim).
+ * (pi-coding-agent for Emacs, pi.nvim for Neovim), and PI_CLIENTS_EMACS and PI_CLIENTS_NVIM start their editors.
  */
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -144,7 +144,13 @@ const CLIENTS = [
     name: editor.name,
     drive(column, { home, cwd, env }) {
       if (column.protocol === "acp") return "the client speaks Pi's dialect";
-      return driveEditor(editor, { command: standIn(home, column), cwd, env });
+      const { isReal, words } = column;
+      return driveEditor(editor, {
+        ...{ command: standIn(home, column), home, cwd, env },
+        hasAgent: hasAgent(column),
+        isReal,
+        words,
+      });
     },
   })),
 ];
@@ -176,9 +182,10 @@ if (root) rmSync(root, { recursive: true, force: true });
 /** Whether a client can do less with an agent behind the server than with that agent itself, or than it should. */
 const isWorse = ({ cells }) =>
   COLUMNS.some(({ pi, than }, index) => {
-    const failed = (cell) => (cell?.done ?? []).filter(({ why }) => why).map(({ name }) => name);
-    const itself = failed(cells[COLUMNS.findIndex(({ name }) => name === than)]);
-    return !pi && failed(cells[index]).some((name) => !itself.includes(name));
+    const failed = (cells[index].done ?? []).filter(({ why }) => why);
+    const itself = cells[COLUMNS.findIndex(({ name }) => name === than)]?.done;
+    const works = (step) => !itself || itself.some(({ name, why }) => name === step && !why);
+    return !pi && failed.some(({ name }) => works(name));
   });
 if (only === "")
   writeTable(

@@ -14,19 +14,19 @@ export class Steps {
     });
     try {
       const result = await Promise.race([work(), late]);
-      this.done.push({ name });
+      this.note(name);
       return result;
     } catch (error) {
-      this.done.push({
-        name,
-        why: String(error?.message ?? error)
-          .split("\n")[0]
-          .slice(0, 160),
-      });
+      this.note(name, String(error?.message ?? error));
       return undefined;
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Notes a step that somebody took, and why it does not work. */
+  note(name, why) {
+    this.done.push(why === undefined ? { name } : { name, why: why.split("\n")[0].slice(0, 160) });
   }
 
   get failures() {

@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { realDisk } from "../../src/storage/fs/disk.ts";
+import { type Disk, type FileInfo, realDisk } from "../../src/storage/fs/disk.ts";
 import { entriesOf, fidelityOf, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
 import { ClaudeWriter, call, said } from "../support/foreign/claude.ts";
 import { put } from "../support/lifecycle.ts";
@@ -140,6 +140,49 @@ test("what is damaged or cut off is made anew", () => {
     expect(seen(place)).toEqual(first);
     expect(readFileSync(kept).equals(whole)).toBe(true);
   }
+});
+
+test("it is what the file gives, where that changed in the middle before it grew", () => {
+  const w = large();
+  const place = placed(w.text);
+  const session = place.open();
+  const old = w.lines.length;
+  w.human("And now?");
+  const more = `${w.lines.slice(old).join("\n")}\n`;
+  writeFileSync(place.file, `${w.lines.slice(0, old).join("\n").replace("Turn 20", "Torn 20")}\n${more}`);
+  age(place.file);
+  session.log.refresh();
+  session.close();
+  expect(JSON.stringify(seen(place).entries)).toContain("Torn 20");
+});
+
+test("it is what the file gives, where that changed again in the moment in which it was read", () => {
+  const place = placed(large().text);
+  const { modified, changed = 0 } = realDisk.info(place.file);
+  let now = changed + 5;
+  const still = (info: FileInfo): FileInfo => ({ ...info, modified, changed });
+  const disk: Disk = {
+    ...realDisk,
+    clock: () => now,
+    info: (path, plain) => still(realDisk.info(path, plain)),
+    infoOf: (fd) => still(realDisk.infoOf(fd)),
+  };
+  const session = foreignSessionOn(disk, place.file, place.state);
+  writeFileSync(place.file, large().text.replace("Turn 20", "Torn 20"));
+  now += 100;
+  session.close();
+  expect(JSON.stringify(entriesOf(foreignSessionOn(disk, place.file, place.state)))).toContain("Torn 20");
+});
+
+test("a last line that goes on after it was whole is another one", () => {
+  const w = large();
+  const place = placed(w.lines.join("\n"));
+  const session = place.open();
+  appendFileSync(place.file, ' and more"}\n');
+  expect(session.log.refresh()).toEqual({ kind: "replaced" });
+  age(place.file);
+  session.close();
+  expect(seen(place).entries).toEqual(entriesOf(foreignSessionOn(realDisk, place.file, temporaryFolder())));
 });
 
 test("a small one is not kept, nor one that changed while it was open", () => {

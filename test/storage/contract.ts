@@ -5,7 +5,7 @@
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
+import type { Beginning, Content, Log, Store } from "../../src/core/ports/store.ts";
 import { type Disk, type FileInfo, readWhole, writeAll } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
@@ -65,11 +65,15 @@ const LINES = [
   entryText("label", id(4), id(3), { targetId: id(0), label: "\u{1f600}" }),
 ];
 
+/** The ways of making a log with lines at once: waiting for the disk, and blocking everything else meanwhile. */
+type Way = "publish" | "publishNow";
+
 export function keepsTheContract(name: string, make: () => Harness): void {
   let harness: Harness;
   let store: Store;
   const capable = make();
   capable.close();
+  const ways: readonly Way[] = capable.store.publishNow ? ["publish", "publishNow"] : ["publish"];
 
   beforeEach(() => {
     harness = make();
@@ -138,7 +142,11 @@ export function keepsTheContract(name: string, make: () => Harness): void {
     });
   });
 
-  describe(`${name}: a published log`, () => {
+  describe.each(ways)(`${name}: a log of %s`, (way) => {
+    const publish = async (content: Content): Promise<Log> => (store[way] as Store["publish"])(beginning(), content);
+    const published = (lines: readonly string[] = LINES) =>
+      publish(lines.length === 0 ? [] : [bytesOf(fileText(...lines))]);
+
     test("holds its lines from the start, all of them durable", async () => {
       const log = await published();
       expect(textsOf(log)).toEqual(LINES);
@@ -159,7 +167,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       const whole = bytesOf(fileText(...LINES));
       const pieces: Uint8Array[] = [];
       for (let at = 0; at < whole.length; at += 7) pieces.push(whole.subarray(at, at + 7));
-      const log = await store.publish(beginning(), pieces);
+      const log = await publish(pieces);
       expect(textsOf(log)).toEqual(LINES);
     });
 
@@ -263,7 +271,7 @@ export function keepsTheContract(name: string, make: () => Harness): void {
   });
 
   if (capable.files)
-    describeFiles(name, !capable.files.layout, capable.files.faults !== undefined, () => ({
+    describeFiles(name, ways, !capable.files.layout, capable.files.faults !== undefined, () => ({
       ...harness,
       files: harness.files as Files,
     }));
@@ -294,6 +302,7 @@ function randomPositions(random: Random, count: number): number[] {
 
 function describeFiles(
   name: string,
+  ways: readonly Way[],
   plain: boolean,
   canFail: boolean,
   harness: () => Harness & { readonly files: Files },
@@ -367,9 +376,9 @@ function describeFiles(
       expect(disk().names(pathOf("new/deep")).sort()).toEqual(namesOf("session"));
     });
 
-    test("of a published log is there, whole, and nothing beside it", async () => {
+    test.each(ways)("of a log of %s is there, whole, and nothing beside it", async (way) => {
       const wanted = beginning(headerText(), sessionPath("new/deep/session"));
-      const log = await harness().store.publish(wanted, [bytesOf(fileText(...LINES))]);
+      const log = await (harness().store[way] as Store["publish"])(wanted, [bytesOf(fileText(...LINES))]);
       expect(log.file).toBe(sessionPath("new/deep/session"));
       expect(log.persisted).toBe(true);
       expect(storedAt(fileOf(log))).toBe(fileText(headerText(), ...LINES));

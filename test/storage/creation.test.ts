@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { draftOfValues } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
-import type { Log } from "../../src/core/ports/store.ts";
+import type { Log, Store } from "../../src/core/ports/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
@@ -99,7 +99,11 @@ describe.each(["jsonl", "v2"] as const)("a first append that was cut off, %s", (
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("a publication whose name is taken, %s", (kind) => {
+describe.each([
+  ["jsonl", "publish"],
+  ["jsonl", "publishNow"],
+  ["v2", "publish"],
+] as const)("a log whose name is taken, in %s by %s", (kind, way) => {
   const SOURCE = `${FOLDER}/source.${kind}`;
   const TAKEN = `${FOLDER}/${SESSION}.${kind}`;
   const blobsOf = (path: string): string => (kind === "v2" ? `${path}/blobs` : `${path}.blobs`);
@@ -109,8 +113,11 @@ describe.each(["jsonl", "v2"] as const)("a publication whose name is taken, %s",
     beginningDisk.put(`${blobsOf(SOURCE)}/${"a".repeat(64)}`, bytesOf("of the source"));
     beginningDisk.put(`${blobsOf(TAKEN)}/${"b".repeat(64)}`, bytesOf("of the session that is there"));
     beginningDisk.put(kind === "v2" ? `${TAKEN}/header.jsonl` : TAKEN, bytesOf("the session that is there"));
-    const publishOn = (disk: FaultDisk): Promise<Log> =>
-      (kind === "v2" ? v2On(disk) : jsonlOn(disk)).publish({ ...beginning(), file: TAKEN, attachmentsOf: SOURCE }, []);
+    const publishOn = async (disk: FaultDisk): Promise<Log> =>
+      ((kind === "v2" ? v2On(disk) : jsonlOn(disk))[way] as Store["publish"])(
+        { ...beginning(), file: TAKEN, attachmentsOf: SOURCE },
+        [],
+      );
     const whole = beginningDisk.after();
     whole.set(undefined);
     await expect(publishOn(whole)).rejects.toMatchObject({ name: "already_exists" });

@@ -87,3 +87,35 @@ export function lives(pid: number): boolean {
     return false;
   }
 }
+
+/**
+ * An agent of the Agent Client Protocol of a few lines: it makes sessions, and does `onOther` with each other message.
+ * `onNew` is done before it answers a `session/new`.
+ */
+export function ownAcpAgent(place: Place, onOther: string, capabilities: object = {}, onNew = ""): string {
+  const file = join(place.home, "own-acp-agent.mjs");
+  writeFileSync(
+    file,
+    `import { createInterface } from "node:readline";
+    import { closeSync } from "node:fs";
+    const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\\n");
+    const tell = (sessionId, update) => say({ method: "session/update", params: { sessionId, update } });
+    const chunk = (sessionId, text) =>
+      tell(sessionId, { sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
+    const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+    let made = 0;
+    const lines = createInterface({ input: process.stdin });
+    lines.on("line", async (line) => {
+      const message = JSON.parse(line);
+      const { id, method, params = {}, result, error } = message;
+      const { sessionId } = params;
+      if (method === "initialize")
+        say({ id, result: { protocolVersion: 1, agentInfo: { name: "own", version: "1" }, agentCapabilities: ${JSON.stringify(capabilities)} } });
+      else if (method === "session/new") {
+        ${onNew}
+        say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid } });
+      } else { ${onOther} }
+    });`,
+  );
+  return `'${process.execPath}' '${file}'`;
+}

@@ -61,7 +61,7 @@ function recordOperations({ state }: Place, path: string): void {
   writeFileSync(join(state, "operations", "1.jsonl"), lines.map((line) => `\n${JSON.stringify(line)}\n`).join(""));
 }
 
-/** `/home/me` of the examples is the place's home. */
+/** `/home/me` of the examples is the place's home, and the state folder below it that of the place. */
 export function examplePlace(): {
   place: Place;
   session: string;
@@ -91,6 +91,12 @@ export function examplePlace(): {
   write(join(root, folderName(place.cwd), `listed_${idOf(5)}.jsonl`), idOf(5));
   const archive = archiveFolder({ root, state: place.state });
   write(join(archive, folderName(place.cwd), `archived_${idOf(6)}.jsonl`), idOf(6));
+  const kept = [user("Run the tests.", { id: "e5f6a7b8", parentId: "c3d4e5f6" })];
+  mkdirSync(join(place.state, "quarantine"), { recursive: true });
+  writeFileSync(
+    join(place.state, "quarantine", `${ID_OF_CURRENT}.refused.bin`),
+    sessionText({ id: ID_OF_CURRENT, cwd: place.cwd }, kept),
+  );
   const container = join(folder, `${idOf(7)}.v2`);
   const [header, ...lines] = sessionText({ id: idOf(7), cwd: place.cwd }, entriesOf(idOf(7)))
     .trimEnd()
@@ -110,6 +116,9 @@ export function examplePlace(): {
     place,
     container,
     session: write(join(folder, "current.jsonl"), ID_OF_CURRENT),
-    text: (example) => JSON.stringify(example).replaceAll("/home/me", place.home),
+    text: (example) =>
+      JSON.stringify(example)
+        .replaceAll("/home/me/.local/state/pi-session-server", place.state)
+        .replaceAll("/home/me", place.home),
   };
 }

@@ -142,9 +142,10 @@ export class MemoryFleet implements Fleet {
     return { kind: "taken", epoch: row.epoch, end: row.end, durability: this.durability };
   }
 
-  async append(batch: FleetBatch): Promise<FleetOutcome> {
+  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
     const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
+    sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;

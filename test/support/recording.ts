@@ -21,7 +21,8 @@ export interface Recorded {
 /** A message as it is told apart from all others. */
 const keyOf = ({ role, timestamp, content }: Json): string => JSON.stringify([role, timestamp, content]);
 
-async function inTime<T>(what: string, promise: Promise<T>): Promise<T> {
+/** Rejects where a promise takes so long that it counts as hanging. */
+export async function inTime<T>(what: string, promise: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} hangs`)), HANGING);

@@ -1,6 +1,6 @@
 /**
  * Starts the agent of the person who asked for it, on the terminal that we have. Of the command line only this file
- * and `pager.ts` start programs: an agent needs the streams, the keys and the signals as they are, and gets them from nowhere else.
+ * and `pager.ts` start programs there: an agent needs the streams, the keys and the signals as they are, and gets them from nowhere else.
  */
 
 import { constants } from "node:os";

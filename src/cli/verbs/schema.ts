@@ -1,9 +1,9 @@
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { type Disk, readWhole, realDisk } from "../../storage/fs/disk.ts";
+import { join } from "node:path";
+import { type Disk, realDisk } from "../../storage/fs/disk.ts";
 import { guarded, replaceFile } from "../../storage/fs/files.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
+import { schemaFile } from "../schema-files.ts";
 import { inert } from "../terminal/text.ts";
 import type { Verb } from "../verb.ts";
 
@@ -31,24 +31,19 @@ export default {
       throw new UsageError(
         "schema needs --out with a folder, or the name of the one to print: openrpc, json or types.",
       );
-    if (out === undefined) return { text: Buffer.from(read(FILES[which])).toString("utf8") };
+    if (out === undefined) return { text: Buffer.from(schemaFile(FILES[which])).toString("utf8") };
     const folder = absolute(out, cwd);
     return { paths: await guarded("writing the schema", () => copyTo(realDisk, folder)) };
   },
   print: ({ text, paths }) => text ?? paths.map((path: string) => inert(path)),
 } satisfies Verb;
 
-function read(name: string): Uint8Array {
-  const program = dirname(fileURLToPath(import.meta.url));
-  return readWhole(realDisk, join(program, "../schema", name));
-}
-
 async function copyTo(disk: Disk, folder: string): Promise<string[]> {
   disk.makeFolder(folder);
   const paths: string[] = [];
   for (const name of Object.values(FILES)) {
     const path = join(folder, name);
-    await replaceFile(disk, path, read(name), { sync: false });
+    await replaceFile(disk, path, schemaFile(name), { sync: false });
     paths.push(path);
   }
   return paths;

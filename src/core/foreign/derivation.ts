@@ -3,17 +3,21 @@
  * damaged, or what a translator fails on, is kept raw and costs nothing else.
  */
 
-import { draftOf, entryLine } from "../format/entry.ts";
-import { bytesOf, jsonText, parse, parseAbridged, textOf } from "../json/json.ts";
+import { jsonText, parse, parseAbridged, textOf } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
 import type { Fidelity } from "../ports/fidelity.ts";
 import { Tally } from "./fidelity.ts";
+import { IdTable } from "./id-table.ts";
 import { Ids } from "./ids.ts";
+import { EntryLines } from "./lines.ts";
 import { LONGEST_SURVEYED, quickHash } from "./survey.ts";
 import type { AboutSession, EntryIds, RecordVerdict, TranslatedEntry, Translation, Translator } from "./translator.ts";
 
 /** Bytes of a damaged record that are kept raw; more of it stays in the agent's file alone. */
 export const MOST_KEPT = 1 << 20;
+
+/** Bytes of a record that may have texts that are written in slices (`long-texts.ts`). */
+const LONG = 1 << 20;
 
 /** Lines that are not settled yet, and whether the agent is in the middle of one. */
 export interface WaitingLines {
@@ -31,8 +35,9 @@ export class Derivation {
   private readonly ids: EntryIds;
   private readonly translation: Translation;
   private readonly tally: Tally;
+  private readonly lines = new EntryLines();
   /** The ids of the entries that were emitted. */
-  private readonly emitted = new Set<string>();
+  private readonly emitted = new IdTable();
   /** The number that was added last to an id that several entries have, by that id. */
   private readonly repeated = new Map<string, number>();
   private lastId: string | null = null;
@@ -53,7 +58,7 @@ export class Derivation {
     this.parse = isSurvey ? abridged : parse;
     const emit = isSurvey
       ? sink.entry
-      : (entry: TranslatedEntry): void => sink.line(lineOf(this.sound(entry, this.emitted)));
+      : (entry: TranslatedEntry): void => sink.line(this.lines.of(this.sound(entry, this.emitted)));
     this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name });
   }
 
@@ -87,6 +92,7 @@ export class Derivation {
       this.note(number, { kind: "(blank line)", fate: "dropped" });
       return true;
     }
+    if (bytes.length > LONG) this.lines.hasLong = true;
     let value: unknown;
     try {
       value = this.parse(bytes);
@@ -100,7 +106,7 @@ export class Derivation {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       const warning = `The record was not understood and is kept as it is: ${reason}.`;
-      this.translation.keep(record, { customType: `import:${this.agent}`, data: Uint8Array.from(bytes) });
+      this.translation.keep(record, { customType: `import:${this.agent}`, data: new Uint8Array(bytes) });
       this.note(number, { kind: "(not understood)", fate: "preserved", warning });
     }
     return true;
@@ -124,9 +130,9 @@ export class Derivation {
   waiting(): WaitingLines {
     const { entries, isPartial } = this.translation.waiting();
     const { lastId } = this;
-    const more = new Set<string>();
+    const more = new IdTable();
     const made = isPartial ? entries.map((entry) => this.partial(entry)) : entries;
-    const lines = made.map((entry) => lineOf(this.sound(entry, more)));
+    const lines = made.map((entry) => this.lines.of(this.sound(entry, more)));
     this.lastId = lastId;
     return { lines, isPartial };
   }
@@ -141,7 +147,7 @@ export class Derivation {
   }
 
   /** Returns an entry whose id no other has and whose parent is there, whatever a translator made of a strange file. */
-  private sound(entry: TranslatedEntry, into: Set<string>): TranslatedEntry {
+  private sound(entry: TranslatedEntry, into: IdTable): TranslatedEntry {
     const { emitted } = this;
     const isThere = (id: string): boolean => emitted.has(id) || (into !== emitted && into.has(id));
     let { id, parentId } = entry;
@@ -152,7 +158,7 @@ export class Derivation {
       if (into === emitted) this.repeated.set(entry.id, n);
     }
     if (parentId !== null && parentId !== this.lastId && !isThere(parentId)) parentId = this.lastId;
-    into.add(id);
+    into.set(id, 0);
     this.lastId = id;
     return id === entry.id && parentId === entry.parentId ? entry : { ...entry, id, parentId };
   }
@@ -175,29 +181,6 @@ export class Derivation {
       warning: "The record is damaged. Its bytes are kept as they are.",
     });
   }
-}
-
-/** Returns the line of an entry, without line feed. */
-export function lineOf({ type, id, parentId, timestamp, members }: TranslatedEntry): Uint8Array {
-  const base = { type, id, parentId, timestamp };
-  try {
-    return entryLine({ ...base, rest: restOf(type, members) });
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    // Something in it is nested too deep for JSON.stringify.
-    const texts = Object.entries(members).map(([name, value]): [string, unknown] => [
-      name,
-      value instanceof Uint8Array || value === undefined ? value : bytesOf(jsonText(value)),
-    ]);
-    return entryLine({ ...base, rest: draftOf(type, Object.fromEntries(texts)).rest });
-  }
-}
-
-/** Returns the other members as text. Nearly all have only values, and are written at once. */
-function restOf(type: string, members: TranslatedEntry["members"]): Uint8Array | string {
-  for (const name in members) if (members[name] instanceof Uint8Array) return draftOf(type, members).rest;
-  const text = JSON.stringify(members);
-  return text === "{}" ? "" : `,${text.slice(1, -1)}`;
 }
 
 function abridged(bytes: Uint8Array): unknown {

@@ -1,26 +1,28 @@
 /** Ids that follow from the agent and its own ids, so that a file gives the same ones whenever it is read. */
 
-import { bytesOf } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
+import { packId } from "../tree/nodes.ts";
+import { IdTable } from "./id-table.ts";
 
 /** Hex digits of an entry id; where two entries of a session would have one id, the later one gets more of its hash. */
 const DIGITS = 8;
 
 export class Ids {
-  private readonly agent: string;
+  /** How the texts begin that are hashed; an agent's name has letters and digits only. */
+  private readonly beginnings: Readonly<Record<"entry" | "session", string>>;
   private readonly sha256: Env["sha256"];
-  /** The hashes behind the ids that were given, by id. */
-  private readonly given = new Map<string, string>();
+  /** More of the hashes behind the ids that were given, as numbers. */
+  private readonly given = new IdTable();
 
   constructor(agent: string, sha256: Env["sha256"]) {
-    this.agent = agent;
+    this.beginnings = { entry: `["${agent}","entry",`, session: `["${agent}","session",` };
     this.sha256 = sha256;
   }
 
   /** Returns the id of the entry that is made of something with this id of the agent's. The same one, each time. */
   entry(nativeId: string): string {
     const hash = this.hashOf("entry", nativeId);
-    const more = hash.slice(DIGITS, 2 * DIGITS);
+    const more = packId(hash.slice(DIGITS, 2 * DIGITS));
     for (let digits = DIGITS; ; digits += DIGITS) {
       const id = hash.slice(0, digits);
       const before = this.given.get(id);
@@ -36,7 +38,7 @@ export class Ids {
     return `${h.slice(0, 8)}-${h.slice(8, 12)}-8${h.slice(13, 16)}-${variant}${h.slice(17, 20)}-${h.slice(20, 32)}`;
   }
 
-  private hashOf(what: string, nativeId: string): string {
-    return this.sha256(bytesOf(JSON.stringify([this.agent, what, nativeId])));
+  private hashOf(what: "entry" | "session", nativeId: string): string {
+    return this.sha256(Buffer.from(`${this.beginnings[what]}${JSON.stringify(nativeId)}]`));
   }
 }

@@ -44,8 +44,6 @@ export class Turns {
   private readonly after: TurnItem[] = [];
   private end: string | null = null;
   private readonly copies = new Map<string, number>();
-  /** The parent of each entry: where those go who take it back. */
-  private readonly parents = new Map<string, string | null>();
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
@@ -70,17 +68,18 @@ export class Turns {
   /** Begins an answer. Its blocks are pushed to its content as they come. */
   begin(answer: Omit<OpenAnswer, "id" | "content"> & { readonly nativeId: string }): OpenAnswer {
     this.settle();
-    const { nativeId, ...rest } = answer;
-    this.answer = { ...rest, id: this.tools.ids.entry(nativeId), content: [] };
+    // Taking an object apart and together again takes as long as the id.
+    this.answer = Object.assign(answer, { id: this.tools.ids.entry(answer.nativeId), content: [] });
     return this.answer;
   }
 
   /** Adds a tool's answer, to the current answer if that has asked for it. */
-  result(nativeId: string, answer: ToolAnswer): void {
+  result(nativeId: string, answer: ToolAnswer): string {
     const { toolCallId, at } = answer;
     const item = this.item("message", nativeId, at, toolResultMessage(answer));
     if (this.asks(toolCallId)) this.results.push(item);
     else this.put(item);
+    return item.id;
   }
 
   /** Whether the current answer has this call. */
@@ -115,7 +114,7 @@ export class Turns {
    * laid out otherwise in an export than in a database.
    */
   keep(record: SourceRecord, at: string, given?: JsonObject): void {
-    const bytes = isLaidOut(record.bytes) ? compacted(record.bytes) : Uint8Array.from(record.bytes);
+    const bytes = isLaidOut(record.bytes) ? compacted(record.bytes) : new Uint8Array(record.bytes);
     const members = given ?? { customType: `import:${this.tools.agent}`, data: bytes };
     const sum = this.tools.sha256(bytes);
     const nth = (this.copies.get(sum) ?? 0) + 1;
@@ -127,12 +126,6 @@ export class Turns {
   goTo(id: string | null): void {
     this.settle();
     this.end = id;
-  }
-
-  /** Returns the entry that one continues; null for the first. */
-  parentOf(id: string): string | null {
-    this.settle();
-    return this.parents.get(id) ?? null;
   }
 
   /** Emits what waits. */
@@ -154,12 +147,7 @@ export class Turns {
     const error = errorMessage === undefined ? {} : { errorMessage };
     const members = assistantMessage({ content: [...content], api, provider, model, usage, stopReason, ...error, at });
     const speech: TurnItem = { type: "message", id, timestamp: at, members };
-    let before = this.end;
-    const entries = [speech, ...this.results, ...this.after].map((item): TranslatedEntry => {
-      const entry = { ...item, parentId: before };
-      before = item.id;
-      return entry;
-    });
+    const entries = chained([speech, ...this.results, ...this.after], this.end);
     return { entries, isPartial: answer.stopReason === undefined && this.results.length === 0 };
   }
 
@@ -169,15 +157,25 @@ export class Turns {
 
   private put(item: TurnItem): string {
     this.settle();
-    this.emit({ ...item, parentId: this.end });
-    return item.id;
+    const { type, id, timestamp, members } = item;
+    this.emit({ type, id, timestamp, members, parentId: this.end });
+    return id;
   }
 
   private emit(entry: TranslatedEntry): void {
     this.tools.emit(entry);
-    this.parents.set(entry.id, entry.parentId);
     this.end = entry.id;
   }
+}
+
+/** Returns items as entries, each continuing the one before. */
+export function chained(items: readonly TurnItem[], parentId: string | null): TranslatedEntry[] {
+  let before = parentId;
+  return items.map(({ type, id, timestamp, members }) => {
+    const entry = { type, id, parentId: before, timestamp, members };
+    before = id;
+    return entry;
+  });
 }
 
 /** Whether a record has white space between its parts, as its first parts show: nearly all lines have none. */

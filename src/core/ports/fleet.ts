@@ -162,7 +162,8 @@ export interface Fleet {
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
-  append(batch: FleetBatch): Promise<FleetOutcome>;
+  /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
+  append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */
   release(sessionId: string, epoch: number): Promise<void>;
   /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */

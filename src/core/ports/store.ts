@@ -268,6 +268,8 @@ export interface Store {
    * already_exists, storage_full, storage_failed.
    */
   publish(beginning: Beginning, content: Content): Promise<Log>;
+  /** Does the same, and blocks everything else meanwhile. */
+  publishNow?(beginning: Beginning, content: Content): Log;
   /** Opens the log at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed. */
   open(file: string, readOnly?: boolean | Failure): Log;
 }

@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
 import { type Env, timestamp } from "../ports/env.ts";
-import { type Beginning, bytesOfContent, type CopiedLines, type Log } from "../ports/store.ts";
+import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import { Session } from "./session.ts";
@@ -36,6 +36,8 @@ export class Workspace {
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
   private absence = new Failure("no_session");
+  /** Times at which sessions without a file got their folder. */
+  private readonly folderPrepared = new WeakMap<Session, number>();
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
 
@@ -175,9 +177,16 @@ export class Workspace {
     if (!this.sessions.includes(session)) session.close();
   }
 
-  /** Makes the folder of a session: clients of Pi look into it as soon as they know its path. */
+  /**
+   * Makes the folder of a session: clients of Pi look into it as soon as they know its path. Looks whether it is there once
+   * a millisecond, for a look takes as long as the rest of get_state.
+   */
   prepareFolder(session: Session): void {
-    if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
+    if (session.file === null || session.log.persisted) return;
+    const now = this.env.now();
+    if (this.folderPrepared.get(session) === now) return;
+    this.folderPrepared.set(session, now);
+    this.stores.prepareFolder(session.file);
   }
 
   /** Returns the session that a request with this idempotency key made, and opens it if needed. */
@@ -302,13 +311,8 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
   return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
 }
 
-/** Returns the bytes of a forked session's lines, in pieces. */
-export function forkContent(source: Session, plan: ForkPlan): Generator<Uint8Array> {
-  return bytesOfContent(forkedLines(source, plan));
-}
-
 /** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
-function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
+export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Array | CopiedLines> {
   const { log } = source;
   const { positions, patches } = plan;
   let first = 0;

@@ -20,8 +20,11 @@ export interface Telling {
   ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
   /** Returns the id by which the client knows a call of the turn that is not in the session yet. */
   claim(callId: string): string;
-  /** Shows what has been written to the session since; of what the client was shown while it came, only ids and facts. */
-  keepUp(judge: (item: PathEntry) => Acquaintance): Promise<void>;
+  /**
+   * Shows what has been written to the session since; of what the client was shown while it came, only ids and facts.
+   * `tellsUsage`: and how full the context is, which takes time.
+   */
+  keepUp(judge: (item: PathEntry) => Acquaintance, tellsUsage?: boolean): Promise<void>;
 }
 
 /** The result of a request that goes through to the client. */
@@ -61,10 +64,20 @@ export interface AgentBehind {
   authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as it has them. */
   settings(session: AgentSession, telling: Telling): Promise<AgentReply>;
+  /** Returns how the client stands to entries that are written between turns; undefined where it is shown all of them. */
+  judgeOf?(sessionId: string): ((item: PathEntry) => Acquaintance) | undefined;
   /** Tells what a client hears unasked about a session, once it knows that session. */
   introduce?(sessionId: string): Promise<void>;
-  /** Runs a turn. Returns the result of the request, with its `stopReason`. */
-  prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply>;
+  /**
+   * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled` says whether the client wants it
+   * no more, which it may say before the agent has what it needs to begin.
+   */
+  prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    telling: Telling,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply>;
   /** Ends the turn that runs, if one does, also because the client has gone; that turn then returns `cancelled`. */
   cancel(sessionId: string): void;
   setMode(session: AgentSession, modeId: string, telling: Telling): Promise<AgentReply>;

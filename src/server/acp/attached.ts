@@ -9,6 +9,8 @@ export interface Telltale {
   lastId: string | null;
   /** Undefined where it has that from elsewhere: what came before is walked through when something follows. */
   narrator: Narrator | undefined;
+  /** Whether it was told of entries and not how full the context is since. */
+  owesUsage?: boolean;
 }
 
 /** A job of a session, which it may be told to give up. */

@@ -130,10 +130,9 @@ export interface SessionOutline {
   readonly name: string | null;
   readonly leafId: string | null;
   readonly sessionPath: string | null;
-  /** The model in force, and how full its context is. */
+  /** The model in force. */
   readonly model: { readonly provider: string; readonly id: string } | null;
   readonly thinkingLevel: string;
-  readonly usage: { readonly tokens: number | null; readonly contextWindow: number } | undefined;
   readonly readOnly: boolean;
   /** Whether another process writes to it or shares it, so that calls without a result may still be at work. */
   readonly isElsewhere: boolean;
@@ -146,21 +145,53 @@ export const readOutline = command({
   params: { sessionId: z.string() },
   result: z.custom<SessionOutline>(),
   example: { params: {}, result: undefined as never },
-  run(context): SessionOutline {
-    const { session } = context;
-    const { file, log } = session;
-    return {
-      cwd: session.cwd,
-      name: session.name,
-      leafId: session.leafId,
-      sessionPath: file,
-      model: session.model(),
-      thinkingLevel: session.thinkingLevel(),
-      usage: contextUsageOf(session),
-      readOnly: log.readOnly !== null,
-      isElsewhere: isElsewhere(context),
-    };
-  },
+  run: outlineOf,
+});
+
+function outlineOf(context: CommandContext): SessionOutline {
+  const { session } = context;
+  const { file, log } = session;
+  return {
+    cwd: session.cwd,
+    name: session.name,
+    leafId: session.leafId,
+    sessionPath: file,
+    model: session.model(),
+    thinkingLevel: session.thinkingLevel(),
+    readOnly: log.readOnly !== null,
+    isElsewhere: isElsewhere(context),
+  };
+}
+
+export interface FirstLook {
+  readonly facts: SessionOutline;
+  /** The page after the entry that was read last. */
+  readonly first: Page;
+}
+
+/** Reads the outline and the first page together: each prompt waits for it. */
+export const look = command({
+  name: "acp_look",
+  summary: "The session as it is now, and what follows an entry.",
+  effect: "read",
+  params: { sessionId: z.string(), since: own<string | null>() },
+  result: z.custom<FirstLook>(),
+  example: { params: {}, result: undefined as never },
+  run: (context, { since }): FirstLook => ({
+    facts: outlineOf(context),
+    first: pageOf(context.session, since, undefined),
+  }),
+});
+
+/** Tells how full the context of the model is, where that is known. Walks the context, for which no turn should wait. */
+export const readUsage = command({
+  name: "acp_usage",
+  summary: "How full the context of the model is.",
+  effect: "read",
+  params: { sessionId: z.string() },
+  result: z.custom<{ readonly usage: ReturnType<typeof contextUsageOf> }>(),
+  example: { params: {}, result: undefined as never },
+  run: ({ session }) => ({ usage: contextUsageOf(session) }),
 });
 
 function isElsewhere(context: CommandContext): boolean {

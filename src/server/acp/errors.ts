@@ -1,15 +1,32 @@
 /** Errors of the Agent Client Protocol: its codes, and sentences in its words. Clients show these to the person. */
 
+import { membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { describeError } from "../connection/dialect.ts";
 
 /** An error that the protocol names itself. */
 export class AcpError extends Error {
   readonly code: number;
+  /** The `data` of the error, if it is one of the other side. */
+  readonly data: unknown;
 
-  constructor(code: number, message: string) {
+  constructor(code: number, message: string, data?: unknown) {
     super(message);
     this.code = code;
+    this.data = data;
+  }
+
+  /** Returns the error that the other side has answered with; `otherwise` is said where it says nothing. */
+  static heard(error: unknown, code: number, otherwise: string): AcpError {
+    const { code: theirs, message, data } = membersOf(error);
+    return new AcpError(Number.isInteger(theirs) ? (theirs as number) : code, stringOf(message) || otherwise, data);
+  }
+
+  /** Returns the value of an error member. */
+  toJSON(): object {
+    const { code, message, data } = this;
+    return { code, message, ...(data === undefined ? {} : { data }) };
   }
 }
 
@@ -58,7 +75,7 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
 
 /** Returns the JSON text of an error member about whatever was thrown. */
 export function errorText(thrown: unknown): string {
-  if (thrown instanceof AcpError) return JSON.stringify({ code: thrown.code, message: thrown.message });
+  if (thrown instanceof AcpError) return jsonText(thrown.toJSON());
   const { code, sentence, name, data } = describeError(thrown);
   const known = Object.hasOwn(FAILURES, name) ? FAILURES[name] : {};
   return jsonText({ code: known.code ?? code, message: known.sentence ?? sentence, data });

@@ -34,10 +34,23 @@ type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<Retu
 
 /** Checks these members of the params. Throws BadParams. */
 export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
-  const shape = Object.fromEntries(names.map((name) => [name, shapes[name]()]));
-  const result = check(z.looseObject({ ...shape, _meta: z.looseObject({}).nullish() }), given ?? {});
+  const result = check(schemaOf(names), given ?? {});
   if (result.success) return result.data as unknown as CheckedMembers<N>;
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
+}
+
+/** Schemas by the names of their members: to make one takes 0.15 ms, which each prompt would wait for. */
+const schemas = new Map<string, z.ZodType>();
+
+function schemaOf(names: readonly (keyof Shapes)[]): z.ZodType {
+  const key = names.join();
+  let schema = schemas.get(key);
+  if (!schema) {
+    const shape = Object.fromEntries(names.map((name) => [name, shapes[name]()]));
+    schema = z.looseObject({ ...shape, _meta: z.looseObject({}).nullish() });
+    schemas.set(key, schema);
+  }
+  return schema;
 }
 
 /** Returns the working directory of which a list is wanted; undefined for all. Throws BadParams. */

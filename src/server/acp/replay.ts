@@ -5,7 +5,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Acquaintance } from "./agent.ts";
 import type { Asker } from "./asker.ts";
 import { type Attached, requireGoing, type Telltale } from "./attached.ts";
-import { type Page, readOutline, readPage, type SessionOutline } from "./commands.ts";
+import { look, type Page, readPage, readUsage, type SessionOutline } from "./commands.ts";
 import { type AcpUpdate, type ClientSkills, Narrator, OURS, type PathEntry, withOurs } from "./narrator.ts";
 
 const REPLACED = "The session was changed by another program while it was read. Load it again.";
@@ -16,6 +16,8 @@ export interface Stage {
   readonly skills: ClientSkills;
   /** Whether an agent tells itself how full its context is. */
   readonly isUsageTold: boolean;
+  /** Returns how the client stands to entries of a session; undefined where it is shown all of them. */
+  judgeOf(sessionId: string): ((item: PathEntry) => Acquaintance) | undefined;
   /** Sends an update once there is room for it. */
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
@@ -35,18 +37,19 @@ export async function replay(
   since: string | undefined,
   isStopped: () => boolean,
 ): Promise<Replayed> {
-  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
+  const now = await stage.asker.run(look, { sessionId: session.id, since: since ?? null });
+  const { facts } = now;
   const told: Telltale = {
     lastId: since ?? null,
     narrator: since === undefined ? narratorOf(stage, facts) : undefined,
   };
-  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: since !== undefined });
+  const { after, entries } = await goOn({ stage, session, told, isStopped, ...now, tellsWhere: since !== undefined });
   requireGoing(isStopped);
   const narrator = told.narrator as Narrator;
   for (const update of narrator.rest(facts.isElsewhere || session.isInTurn))
     await stage.update(session.id, update, isStopped);
   await stage.update(session.id, infoOf(facts), isStopped);
-  await tellUsage(stage, session, facts, narrator, isStopped);
+  await tellUsage(stage, session, told, isStopped);
   session.told = told;
   return { facts, after, entries };
 }
@@ -56,17 +59,20 @@ export async function catchUp(
   stage: Stage,
   session: Attached,
   isStopped: () => boolean,
-  judge?: (item: PathEntry) => Acquaintance,
+  judge = stage.judgeOf(session.id),
+  tellsUsage = true,
 ): Promise<Replayed | undefined> {
   const { told } = session;
   if (!told) return undefined;
-  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
-  const { after, entries } = await goOn({ stage, session, told, isStopped, facts, tellsWhere: false, judge });
+  const now = await stage.asker.run(look, { sessionId: session.id, since: told.lastId });
+  const { facts } = now;
+  const { after, entries } = await goOn({ stage, session, told, isStopped, ...now, tellsWhere: false, judge });
   const { narrator } = told;
   if (narrator && entries > 0) {
     for (const update of narrator.rest(true)) await stage.update(session.id, update, isStopped);
-    await tellUsage(stage, session, facts, narrator, isStopped);
+    told.owesUsage = true;
   }
+  if (told.owesUsage && tellsUsage) await tellUsage(stage, session, told, isStopped);
   return { facts, after, entries };
 }
 
@@ -76,29 +82,38 @@ interface GoingOn {
   readonly told: Telltale;
   readonly isStopped: () => boolean;
   readonly facts: SessionOutline;
+  /** The page after the last entry that was told of. */
+  readonly first: Page;
   /** Whether the client is told in any case which entry the first one follows. */
   readonly tellsWhere: boolean;
   /** Says how the client stands to an entry; it is shown all of them by default. */
   readonly judge?: (item: PathEntry) => Acquaintance;
 }
 
-/** Makes sure that it is known which calls the client was told of, before it is told of others. */
-export async function makeReady(stage: Stage, session: Attached, isStopped: () => boolean): Promise<void> {
-  await catchUp(stage, session, isStopped);
+/**
+ * Makes sure that it is known which calls the client was told of, before it is told of others. Returns what the session
+ * is like, unless the client has closed it.
+ */
+export async function makeReady(
+  stage: Stage,
+  session: Attached,
+  isStopped: () => boolean,
+): Promise<SessionOutline | undefined> {
+  const { facts } = (await catchUp(stage, session, isStopped, undefined, false)) ?? {};
   const { told } = session;
   told?.narrator?.forgetClaims();
-  if (!told || told.narrator) return;
-  const facts = await stage.asker.run(readOutline, { sessionId: session.id });
+  if (!facts || !told || told.narrator) return facts;
   const narrator = narratorOf(stage, facts);
-  const going = { stage, session, told, isStopped, facts, tellsWhere: false };
-  if (told.lastId !== null) await walkThrough(going, narrator, await pageAfter(stage, session, told.lastId));
+  const first = await pageAfter(stage, session, told.lastId);
+  const going = { stage, session, told, isStopped, facts, first, tellsWhere: false };
+  if (told.lastId !== null) await walkThrough(going, narrator, first);
   told.narrator = narrator;
+  return facts;
 }
 
 /** Sends what follows the last entry that was told of, or the place where the path has left that. */
 async function goOn(going: GoingOn): Promise<{ after: string | null; entries: number }> {
-  const { stage, session, told, isStopped, facts, tellsWhere } = going;
-  const first = await pageAfter(stage, session, told.lastId);
+  const { stage, session, told, isStopped, facts, first, tellsWhere } = going;
   const { after } = first;
   const hasParted = after !== told.lastId;
   if (!hasParted && first.entries.length === 0 && !tellsWhere) return { after, entries: 0 };
@@ -168,14 +183,12 @@ function infoOf({ name, model, thinkingLevel, leafId }: SessionOutline): AcpUpda
 }
 
 /** Tells how full the model's context is, where that is known, and what the path has cost. */
-async function tellUsage(
-  stage: Stage,
-  session: Attached,
-  { usage }: SessionOutline,
-  { cost }: Narrator,
-  isStopped: () => boolean,
-): Promise<void> {
-  if (stage.isUsageTold || !usage || usage.tokens === null) return;
+async function tellUsage(stage: Stage, session: Attached, told: Telltale, isStopped: () => boolean): Promise<void> {
+  told.owesUsage = false;
+  if (stage.isUsageTold) return;
+  const { usage } = await stage.asker.run(readUsage, { sessionId: session.id });
+  if (!usage || usage.tokens === null) return;
+  const { cost = 0 } = told.narrator ?? {};
   const spent = cost > 0 ? { cost: { amount: cost, currency: "USD" } } : {};
   const update = { sessionUpdate: "usage_update", used: Math.round(usage.tokens), size: usage.contextWindow, ...spent };
   await stage.update(session.id, update, isStopped);

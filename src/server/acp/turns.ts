@@ -15,7 +15,10 @@ export function factsOf({ asker }: Pick<Conversing, "asker">, sessionId: string)
 
 /** Returns a session as agents are told of it. */
 async function agentSession({ asker }: Conversing, sessionId: string): Promise<AgentSession> {
-  const { cwd, leafId, model, thinkingLevel } = await factsOf({ asker }, sessionId);
+  return asAgentsSee(sessionId, await factsOf({ asker }, sessionId));
+}
+
+function asAgentsSee(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
   const isEmpty = leafId === null;
   return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
 }
@@ -46,9 +49,11 @@ function tellingOf(context: MethodContext, session: Attached): Telling {
     update: (update) => stage().update(id, update, isClosed),
     ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.told?.narrator?.claim(callId) ?? callId,
-    async keepUp(judge) {
+    async keepUp(judge, tellsUsage) {
       if (isClosed()) return;
-      await inOrder(id, (_, isStopped) => catchUp(stage(), session, () => isStopped() || isClosed(), judge));
+      await inOrder(id, (_, isStopped) =>
+        catchUp(stage(), session, () => isStopped() || isClosed(), judge, tellsUsage),
+      );
     },
   };
 }
@@ -85,10 +90,10 @@ async function turn(
   if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
   session.isInTurn = true;
   try {
-    await inOrder(id, (_, isStopped) => makeReady(stage(), session, isStopped));
-    const about = await agentSession(conversation, id);
-    if (isTurnCancelled() || !session.told || conversation.isOver) return { stopReason: "cancelled" };
-    return await agent.prompt(about, blocks, tellingOf(context, session));
+    const facts = await inOrder(id, (_, isStopped) => makeReady(stage(), session, isStopped));
+    const isCancelled = (): boolean => isTurnCancelled() || !session.told || conversation.isOver;
+    if (!facts || isCancelled()) return { stopReason: "cancelled" };
+    return await agent.prompt(asAgentsSee(id, facts), blocks, tellingOf(context, session), isCancelled);
   } finally {
     session.isInTurn = false;
     awaken(session);

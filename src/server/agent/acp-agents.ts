@@ -11,10 +11,11 @@ import { OURS } from "../acp/narrator.ts";
 import type { AgentGate } from "../dispatch/agent-gate.ts";
 import { AcpLink, unknownMethod } from "./acp-link.ts";
 import { AcpSeat, type MetAgent } from "./acp-seat.ts";
-import type { AgentMeans } from "./pi-behind.ts";
-import type { SeatEnds } from "./pi-seat.ts";
+import type { AgentMeans, ServerEnds } from "./joining.ts";
 
+/** Updates about sessions that are being opened, and their bytes, that are kept until it is known whose they are. */
 const MOST_EARLY = 256;
+const MOST_EARLY_BYTES = 4 << 20;
 /** Capabilities of an agent that the client hears of; those about sessions are ours. */
 const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
@@ -22,7 +23,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
   readonly tellsUsage = true;
   readonly uses = ["mcpServers", "additionalDirectories"];
   promptCapabilities: AgentReply = { image: false, audio: false, embeddedContext: false };
-  private readonly ends: SeatEnds;
+  private readonly ends: ServerEnds;
   private readonly means: AgentMeans;
   private readonly version: string;
   private client: MetClient = {};
@@ -32,9 +33,12 @@ export class AcpAgents implements AgentBehind, AgentGate {
   private readonly byAgentId = new Map<string, AcpSeat>();
   /** Updates about sessions of the agent that are not known yet. */
   private early: { readonly id: string; readonly update: LooseMembers; readonly bytes: number }[] = [];
+  private earlyBytes = 0;
+  /** How many sessions of the agent are being opened. */
+  private opening = 0;
   private isEnding = false;
 
-  constructor(ends: SeatEnds, means: AgentMeans, version: string) {
+  constructor(ends: ServerEnds, means: AgentMeans, version: string) {
     this.ends = ends;
     this.means = means;
     this.version = version;
@@ -53,6 +57,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
     this.isEnding = true;
     for (const seat of this.seats.values()) seat.cancel();
     await this.link?.end();
+    await Promise.all([...this.seats.values()].map((seat) => seat.end()));
   }
 
   // --- the agent -----------------------------------------------------------------------------------------------
@@ -62,7 +67,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
     try {
       const { capabilities, authMethods } = await this.met();
       const known = Object.fromEntries(
-        PASSED_ON.filter((name) => name in capabilities).map((name) => [name, capabilities[name]]),
+        PASSED_ON.filter((name) => isMembers(capabilities[name])).map((name) => [name, capabilities[name]]),
       );
       return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
     } catch {
@@ -88,32 +93,43 @@ export class AcpAgents implements AgentBehind, AgentGate {
         const seat = this.byAgentId.get(id);
         if (seat) seat.updated(update, bytes);
         // It may say something of a session before we have read that it made it.
-        else if (this.early.length < MOST_EARLY) this.early.push({ id, update, bytes });
+        else if (this.opening > 0 && this.early.length < MOST_EARLY && this.earlyBytes < MOST_EARLY_BYTES) {
+          this.early.push({ id, update, bytes });
+          this.earlyBytes += bytes;
+        }
       },
       asked: (method, params) => {
         const seat = this.byAgentId.get(stringOf(params.sessionId));
         if (!seat) throw unknownMethod(method);
         return seat.asked(method, params);
       },
+      drained: () => this.ends.goOn(),
       ended: () => {
         if (this.link !== link) return;
         this.link = undefined;
         this.agent = undefined;
         this.byAgentId.clear();
-        this.early = [];
       },
     });
     this.link = link;
     const { clientCapabilities = {}, clientInfo = { name: OURS, version: this.version } } = this.client;
-    const begun = await link.request("initialize", { protocolVersion: 1, clientCapabilities, clientInfo });
-    const info = membersOf(begun.agentInfo);
-    const capabilities = membersOf(begun.agentCapabilities);
-    if (capabilities.promptCapabilities) this.promptCapabilities = membersOf(capabilities.promptCapabilities);
-    return { link, info, name: stringOf(info.name) || "acp", capabilities, authMethods: begun.authMethods };
+    try {
+      const begun = await link.request("initialize", { protocolVersion: 1, clientCapabilities, clientInfo });
+      const { protocolVersion = 1 } = begun;
+      if (protocolVersion !== 1) throw failed(`speaks version ${String(protocolVersion)} of the protocol, and not 1`);
+      const info = membersOf(begun.agentInfo);
+      const capabilities = membersOf(begun.agentCapabilities);
+      if (isMembers(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
+      return { link, info, name: stringOf(info.name) || "acp", capabilities, authMethods: begun.authMethods };
+    } catch (error) {
+      // The next one to ask starts another.
+      await link.end();
+      throw error;
+    }
   }
 
   private seatOf(sessionId: string): AcpSeat {
-    const seat = this.seats.get(sessionId) ?? new AcpSeat(sessionId, this.ends, this.means.within);
+    const seat = this.seats.get(sessionId) ?? new AcpSeat(sessionId, this.ends, this.means);
     this.seats.set(sessionId, seat);
     return seat;
   }
@@ -121,14 +137,29 @@ export class AcpAgents implements AgentBehind, AgentGate {
   private async bondOf(session: AgentSession, telling: Telling) {
     const seat = this.seatOf(session.sessionId);
     seat.telling = telling;
-    const register = (): void => this.register(seat);
     const given = session.given ?? this.given.get(session.sessionId);
     if (given) this.given.set(session.sessionId, given);
-    return { seat, bond: await seat.join(await this.met(), { ...session, given }, register) };
+    this.opening++;
+    try {
+      const register = (id: string): void => this.register(seat, id);
+      return { seat, bond: await seat.join(await this.met(), { ...session, given }, register) };
+    } finally {
+      this.opening--;
+      if (this.opening === 0) {
+        this.early = [];
+        this.earlyBytes = 0;
+      }
+    }
   }
 
-  private register(seat: AcpSeat): void {
-    const id = seat.agentSessionId as string;
+  /** Notes that a session of the agent goes on with that of a seat, in place of the one before. */
+  private register(seat: AcpSeat, id: string): void {
+    const other = this.byAgentId.get(id);
+    if (id === "") throw failed("gave no id to the session that it made");
+    if (other && other !== seat) throw failed("gave a session that it has given to another one of yours");
+    // The client has closed it meanwhile.
+    if (this.seats.get(seat.sessionId) !== seat) throw new Failure("cancelled");
+    for (const [before, its] of this.byAgentId) if (its === seat) this.byAgentId.delete(before);
     this.byAgentId.set(id, seat);
     const meant = this.early.filter((said) => said.id === id);
     this.early = this.early.filter((said) => said.id !== id);
@@ -143,9 +174,7 @@ export class AcpAgents implements AgentBehind, AgentGate {
   async settings(session: AgentSession, telling: Telling): Promise<AgentReply> {
     try {
       const { bond } = await this.bondOf(session, telling);
-      const { modes, configOptions } = bond.settings;
-      const members = { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
-      return { ...members, _meta: { [OURS]: { fidelity: bond.fidelity } } };
+      return { ...bond.settings.inForce, _meta: { [OURS]: { fidelity: bond.fidelity } } };
     } catch (error) {
       // One that must be logged in to says so; without any other, the history can be read.
       if ((error as { code?: unknown }).code === AUTH_REQUIRED) throw error;
@@ -157,9 +186,21 @@ export class AcpAgents implements AgentBehind, AgentGate {
     await this.seats.get(sessionId)?.introduce();
   }
 
-  async prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
+  async prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    telling: Telling,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply> {
+    const before = this.seatOf(session.sessionId).settings;
     const { seat, bond } = await this.bondOf(session, telling);
+    if (before) for (const update of bond.settings.changesSince(before)) await telling.update(update);
+    if (isCancelled()) return { stopReason: "cancelled" };
     return seat.prompt(bond, prompt, telling);
+  }
+
+  judgeOf(sessionId: string) {
+    return this.seats.get(sessionId)?.judge;
   }
 
   cancel(sessionId: string): void {
@@ -168,7 +209,9 @@ export class AcpAgents implements AgentBehind, AgentGate {
 
   async setMode(session: AgentSession, modeId: string, telling: Telling): Promise<AgentReply> {
     const { bond } = await this.bondOf(session, telling);
-    return bond.agent.link.request("session/set_mode", { sessionId: bond.agentSessionId, modeId });
+    const done = await bond.agent.link.request("session/set_mode", { sessionId: bond.agentSessionId, modeId });
+    bond.settings.modeIs(modeId);
+    return done;
   }
 
   async setConfigOption(
@@ -180,7 +223,10 @@ export class AcpAgents implements AgentBehind, AgentGate {
     const { bond } = await this.bondOf(session, telling);
     const { agentSessionId: sessionId, agent } = bond;
     const type = typeof value === "boolean" ? { type: "boolean" } : {};
-    return agent.link.request("session/set_config_option", { sessionId, configId, value, ...type });
+    const params = { sessionId, configId, value, ...type };
+    const done = await agent.link.request("session/set_config_option", params);
+    bond.settings.optionsAre(done.configOptions);
+    return { ...done, configOptions: bond.settings.configOptions ?? [] };
   }
 
   async close(sessionId: string): Promise<void> {
@@ -203,10 +249,19 @@ export class AcpAgents implements AgentBehind, AgentGate {
     return false;
   }
 
-  before({ effect }: Command, { id }: Session): Promise<void> | undefined {
-    if (effect !== "write" || !this.seats.get(id)?.isAtWork) return undefined;
-    return Promise.reject(atWork());
+  before({ effect }: Command, session: Session): Promise<void> | undefined {
+    const seat = this.seats.get(session.id);
+    if (!seat?.isAtWork) return effect === "control" ? undefined : seat?.keep(session);
+    return effect === "write" ? Promise.reject(atWork()) : undefined;
   }
 }
 
 const AUTH_REQUIRED = -32000;
+
+function isMembers(value: unknown): value is LooseMembers {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function failed(how: string): Failure {
+  return new Failure("agent_failed", `The agent ${how}. Look for a newer version of it, or name another with --agent.`);
+}

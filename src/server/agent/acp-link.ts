@@ -4,11 +4,14 @@ import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import { AcpError } from "../acp/errors.ts";
+import { droppedMessage } from "./line-cutter.ts";
 import { isObject, membersOfLine } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
-/** Bytes of lines that wait for the editor, beyond which nothing more is taken from the agent. */
+/** Bytes of lines that wait for the editor, or of answers that wait for the agent, beyond which no more is taken from it. */
 const FULL_AT = 4 << 20;
+/** Requests of the agent that wait for an answer; more are refused. */
+const MOST_ASKED = 256;
 const INTERNAL = -32603;
 const NO_SUCH_METHOD = -32601;
 
@@ -18,6 +21,8 @@ export interface AcpHearer {
   updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
   /** Answers a request of the agent. Rejects with what the agent is told. */
   asked(method: string, params: LooseMembers): Promise<unknown>;
+  /** Called when the agent has read what waited for it. */
+  drained(): void;
   /** Called when the agent has ended. */
   ended(failure: Failure): void;
 }
@@ -36,6 +41,10 @@ export class AcpLink implements AgentSink {
   private readonly waiting = new Map<number, SentRequest>();
   private count = 0;
   private waitingBytes = 0;
+  /** Requests of the agent that are not answered, and bytes of answers that it has not read. */
+  private asked = 0;
+  private answeredBytes = 0;
+  private stall: NodeJS.Timeout | undefined;
   private reason: string | undefined;
   hasEnded = false;
 
@@ -84,8 +93,15 @@ export class AcpLink implements AgentSink {
     this.say({ method, params });
   }
 
-  private say(message: object): void {
-    this.process.send(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  /** Says a message, and returns its bytes. An agent that does not read for too long is ended. */
+  private say(message: object): number {
+    const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+    this.process.send(line);
+    if (this.isFull && !this.stall) {
+      this.stall = setTimeout(() => this.giveUp(`read nothing for ${this.within} ms and was ended`), this.within);
+      this.stall.unref();
+    }
+    return line.length;
   }
 
   /** Ends it, and says why. */
@@ -107,17 +123,20 @@ export class AcpLink implements AgentSink {
   // --- what it says --------------------------------------------------------------------------------------------
 
   line(bytes: Buffer): void {
-    if (!isObject(bytes)) {
-      const text = bytes.toString("utf8").trim();
-      if (text !== "") this.launch.complain(text);
-      return;
-    }
-    const { id, method, params, result, error } = membersOfLine(bytes);
-    if (method === undefined) return this.answered(id, result, error);
+    const { id, method, params, result, error } = isObject(bytes) ? membersOfLine(bytes) : {};
+    if (id !== undefined && method === undefined) return this.answered(id, result, error);
     if (id !== undefined) return void this.answer(id, stringOf(method), membersOf(params));
-    if (method !== "session/update") return;
     const { sessionId, update } = membersOf(params);
-    this.hearer.updated(stringOf(sessionId), membersOf(update), bytes.length);
+    const isUpdate = method === "session/update";
+    if (isUpdate && typeof membersOf(update).sessionUpdate === "string")
+      return this.hearer.updated(stringOf(sessionId), membersOf(update), bytes.length);
+    // Others are notifications that mean nothing here, or no messages.
+    if (method === undefined || isUpdate) this.complainOf(bytes);
+  }
+
+  private complainOf(bytes: Buffer): void {
+    const text = bytes.toString("utf8").trim();
+    if (text !== "") this.launch.complain(text);
   }
 
   private answered(id: unknown, result: unknown, error: unknown): void {
@@ -125,34 +144,49 @@ export class AcpLink implements AgentSink {
     if (!request) return;
     this.waiting.delete(id as number);
     if (error === undefined) return request.resolve(membersOf(result));
-    const { code, message } = membersOf(error);
-    const sentence = stringOf(message) || "The agent refused and does not say why.";
-    request.reject(new AcpError(typeof code === "number" && Number.isInteger(code) ? code : INTERNAL, sentence));
+    request.reject(AcpError.heard(error, INTERNAL, "The agent refused and does not say why."));
   }
 
   private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {
+    this.asked++;
+    let outcome: object;
     try {
-      this.say({ id, result: await this.hearer.asked(method, params) });
+      if (this.asked > MOST_ASKED)
+        throw new Error(`${MOST_ASKED} requests of the agent wait for their answers already.`);
+      outcome = { result: (await this.hearer.asked(method, params)) ?? null };
     } catch (error) {
-      const code = error instanceof AcpError ? error.code : INTERNAL;
-      this.say({ id, error: { code, message: (error as Error).message } });
+      outcome = { error: error instanceof AcpError ? error : { code: INTERNAL, message: (error as Error).message } };
     }
+    this.asked--;
+    this.answeredBytes += this.say({ id, ...outcome });
+    if (this.answeredBytes > FULL_AT && this.isFull) this.giveUp("asked more than it read answers to and was ended");
   }
 
-  tooLong(_beginning: Buffer, size: number): void {
-    this.launch.complain(
-      `said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}; --max-message-bytes raises it`,
-    );
+  tooLong(beginning: Buffer, size: number): void {
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
+    this.launch.complain(sentence);
+    const { idText, isReply } = droppedMessage(beginning) ?? {};
+    if (idText === undefined) return;
+    const id: unknown = JSON.parse(idText);
+    const error = { code: INTERNAL, message: sentence };
+    if (isReply) this.answered(id, undefined, error);
+    else this.say({ id, error });
   }
 
   through(): void {
     if (this.waitingBytes >= FULL_AT) this.process.pause();
   }
 
-  drained(): void {}
+  drained(): void {
+    this.answeredBytes = 0;
+    clearTimeout(this.stall);
+    this.stall = undefined;
+    this.hearer.drained();
+  }
 
   ended(how: string): void {
     this.hasEnded = true;
+    clearTimeout(this.stall);
     const failure = gone(this.reason ?? how);
     for (const request of this.waiting.values()) request.reject(failure);
     this.waiting.clear();

@@ -6,7 +6,7 @@
 import type { Readable, Writable } from "node:stream";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { AcpRecorder } from "./acp-recorder.ts";
-import { LineCutter, type LineSink } from "./line-cutter.ts";
+import { droppedMessage, LineCutter, type LineSink } from "./line-cutter.ts";
 import { isObject, membersOfLine } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
@@ -212,19 +212,21 @@ export class AcpProxy {
   }
 
   private refuseLong(beginning: Buffer, size: number): void {
-    const id = idIn(beginning);
+    const { idText, isReply } = droppedMessage(beginning) ?? {};
     const sentence = `The message of ${size} bytes is over the limit of ${this.means.maxLineBytes}; --max-message-bytes raises it.`;
-    if (id !== undefined) this.say(errorTo(id, sentence));
+    if (idText === undefined) return;
+    // An answer that the agent waits for is told to it, a request to the client.
+    if (isReply) this.agent?.send(errorTo(idText, sentence));
+    else this.say(errorTo(idText, sentence));
   }
 
   private tellOfLong(beginning: Buffer, size: number): void {
-    const id = idIn(beginning);
+    const { idText, isReply } = droppedMessage(beginning) ?? {};
     const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.means.maxLineBytes}. It was dropped.`;
     this.means.printError(sentence);
-    if (id !== undefined && this.recorder.unanswered.includes(id)) {
-      const line = errorTo(id, sentence);
-      this.fromAgent.push(Buffer.from(line));
-    }
+    if (idText === undefined) return;
+    if (!isReply) this.agent?.send(errorTo(idText, sentence));
+    else if (this.recorder.unanswered.includes(idText)) this.fromAgent.push(Buffer.from(errorTo(idText, sentence)));
   }
 
   private say(line: string | Buffer): void {
@@ -234,11 +236,4 @@ export class AcpProxy {
 
 function errorTo(id: string, message: string): string {
   return `{"jsonrpc":"2.0","id":${id},"error":{"code":${INTERNAL},"message":${JSON.stringify(message)}}}\n`;
-}
-
-/** Returns the id at the beginning of a message, as JSON text. */
-function idIn(beginning: Buffer): string | undefined {
-  return /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,/.exec(
-    beginning.toString("utf8"),
-  )?.[1];
 }

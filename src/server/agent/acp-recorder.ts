@@ -120,9 +120,29 @@ export class AcpRecorder {
     } catch {
       session = this.workspace.create({ cwd });
     }
+    this.noteIn(session, agentSessionId);
+    return session;
+  }
+
+  private noteIn(session: Session, agentSessionId: string): void {
     const data = { agent: this.agentInfo, agentSessionId };
     session.append([draftOf("custom", { customType: CUSTOM, data })], undefined, true);
-    return session;
+  }
+
+  /** Goes on in a copy of what was recorded, as the agent does. */
+  private async copy({ session }: RecordedSession, agentSessionId: string): Promise<void> {
+    if (this.sessions.has(agentSessionId) || !SESSION_ID.test(agentSessionId) || !session.log.persisted) return;
+    await session.commit();
+    const copied = await this.workspace.fork(session, session.tree.leaf, { comesOf: session, id: agentSessionId });
+    this.noteIn(copied, agentSessionId);
+    const turn = new AcpTurn(this.speaker, () => this.workspace.env.now());
+    this.sessions.set(agentSessionId, { agentSessionId, session: copied, turn, isReplay: false });
+  }
+
+  /** Ends the record of a session that the client has closed, which others may write to then. */
+  private async letGo(recorded: RecordedSession): Promise<void> {
+    this.sessions.delete(recorded.agentSessionId);
+    await this.conclude(recorded, recorded.turn.end({}));
   }
 
   /** Forgets a request of the client that was not passed on. */
@@ -163,6 +183,9 @@ export class AcpRecorder {
     if (method === "initialize") this.met(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
       this.begin({ ...params, sessionId: outcome.sessionId }, false);
+    else if (method === "session/fork" && recorded && typeof outcome.sessionId === "string")
+      return this.copy(recorded, outcome.sessionId);
+    else if (method === "session/close" && recorded && error === undefined) return this.letGo(recorded);
     else if (method === "session/load" && recorded) {
       // What the past says of itself is written when it was not known.
       if (!recorded.isReplay) this.write(recorded, recorded.turn.end({}));
@@ -207,22 +230,28 @@ export class AcpRecorder {
     const running = new Set<string>();
     for (const { method, params } of this.ofClient.values())
       if (method === "session/prompt") running.add(String(params.sessionId));
-    for (const recorded of this.sessions.values())
-      try {
-        this.write(
-          recorded,
-          running.has(recorded.agentSessionId)
-            ? recorded.turn.end({ stopReason }, errorMessage)
-            : recorded.turn.end({}),
-        );
-        await recorded.session.commit();
-        await recorded.session.leave();
-      } catch (error) {
-        this.complain(`What was seen of a turn could not be written. ${(error as Error).message}`);
-      } finally {
-        recorded.session.close();
-      }
+    for (const recorded of this.sessions.values()) {
+      const { agentSessionId, turn } = recorded;
+      await this.conclude(
+        recorded,
+        running.has(agentSessionId) ? turn.end({ stopReason }, errorMessage) : turn.end({}),
+      );
+    }
     this.sessions.clear();
+  }
+
+  /** Writes the last words of a session, and closes it. Never rejects. */
+  private async conclude(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
+    const { session } = recorded;
+    try {
+      this.write(recorded, last);
+      await session.commit();
+      await session.leave();
+    } catch (error) {
+      this.complain(`What was seen of a turn could not be written. ${(error as Error).message}`);
+    } finally {
+      session.close();
+    }
   }
 }
 

@@ -5,12 +5,13 @@ import { draftOf } from "../../core/format/entry.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
-import { OURS } from "../acp/narrator.ts";
+import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
+import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
+import { SessionSettings } from "./acp-settings.ts";
+import { NOTE, standOf } from "./acp-stand.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
-import { runInOrder, tellOfWritten } from "./joining.ts";
-import type { SeatEnds } from "./pi-seat.ts";
+import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./joining.ts";
 import { seedOf } from "./seed.ts";
 
 /** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
@@ -29,7 +30,7 @@ interface Bond {
   readonly agent: MetAgent;
   readonly agentSessionId: string;
   readonly fidelity: AgentKnowledge;
-  readonly settings: LooseMembers;
+  readonly settings: SessionSettings;
   /** Whether the next prompt begins with the conversation so far. */
   needsSeed: boolean;
   /** Whether the session says which one of the agent it is. */
@@ -38,11 +39,12 @@ interface Bond {
   leafId: string | null;
 }
 
-/** The entry that says which session of the agent goes on from there. */
-const NOTE = "acp";
-
 /** Updates that are kept until the client knows the session. */
 const MOST_EARLY = 256;
+/** Updates that are written between turns and the client was shown, whose entries it need not be shown. */
+const MOST_JUDGED = 1024;
+/** Kinds of updates that are messages of a session. */
+const SPOKEN = /_chunk$|^tool_call/;
 /** Kinds of updates that tell what was said. */
 const PAST = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
 
@@ -50,6 +52,8 @@ interface RunningTurn {
   readonly recorded: AcpTurn;
   readonly telling: Telling;
   isCancelled: boolean;
+  /** Why it cannot be recorded. */
+  failure: Error | undefined;
   /** Called when all of it is in the session. */
   readonly recordedAll: () => void;
   readonly whenRecorded: Promise<void>;
@@ -58,26 +62,38 @@ interface RunningTurn {
 export class AcpSeat {
   readonly sessionId: string;
   telling: Telling | undefined;
-  private readonly ends: SeatEnds;
+  private readonly ends: ServerEnds;
   private bond: Bond | undefined;
   private turn: RunningTurn | undefined;
   /** Ends with what was said of the session so far, told and recorded. */
   private last: Promise<unknown> = Promise.resolve();
   /** Updates that came before the client knew the session. */
   private readonly early: LooseMembers[] = [];
+  /** Collects what the agent says between turns, which the next look at the session finds there. */
+  private between: AcpTurn | undefined;
+  /** Entries of that, which the client was shown while it came. */
+  private readonly shown = new Set<string>();
+  /** Ends when the session of the agent that was wanted last is found or made. */
+  private joined: Promise<unknown> = Promise.resolve();
   private isIntroduced = false;
   /** Whether updates are those of a past that the client has. */
   private isReplay = false;
   private readonly within: number;
+  private readonly printError: (sentence: string) => void;
 
-  constructor(sessionId: string, ends: SeatEnds, within: number) {
+  constructor(sessionId: string, ends: ServerEnds, { within, printError }: AgentMeans) {
     this.sessionId = sessionId;
     this.ends = ends;
     this.within = within;
+    this.printError = printError;
   }
 
   get agentSessionId(): string | undefined {
     return this.bond?.agentSessionId;
+  }
+
+  get settings(): SessionSettings | undefined {
+    return this.bond?.settings;
   }
 
   get isAtWork(): boolean {
@@ -100,19 +116,40 @@ export class AcpSeat {
 
   // --- the session of the agent --------------------------------------------------------------------------------
 
-  /** Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. */
-  async join(agent: MetAgent, about: AgentSession, register: (seat: AcpSeat) => void): Promise<Bond> {
-    const state = await this.inOrder((session) => standOf(session, agent.name));
+  /**
+   * Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. `register` notes the
+   * id of that, and throws where it cannot be.
+   */
+  join(agent: MetAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<Bond> {
+    // Two at a time would make two of them.
+    const joined = this.joined.then(() => this.findOrMake(agent, about, register));
+    this.joined = joined.catch(() => {});
+    return joined;
+  }
+
+  private async findOrMake(agent: MetAgent, about: AgentSession, register: (id: string) => void): Promise<Bond> {
+    const state = await this.inOrder(async (session) => {
+      await this.keep(session);
+      const { bond } = this;
+      return bond?.agent === agent && bond.leafId === session.leafId ? undefined : standOf(session, agent.name);
+    });
     const { bond } = this;
-    if (bond && bond.agent === agent && bond.leafId === state.leafId) return bond;
+    if (!state) return bond as Bond;
     const known = bond && !bond.needsSeed && bond.leafId === state.leafId ? bond.agentSessionId : state.knownAs;
     const { cwd, given } = about;
     const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
-    const begin = (id: string, fidelity: AgentKnowledge, settings: LooseMembers, isNoted: boolean): Bond => {
+    const begin = (id: string, fidelity: AgentKnowledge, opened: LooseMembers, isNoted: boolean): Bond => {
       const needsSeed = fidelity === "seeded";
-      this.bond = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
-      register(this);
-      return this.bond;
+      const settings = new SessionSettings(opened);
+      const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
+      this.bond = begun;
+      try {
+        register(id);
+      } catch (error) {
+        this.bond = bond;
+        throw error;
+      }
+      return begun;
     };
     if (known !== undefined) {
       const settings = await this.reopen(agent, known, where, register);
@@ -129,7 +166,7 @@ export class AcpSeat {
     agent: MetAgent,
     sessionId: string,
     where: object,
-    register: (seat: AcpSeat) => void,
+    register: (agentSessionId: string) => void,
   ): Promise<LooseMembers | undefined> {
     const { sessionCapabilities, loadSession } = agent.capabilities;
     const method = membersOf(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
@@ -140,13 +177,13 @@ export class AcpSeat {
       agent,
       agentSessionId: sessionId,
       fidelity: "native",
-      settings: {},
+      settings: new SessionSettings({}),
       needsSeed: false,
       isNoted: true,
       leafId: null,
     };
-    register(this);
     try {
+      register(sessionId);
       return await agent.link.request(method, { sessionId, ...where });
     } catch (error) {
       this.bond = undefined;
@@ -174,7 +211,10 @@ export class AcpSeat {
     const whenRecorded = new Promise<void>((resolve) => {
       recordedAll = resolve;
     });
-    const turn: RunningTurn = { recorded, telling, isCancelled: false, recordedAll, whenRecorded };
+    const turn: RunningTurn = {
+      ...{ recorded, telling, isCancelled: false, failure: undefined },
+      ...{ recordedAll, whenRecorded },
+    };
     this.turn = turn;
     this.telling = telling;
     let given = blocks;
@@ -183,7 +223,11 @@ export class AcpSeat {
       await this.inOrder(async (session) => {
         const seed = bond.needsSeed ? seedOf(session) : undefined;
         if (seed !== undefined) given = [{ type: "text", text: seed }, ...blocks];
-        this.append(session, [...this.noteOf(bond), ...promptOf(blocks, this.ends.workspace.env.now())]);
+        this.append(session, [
+          ...this.noteOf(bond),
+          ...this.takeBetween(),
+          ...promptOf(blocks, this.ends.workspace.env.now()),
+        ]);
         // What the agent hears is durable.
         await session.commit();
         hasBegun = true;
@@ -195,11 +239,12 @@ export class AcpSeat {
       await this.ended(bond, turn, result);
       return {
         ...result,
+        stopReason: stringOf(result.stopReason) || "end_turn",
         ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [OURS]: { fidelity } } }),
       };
     } catch (error) {
       // Nothing of it is there.
-      if (!hasBegun) throw error;
+      if (!hasBegun || error === turn.failure) throw error;
       const isCancelled = turn.isCancelled;
       const stopReason = isCancelled ? "aborted" : "error";
       await this.ended(bond, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
@@ -222,22 +267,65 @@ export class AcpSeat {
   /** Records the end of a turn, and tells what of it is in the session. */
   private async ended(bond: Bond, turn: RunningTurn, result: LooseMembers, why?: string): Promise<AgentReply> {
     await this.settled();
-    await this.inOrder(async (session) => {
-      this.append(session, turn.recorded.end(result, why));
-      await session.commit();
-      bond.leafId = session.leafId;
-    });
+    try {
+      await this.inOrder(async (session) => {
+        this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
+        await session.commit();
+        bond.leafId = session.leafId;
+      });
+    } catch (error) {
+      turn.failure ??= error as Error;
+    }
     turn.recordedAll();
-    await turn.telling.keepUp(() => "shown");
+    await turn.telling.keepUp(() => "shown").catch(() => {});
+    if (turn.failure) throw turn.failure;
     return result;
   }
 
-  private append(session: Session, drafts: readonly AcpDraft[]): void {
-    if (drafts.length === 0) return;
+  private append(session: Session, drafts: readonly AcpDraft[]): readonly string[] {
+    if (drafts.length === 0) return [];
     session.refreshToWrite();
     const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
     tellOfWritten(this.ends.dispatcher, session, ids);
+    return ids;
   }
+
+  // --- between turns -------------------------------------------------------------------------------------------
+
+  /** Returns what the agent has said since its turn, and forgets it. */
+  private takeBetween(): AcpDraft[] {
+    const said = this.between?.end({}) ?? [];
+    this.between = undefined;
+    return said;
+  }
+
+  /**
+   * Writes what the agent has said since its turn, before the session is looked at. A session without a turn is not made
+   * for it. Never rejects.
+   */
+  keep(session: Session): Promise<void> | undefined {
+    if (!this.between || this.turn || !session.log.persisted) return undefined;
+    return this.write(session, this.takeBetween());
+  }
+
+  private async write(session: Session, said: readonly AcpDraft[]): Promise<void> {
+    const { bond } = this;
+    const { leafId } = session;
+    try {
+      for (const id of this.append(session, said)) this.shown.add(id);
+      if (bond?.leafId === leafId) bond.leafId = session.leafId;
+      await session.commit();
+    } catch (error) {
+      this.printError(`What the agent said between turns could not be written. ${(error as Error).message}`);
+    }
+    for (const id of this.shown) {
+      if (this.shown.size <= MOST_JUDGED) break;
+      this.shown.delete(id);
+    }
+  }
+
+  /** Says how the client stands to an entry that was written between turns. */
+  readonly judge = ({ id }: PathEntry): Acquaintance => (this.shown.delete(id) ? "shown" : "new");
 
   /** Resolves when what the agent has said is told. */
   private async settled(): Promise<void> {
@@ -259,10 +347,12 @@ export class AcpSeat {
     late.unref();
   }
 
-  /** Ends the turn that runs, and waits until it is in the session. */
+  /** Ends the turn that runs, and waits until what the agent has said is in the session. */
   async end(): Promise<void> {
     this.cancel();
     await this.turn?.whenRecorded;
+    await this.settled();
+    if (this.between) await this.inOrder((session) => this.keep(session)).catch(() => {});
   }
 
   // --- what the agent says -------------------------------------------------------------------------------------
@@ -274,23 +364,47 @@ export class AcpSeat {
       if (this.early.length < MOST_EARLY) this.early.push(update);
       return;
     }
+    bond?.settings.note(update);
     bond?.agent.link.held(bytes);
-    this.last = this.last
-      .then(() => this.take(update, turn, telling))
-      .catch(() => {})
-      .finally(() => bond?.agent.link.held(-bytes));
+    this.last = this.last.then(async () => {
+      try {
+        await this.take(update, turn, telling);
+      } catch {
+        // A client that has gone hears no more; a turn that cannot be written fails at its end.
+      } finally {
+        bond?.agent.link.held(-bytes);
+      }
+    });
   }
 
   private async take(update: LooseMembers, turn: RunningTurn | undefined, telling: Telling | undefined): Promise<void> {
     const drafts = turn?.recorded.take(update) ?? [];
-    if (drafts.length > 0) {
+    if (turn && drafts.length > 0) await this.record(turn, drafts);
+    else if (!turn && SPOKEN.test(String(update.sessionUpdate))) await this.hear(update);
+    await telling?.update(ofOurs(update));
+  }
+
+  /** Writes what is finished of a turn, before the client is told of it. */
+  private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
+    try {
       await this.inOrder(async (session) => {
         this.append(session, drafts);
         await session.commit();
       });
-      await turn?.telling.keepUp(() => "shown");
+    } catch (error) {
+      // The turn is not told of as one that ended well.
+      turn.failure ??= error as Error;
+      throw error;
     }
-    await telling?.update(ofOurs(update));
+    await turn.telling.keepUp(() => "shown");
+  }
+
+  /** Takes what the agent says between turns. */
+  private async hear(update: LooseMembers): Promise<void> {
+    const { name } = this.bond?.agent ?? { name: "acp" };
+    this.between ??= new AcpTurn({ api: "acp", provider: name, model: name }, () => this.ends.workspace.env.now());
+    const said = this.between.take(update);
+    if (said.length > 0) await this.inOrder((session) => this.write(session, said));
   }
 
   /** Asks the client what the agent asks of it. */
@@ -324,43 +438,6 @@ function promptOf(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[]
   const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
   if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
   return drafts;
-}
-
-/** How a session stands to those of an agent. */
-interface Stand {
-  readonly leafId: string | null;
-  readonly isEmpty: boolean;
-  /** The session of the agent that has exactly what is on the path. */
-  readonly knownAs: string | undefined;
-  /** The one that the session was copied from, with all that it has. */
-  readonly copyOf: string | undefined;
-}
-
-function standOf(session: Session, agentName: string): Stand {
-  const { tree, log, leafId } = session;
-  const { nodes } = log;
-  let isEmpty = true;
-  const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
-  let stand: Pick<Stand, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
-  let isTheirs = true;
-  for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
-    const type = nodes.type(at);
-    if (type === "message") {
-      isEmpty = false;
-      // Another agent has gone on from there.
-      if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
-    }
-    if (type !== "custom") continue;
-    const { customType, data } = session.entry(at) as LooseMembers;
-    if (customType !== NOTE) continue;
-    const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
-    const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
-    if (isMeant && typeof agentSessionId === "string")
-      stand = sessionId === session.id ? { ...stand, knownAs: agentSessionId } : { ...stand, copyOf: agentSessionId };
-    isEmpty = false;
-    break;
-  }
-  return { leafId, isEmpty, ...stand };
 }
 
 /** Has the agent copy a session of its own. Returns undefined where it cannot. */

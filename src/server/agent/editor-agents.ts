@@ -7,7 +7,7 @@ import type { Command } from "../../handlers/shared/command.ts";
 import type { AgentBehind, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
 import { AcpError, atWork, INVALID_PARAMS, REFUSED } from "../acp/errors.ts";
 import type { AgentGate } from "../dispatch/agent-gate.ts";
-import type { AgentMeans } from "./pi-behind.ts";
+import type { AgentMeans, ServerEnds } from "./joining.ts";
 import type { PiReply } from "./pi-lines.ts";
 import {
   commandsOf,
@@ -19,7 +19,7 @@ import {
   settingsOf,
   THINKING,
 } from "./pi-offer.ts";
-import { PiSeat, type SeatEnds } from "./pi-seat.ts";
+import { PiSeat } from "./pi-seat.ts";
 
 /** Processes that are kept though they do nothing; of more, those are ended that were used longest ago. */
 const MAX_IDLE = 8;
@@ -28,7 +28,7 @@ const OFFERED_WITHIN = 5000;
 
 export class EditorAgents implements AgentBehind, AgentGate {
   readonly promptCapabilities = { image: true, audio: false, embeddedContext: true };
-  private readonly ends: SeatEnds;
+  private readonly ends: ServerEnds;
   private readonly means: AgentMeans;
   /** Those that were used last are at the end. */
   private readonly seats = new Map<string, PiSeat>();
@@ -40,7 +40,7 @@ export class EditorAgents implements AgentBehind, AgentGate {
   private readonly late = new Map<string, Promise<AgentReply>>();
   private isEnding = false;
 
-  constructor(ends: SeatEnds, means: AgentMeans) {
+  constructor(ends: ServerEnds, means: AgentMeans) {
     this.ends = ends;
     this.means = means;
   }
@@ -89,8 +89,8 @@ export class EditorAgents implements AgentBehind, AgentGate {
 
   // --- calls beside them ---------------------------------------------------------------------------------------
 
-  mayHaveWritten(session: Session): boolean {
-    return this.seats.get(session.id)?.agent.mayHaveWritten(session) === true;
+  mayHaveWritten(session: Session, command: Command): boolean {
+    return this.seats.get(session.id)?.agent.mayHaveWritten(session, command) === true;
   }
 
   before(command: Command, session: Session): Promise<void> | undefined {
@@ -214,8 +214,14 @@ export class EditorAgents implements AgentBehind, AgentGate {
 
   // --- turns ---------------------------------------------------------------------------------------------------
 
-  async prompt(session: AgentSession, prompt: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
+  async prompt(
+    session: AgentSession,
+    prompt: readonly PromptBlock[],
+    telling: Telling,
+    isCancelled: () => boolean,
+  ): Promise<AgentReply> {
     const seat = await this.seatOf(session.sessionId);
+    if (isCancelled()) return { stopReason: "cancelled" };
     return seat.prompt(prompt, session.cwd, telling);
   }
 

@@ -1,4 +1,4 @@
-/** Cuts what an agent says into lines, whose bytes stay as they are. */
+/** Cuts what an agent says into lines, whose bytes stay as they are, and tells what those are that are dropped. */
 
 /** Bytes of a line over the limit that are kept: enough for its type and id. */
 const KEPT = 4096;
@@ -68,4 +68,20 @@ export class LineCutter {
     this.held = [];
     this.heldBytes = 0;
   }
+}
+
+/** The message of JSON-RPC that a dropped line was. */
+export interface DroppedMessage {
+  /** JSON text of its id. */
+  readonly idText: string;
+  readonly isReply: boolean;
+}
+
+const OF_MESSAGE =
+  /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?(\s*"method"\s*:\s*"[^"\\]*"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,\s*("method")?/;
+
+/** Returns what a line was, as far as its beginning tells: the usual members in their usual order. */
+export function droppedMessage(beginning: Buffer): DroppedMessage | undefined {
+  const found = OF_MESSAGE.exec(beginning.toString("utf8"));
+  return found ? { idText: found[2], isReply: (found[1] ?? found[3]) === undefined } : undefined;
 }

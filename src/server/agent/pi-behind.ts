@@ -2,39 +2,22 @@
 
 import type { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
 import type { Command, CommandContext } from "../../handlers/shared/command.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
 import type { Output } from "../connection/output.ts";
 import { isNotice, noticeOf, pi } from "../connection/pi.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import { NO_COMMAND, runInOrder, tellOfWritten } from "./joining.ts";
+import { type AgentMeans, JoinedServer, NO_COMMAND, runInOrder, type ServerEnds } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
-import type { AgentLaunch } from "./process.ts";
 import { type AgentRoute, PROMPTS, routeOf } from "./routes.ts";
 
-/** How an agent is started, and how long it may take. */
-export interface AgentMeans extends AgentLaunch {
-  /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
-  readonly within: number;
-  /** Tells a person what went wrong here. */
-  printError(sentence: string): void;
-  /** Returns the directory in which an agent works for a session. */
-  cwdFor(session: Session | null): string;
-}
-
-/** The dispatcher and the output, as an agent is joined to them. */
-export interface AgentEnds {
+/** The server and its output, as an agent is joined to them. */
+export interface AgentEnds extends ServerEnds {
   readonly output: Output;
-  readonly workspace: Workspace;
-  readonly dispatcher: Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
   reply(call: Call, outcome: Outcome): void;
-  /** Goes on reading. */
-  goOn(): void;
 }
 
 /** The outcome of a command that the agent has now, so that the reply is its own. */
@@ -50,15 +33,15 @@ const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pending
 type HostParams = Readonly<Record<string, unknown>>;
 
 export class PiBehind implements AgentHost {
+  readonly server: JoinedServer;
   private readonly ends: AgentEnds;
-  private readonly means: AgentMeans;
   readonly agent: PiAgent;
   /** The sentence that the person was shown last. */
   private shown: string | undefined;
 
   constructor(ends: AgentEnds, means: AgentMeans) {
     this.ends = ends;
-    this.means = means;
+    this.server = new JoinedServer(ends, means);
     this.agent = new PiAgent(means, this, means.within);
   }
 
@@ -145,10 +128,6 @@ export class PiBehind implements AgentHost {
 
   // --- to the host ---------------------------------------------------------------------------------------------
 
-  cwdFor(session: Session | null): string {
-    return this.means.cwdFor(session);
-  }
-
   get current(): Session | null {
     return this.ends.workspace.current;
   }
@@ -163,10 +142,6 @@ export class PiBehind implements AgentHost {
 
   flush(): void {
     this.ends.output.flush();
-  }
-
-  goOn(): void {
-    this.ends.goOn();
   }
 
   inTurn(work: () => Promise<void>): Promise<void> {
@@ -195,23 +170,7 @@ export class PiBehind implements AgentHost {
     this.ends.output.send(noticeOf(notice));
   }
 
-  wrote(session: Session, entryIds: readonly string[]): void {
-    tellOfWritten(this.ends.dispatcher, session, entryIds);
-  }
-
   over(): void {}
-
-  printError(sentence: string): void {
-    this.means.printError(sentence);
-  }
-
-  now(): number {
-    return this.ends.workspace.env.now();
-  }
-
-  nonce(): string {
-    return this.ends.workspace.env.entryId();
-  }
 }
 
 /** Returns the params of a message. */

@@ -4,15 +4,12 @@ import type { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
 import type { AgentReply, PromptBlock, Telling } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
 import { OURS } from "../acp/narrator.ts";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import { runInOrder, tellOfWritten } from "./joining.ts";
+import { type AgentMeans, JoinedServer, runInOrder, type ServerEnds } from "./joining.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
-import type { AgentMeans } from "./pi-behind.ts";
 import { askPerson, isDialog } from "./pi-dialogs.ts";
 import { membersOfLine, type PiReply } from "./pi-lines.ts";
 import { piPrompt } from "./pi-prompt.ts";
@@ -22,18 +19,12 @@ import type { AgentRoute } from "./routes.ts";
 
 /** Bytes of events that wait for the editor, beyond which nothing more is taken from Pi. */
 const FULL_AT = 1 << 20;
+/** Dialogs that wait for the person; more are cancelled. */
+const MOST_DIALOGS = 256;
 /** Milliseconds between looks whether an agent that says nothing of a turn has begun one. */
 const LOOK_AFTER = 250;
 
 const PROMPT: AgentRoute = { onSession: true, works: true };
-
-/** The server, as seats are joined to it. */
-export interface SeatEnds {
-  readonly workspace: Workspace;
-  readonly dispatcher: Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
-  /** Goes on reading. */
-  goOn(): void;
-}
 
 /** The turn that runs. */
 interface LiveTurn {
@@ -54,6 +45,8 @@ interface QueuedEvent {
 }
 
 export class PiSeat implements AgentHost {
+  readonly server: JoinedServer;
+  private readonly ends: ServerEnds;
   readonly sessionId: string;
   readonly agent: PiAgent;
   current: Session | null = null;
@@ -61,8 +54,6 @@ export class PiSeat implements AgentHost {
   telling: Telling | undefined;
   /** Called with each level that Pi has taken. */
   onLevel: (level: string) => Promise<void> = async () => {};
-  private readonly ends: SeatEnds;
-  private readonly means: AgentMeans;
   private readonly queue: QueuedEvent[] = [];
   private queuedBytes = 0;
   private isTelling = false;
@@ -75,10 +66,10 @@ export class PiSeat implements AgentHost {
   /** Dialogs that are asked, by what gives them up. */
   private readonly dialogs = new Set<() => void>();
 
-  constructor(sessionId: string, ends: SeatEnds, means: AgentMeans) {
-    this.sessionId = sessionId;
+  constructor(sessionId: string, ends: ServerEnds, means: AgentMeans) {
     this.ends = ends;
-    this.means = means;
+    this.server = new JoinedServer(ends, means);
+    this.sessionId = sessionId;
     this.agent = new PiAgent(means, this, means.within);
   }
 
@@ -199,7 +190,7 @@ export class PiSeat implements AgentHost {
       if (isMeant) this.prompted?.settle(reply);
       return;
     }
-    if (event.type === "extension_ui_request") return this.asked(event);
+    if (event.type === "extension_ui_request") return this.asked(event, line.length);
     this.enqueue(event, line.length);
   }
 
@@ -236,6 +227,8 @@ export class PiSeat implements AgentHost {
   private async tell(event: PiEvent): Promise<void> {
     const { running } = this;
     const { type } = event;
+    // Nearly all events are pieces of an answer.
+    if (type === "message_update") return running?.turn.take(event);
     // What came before it is of an earlier turn.
     if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
     if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
@@ -283,23 +276,30 @@ export class PiSeat implements AgentHost {
 
   // --- what extensions ask -------------------------------------------------------------------------------------
 
-  private asked(request: PiEvent): void {
+  private asked(request: PiEvent, bytes: number): void {
     const { method, message } = request;
-    if (isDialog(request)) return void this.dialog(request);
+    if (isDialog(request))
+      return void (this.dialogs.size < MOST_DIALOGS ? this.dialog(request) : this.answer(request, { cancelled: true }));
     if (method !== "notify") return;
     const severity = request.notifyType === "error" || request.notifyType === "warning" ? request.notifyType : "info";
-    void this.notice(severity, stringOf(message) || "The agent has something to say").catch(() => {});
+    this.queuedBytes += bytes;
+    void this.notice(severity, stringOf(message) || "The agent has something to say")
+      .catch(() => {})
+      .then(() => {
+        this.queuedBytes -= bytes;
+        if (this.hasRoom) this.agent.resume();
+      });
   }
 
   private async dialog(request: PiEvent): Promise<void> {
     const { telling, running } = this;
-    // It is about what was told before it.
-    await this.told();
     let giveUp = (): void => {};
     const givenUp = new Promise<LooseMembers>((resolve) => {
       giveUp = () => resolve({ cancelled: true });
     });
     this.dialogs.add(giveUp);
+    // It is about what was told before it.
+    await this.told();
     const { timeout } = request;
     // Pi has gone on by then.
     const late = typeof timeout === "number" ? setTimeout(giveUp, timeout) : undefined;
@@ -314,27 +314,23 @@ export class PiSeat implements AgentHost {
   }
 
   /** Answers a dialog, once. */
-  private respond({ id }: PiEvent, answer: LooseMembers, giveUp: () => void): void {
+  private respond(request: PiEvent, answer: LooseMembers, giveUp: () => void): void {
     if (!this.dialogs.delete(giveUp)) return;
     giveUp();
+    this.answer(request, answer);
+  }
+
+  private answer({ id }: PiEvent, answer: LooseMembers): void {
     this.agent.send(Buffer.from(`${JSON.stringify({ type: "extension_ui_response", id, ...answer })}\n`));
   }
 
   // --- the host of the agent -----------------------------------------------------------------------------------
-
-  cwdFor(session: Session | null): string {
-    return this.means.cwdFor(session);
-  }
 
   get hasRoom(): boolean {
     return this.queuedBytes < FULL_AT;
   }
 
   flush(): void {}
-
-  goOn(): void {
-    this.ends.goOn();
-  }
 
   inTurn(work: () => Promise<void>): Promise<void> {
     return runInOrder(this.ends.dispatcher, work, this.sessionId);
@@ -357,22 +353,6 @@ export class PiSeat implements AgentHost {
   over(failure: Failure): void {
     for (const giveUp of this.dialogs) giveUp();
     this.running?.over(failure);
-  }
-
-  wrote(session: Session, entryIds: readonly string[]): void {
-    tellOfWritten(this.ends.dispatcher, session, entryIds);
-  }
-
-  printError(sentence: string): void {
-    this.means.printError(sentence);
-  }
-
-  now(): number {
-    return this.ends.workspace.env.now();
-  }
-
-  nonce(): string {
-    return this.ends.workspace.env.entryId();
   }
 }
 

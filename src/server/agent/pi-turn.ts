@@ -17,6 +17,8 @@ interface LiveCall extends ToldCall {
   isOver: boolean;
 }
 
+/** Events after which there is nothing new in the session. */
+const QUIET: ReadonlySet<string> = new Set(["agent_start", "turn_start", "message_start", "message_update"]);
 /** Kinds of blocks that come piece by piece. */
 const CHUNKS: Readonly<Record<string, string>> = { text: "agent_message_chunk", thinking: "agent_thought_chunk" };
 
@@ -30,6 +32,8 @@ export class PiTurn {
   private readonly shown = new Map<string, number>();
   private open: LooseMembers | undefined;
   private hasPrompt = false;
+  /** Whether Pi may have written anything but the prompt that the client was not told of. */
+  private hasNews = false;
   private last: LooseMembers = {};
   private hasUsage = false;
   private readonly usage = {
@@ -47,6 +51,7 @@ export class PiTurn {
 
   /** Tells an event. Events come one after the other. */
   async take(event: PiEvent): Promise<void> {
+    if (!this.isQuiet(event)) this.hasNews = true;
     switch (event.type) {
       case "message_start":
         return this.begin(membersOf(event.message));
@@ -71,6 +76,12 @@ export class PiTurn {
     }
   }
 
+  /** Whether an event says that Pi has written no more than the prompt. */
+  private isQuiet({ type, message }: PiEvent): boolean {
+    if (type === "message_end") return !this.hasPrompt && membersOf(message).role === "user";
+    return QUIET.has(stringOf(type));
+  }
+
   /** Returns the id, as the client knows it, of the one call that is at work; undefined when there are none or several. */
   get callAtWork(): string | undefined {
     const open = this.calls.filter(({ isOver }) => !isOver);
@@ -85,8 +96,9 @@ export class PiTurn {
 
   private async begin(message: LooseMembers): Promise<void> {
     if (message.role !== "assistant") return;
-    // What Pi wrote since is before it.
-    await this.catchUp();
+    // What Pi wrote since is before it. To look took 0.5 ms, for which the first words of a turn need not wait.
+    if (this.hasNews) await this.catchUp();
+    this.hasNews = false;
     // It goes on after an error.
     if (this.last.stopReason === "error") await this.error(this.last);
     this.last = {};
@@ -208,7 +220,7 @@ export class PiTurn {
   }
 
   private catchUp(isOver = false): Promise<void> {
-    return this.telling.keepUp((item) => this.judge(item, isOver));
+    return this.telling.keepUp((item) => this.judge(item, isOver), isOver);
   }
 
   // --- its end -------------------------------------------------------------------------------------------------

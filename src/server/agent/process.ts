@@ -64,6 +64,8 @@ export class AgentProcess {
   private hasExited = false;
   private lastWords = "";
   private refused: string | undefined;
+  /** The beginning of how it ended, if it was ended for something that it did. */
+  private fault = "";
   private whenOver: (() => void)[] = [];
   /** Ends the agent at the latest with this process, whatever that dies of. */
   private readonly atExit = (): void => this.kill("SIGKILL");
@@ -106,6 +108,9 @@ export class AgentProcess {
     child.stdin.on("drain", () => this.sink.drained());
     // Writing to an agent that has ended fails; its end is reported by itself.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
+    // One that cannot hear, or be heard, would be waited for without end.
+    child.stdin.on("error", () => this.useless("closed its input"));
+    child.stdout.on("end", () => this.useless("closed its output"));
     child.on("error", (error: NodeJS.ErrnoException) => {
       if (child.pid !== undefined) return;
       this.refused = error.code ?? "unknown";
@@ -118,8 +123,16 @@ export class AgentProcess {
     child.on("close", (status, signal) => {
       heard(begun);
       const said = this.lastWords === "" ? "" : `; its last words: ${this.lastWords}`;
-      if (this.refused === undefined)
-        this.over(`${signal === null ? `ended with status ${status}` : `was ended by ${signal}`}${said}`);
+      const how = signal === null ? `ended with status ${status}` : `was ended by ${signal}`;
+      if (this.refused === undefined) this.over(`${this.fault}${how}${said}`);
+    });
+  }
+
+  /** Ends an agent that lives on without one of its streams. */
+  private useless(how: string): void {
+    if (this.hasExited || this.isOver || this.child.pid === undefined || this.child.stdin.writableEnded) return;
+    void this.end(() => {
+      this.fault = `${how} and `;
     });
   }
 
@@ -175,13 +188,19 @@ export class AgentProcess {
     this.child.stdout.resume();
   }
 
-  /** Ends it: by the end of its input, then by SIGTERM, at last by SIGKILL. Resolves when it is gone. */
-  end(): Promise<void> {
+  /**
+   * Ends it: by the end of its input, then by SIGTERM, at last by SIGKILL. Resolves when it is gone. `forced` is called
+   * when it was not about to end by itself.
+   */
+  end(forced = (): void => {}): Promise<void> {
     if (this.isOver) return Promise.resolve();
     const gone = new Promise<void>((resolve) => this.whenOver.push(resolve));
     this.child.stdin.end();
     const timers = [
-      setTimeout(() => this.kill("SIGTERM"), TERMINATED_AFTER),
+      setTimeout(() => {
+        if (!this.hasExited) forced();
+        this.kill("SIGTERM");
+      }, TERMINATED_AFTER),
       setTimeout(() => {
         this.kill("SIGKILL");
         // Nobody may read what it said last.

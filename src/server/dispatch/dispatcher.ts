@@ -361,7 +361,7 @@ export class Dispatcher implements ReplyHost {
   private besideAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
     const session = this.agent && (target === undefined ? this.lanes.sessionOf(lane) : target);
     if (!session) return undefined;
-    if (this.agent?.mayHaveWritten(session)) this.upkeep.takeIn(lane, session);
+    if (this.agent?.mayHaveWritten(session, command)) this.upkeep.takeIn(lane, session);
     return this.agent?.before(command, session);
   }
 

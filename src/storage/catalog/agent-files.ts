@@ -5,18 +5,19 @@ import { quickHash } from "../../core/foreign/survey.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { databaseInfo, sessionsIn } from "../foreign/databases.ts";
 import { pathWithin } from "../foreign/gathered.ts";
-import { knownFolders, type ListFolder } from "../foreign/known-folders.ts";
+import { KnownFolders } from "../foreign/known-folders.ts";
 import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
 import { clockOf, type FoundStamp, isSameStamp, isYoung } from "../fs/stamps.ts";
+import type { CatalogOptions } from "./cached-rows.ts";
 import type { FolderChanges } from "./folders.ts";
 import { EMPTY, headerFacts, type Scan } from "./summary.ts";
 
 /** Stamps read without a pause. */
 const SLICE = 250;
+const NOTHING: FolderChanges = { there: new Map(), removed: [], isSame: true };
 
 /** The sessions of a database, as they were when it had a stamp. */
 interface KnownDatabase {
@@ -24,37 +25,44 @@ interface KnownDatabase {
   readonly found: Map<string, FoundStamp>;
 }
 
-/** The sessions in the places of agents. Every call looks at all of them: 1,000 stamps take 5 ms. */
+/** The sessions in the places of agents. */
 export class AgentFiles {
   private readonly disk: Disk;
   private readonly places: readonly AgentPlace[];
   private known = new Set<string>();
-  private readonly list: ListFolder;
+  private readonly folders: KnownFolders;
   private readonly databases = new Map<string, KnownDatabase>();
 
-  constructor(disk: Disk, places: readonly AgentPlace[]) {
+  constructor({ disk, env, watchFrom }: CatalogOptions, places: readonly AgentPlace[]) {
     this.disk = disk;
     this.places = places;
-    this.list = knownFolders(disk);
+    this.folders = new KnownFolders(disk, () => env.now(), watchFrom);
   }
 
   async changes(): Promise<FolderChanges> {
+    const { folders } = this;
+    if (!(await folders.begin())) return NOTHING;
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
-      for (const path of filesIn(this.disk, [place], this.list)) {
+      for (const path of filesIn(this.disk, [place], folders.list)) {
         if (++count % SLICE === 0) await pause();
-        const info = infoOrNull(this.disk, path, true);
-        if (info?.kind !== "file") continue;
-        if (place.isDatabase) for (const [session, stamp] of this.inDatabase(path)) there.set(session, stamp);
-        else if (!isMoved(place, path, there)) there.set(path, stampOf(info));
+        const stamp = folders.stampOf(path);
+        if (!stamp) continue;
+        if (place.isDatabase) {
+          // What is written to one is not in its file at first.
+          folders.noteUntold();
+          for (const [session, of] of this.inDatabase(path)) there.set(session, of);
+        } else if (!isMoved(place, path, there)) there.set(path, stamp);
       }
     const removed = [...this.known].filter((path) => !there.has(path));
     this.known = new Set(there.keys());
     return { there, removed };
   }
 
-  close(): void {}
+  close(): void {
+    this.folders.close();
+  }
 
   /** Returns the sessions in a database. It is read again when it, or what lies beside it, has another stamp. */
   private inDatabase(file: string): ReadonlyMap<string, FoundStamp> {
@@ -71,10 +79,6 @@ export class AgentFiles {
     else databases.set(file, { info, found });
     return found;
   }
-}
-
-function stampOf({ device, inode, size, modified, changed = 0 }: FileInfo): FoundStamp {
-  return { device, inode, size, modified, changed };
 }
 
 /** Whether a session of an older version is in a database, too. */

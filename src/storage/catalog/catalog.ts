@@ -42,7 +42,7 @@ import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
 import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
 import { changeTime, scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
-import { Folders } from "./folders.ts";
+import { type FolderChanges, Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
 import { KeptUsage } from "./kept-usage.ts";
 import { Relations } from "./relations.ts";
@@ -114,8 +114,8 @@ class Finder implements LocalCatalog {
 
   constructor(options: CatalogOptions) {
     this.options = options;
-    const { agents, disk } = options;
-    this.folders = agents ? new AgentFiles(disk, agents.places) : new Folders(options);
+    const { agents } = options;
+    this.folders = agents ? new AgentFiles(options, agents.places) : new Folders(options);
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
     this.spent = new KeptUsage(options, this.kept);
@@ -326,9 +326,14 @@ class Finder implements LocalCatalog {
 
   /** Updates the rows to what a scan of every file would return. */
   private async refresh(progress?: ListProgress): Promise<void> {
-    const { rows } = this.kept;
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
-    const { there: files, removed } = await this.folders.changes();
+    const changes = await this.folders.changes();
+    if (!changes.isSame) await this.take(changes, progress);
+    await this.kept.with((file) => this.kept.save(file));
+  }
+
+  private async take({ there: files, removed }: FolderChanges, progress: ListProgress | undefined): Promise<void> {
+    const { rows } = this.kept;
     const within = this.innerOf(files);
     const there = within.size === 0 ? files : new Map([...files, ...within]);
     const vanished = new Map<string, SessionRow>();
@@ -349,7 +354,6 @@ class Finder implements LocalCatalog {
     if (changed.length > SORT_FROM) this.ordered.clear();
     await this.scan(changed, vanished, progress);
     await this.refreshInner(files);
-    await this.kept.with((file) => this.kept.save(file));
   }
 
   /** Returns the files whose rows are missing, or have another stamp. */

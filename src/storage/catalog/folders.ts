@@ -15,6 +15,8 @@ export interface FolderChanges {
   /** Files whose stamps must be compared. */
   readonly there: ReadonlyMap<string, FoundStamp>;
   readonly removed: readonly string[];
+  /** Whether nothing changed since the last call: all sessions are as they were then. */
+  readonly isSame?: boolean;
 }
 
 interface Folder {

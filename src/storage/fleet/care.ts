@@ -227,15 +227,17 @@ export class FleetKeeping implements FleetCare {
       const { header } = log;
       const { count } = log.nodes;
       const before = await this.place.fleet.look(header.id);
+      let end = NOTHING;
       const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
       try {
         await copy.push(count);
+        end = copy.common;
       } finally {
         copy.release();
       }
       const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
       const size = this.place.sizeOf(file);
-      const { bytes, entries } = endIn(log, count, NOTHING);
+      const { bytes, entries } = endIn(log, count, end);
       const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
       const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
       return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
@@ -332,7 +334,7 @@ export class FleetKeeping implements FleetCare {
         bytes = 0;
         const after = endIn(log, log.nodes.count, before);
         const found = facts.between(before, after);
-        facts.committed();
+        facts.committed(after);
         const isLast = after.entries === end.entries;
         if (!(await keeper.addFacts(id, epoch, found, isLast ? end.entries : 0))) return false;
         before = after;

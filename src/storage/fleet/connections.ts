@@ -95,12 +95,12 @@ export class Connections {
     this.options = options;
   }
 
-  /** Runs a statement. Never rejects. */
-  async run(statement: SqlStatement): Promise<SqlAnswer> {
+  /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
+  async run(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
     this.busy++;
     try {
-      let answer = await this.runOnce(statement);
+      let answer = await this.runOnce(statement, sent);
       for (let n = 1; n < MOST_AGAIN && answer.kind === "failed" && AGAIN.has(answer.code); n++) {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
         answer = await this.runOnce(statement);
@@ -123,7 +123,7 @@ export class Connections {
     });
   }
 
-  private async runOnce(statement: SqlStatement): Promise<SqlAnswer> {
+  private async runOnce(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     let connection: DatabaseConnection;
     try {
       connection = await this.connection();
@@ -131,7 +131,7 @@ export class Connections {
       return { kind: "away", reason: reasonOf(error) };
     }
     const answer = isMeant(connection.fact, statement)
-      ? await this.ask(connection, statement)
+      ? await this.ask(connection, statement, sent)
       : { kind: "failed" as const, code: MOVED, reason: "another server is the primary by now" };
     if (connection.isOver || this.isClosed) this.forget(connection);
     else {
@@ -141,8 +141,9 @@ export class Connections {
     return answer;
   }
 
-  private async ask(connection: DatabaseConnection, statement: SqlStatement): Promise<SqlAnswer> {
+  private async ask(connection: DatabaseConnection, statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
     const { client, warnings } = connection;
+    let isAnswered = false;
     let late: NodeJS.Timeout | undefined;
     const lateness = new Promise<never>((_, reject) => {
       late = setTimeout(() => {
@@ -156,7 +157,9 @@ export class Connections {
     warnings.length = 0;
     client.ref();
     try {
-      const { rows } = await Promise.race([client.query(statement), lateness]);
+      const asked = client.query(statement);
+      if (sent) whenWritten(client, () => isAnswered || sent());
+      const { rows } = await Promise.race([asked, lateness]);
       if (warnings.length === 0) return { kind: "done", rows, by: connection.fact };
       connection.drop();
       return { kind: "unknown", reason: warnings.join("; ") };
@@ -168,6 +171,7 @@ export class Connections {
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error) };
     } finally {
+      isAnswered = true;
       clearTimeout(late);
     }
   }
@@ -278,6 +282,14 @@ export class Connections {
 function isMeant(fact: ServerFact, { server }: SqlStatement): boolean {
   const name = nameOf(fact);
   return server === undefined || name === undefined || server === name;
+}
+
+/** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */
+function whenWritten({ connection: { stream } }: DatabaseClient, run: () => void): void {
+  setImmediate(() => {
+    if (stream.writableLength === 0) run();
+    else stream.once("drain", run);
+  });
 }
 
 /** Returns why something failed, in one line. Some errors of the system have no message but those they consist of. */

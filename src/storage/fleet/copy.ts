@@ -21,7 +21,7 @@ import type { Journal } from "./journal.ts";
 import type { Outage } from "./outage.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
-const BATCH_BYTES = 8 << 20;
+const BATCH_BYTES = 2 << 20;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -77,6 +77,11 @@ export class FleetCopy implements Outside {
 
   requireOurs(): void {
     if (this.refusal) throw this.refusal;
+  }
+
+  /** The end up to which fleet and copy are known to have the same. */
+  get common(): FleetEnd {
+    return this.end;
   }
 
   get durability(): Log["durability"] {
@@ -350,12 +355,16 @@ export class FleetCopy implements Outside {
       return undefined;
     }
     const since = this.options.elapsed();
-    const batch = this.batch(count, this.epoch);
-    const outcome = await this.options.fleet.append(batch);
+    const { epoch } = this;
+    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, count, epoch);
+    const outcome = await this.options.fleet.append(batch, () => {
+      // While the database works on one part, the next is put together.
+      if (batch.after.entries < count) commit.prepare(() => this.batch(batch.after, count, epoch));
+    });
     if (outcome.kind === "committed") {
       this.end = batch.after;
       this.reached = outcome.durability;
-      this.facts.committed();
+      this.facts.committed(batch.after);
       this.answered = since;
       return undefined;
     }
@@ -410,8 +419,8 @@ export class FleetCopy implements Outside {
     );
   }
 
-  private batch(count: number, epoch: number): FleetBatch {
-    const { log, end } = this;
+  private batch(end: FleetEnd, count: number, epoch: number): FleetBatch {
+    const { log } = this;
     const { nodes } = log;
     let past = end.entries;
     for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)

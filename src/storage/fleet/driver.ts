@@ -41,7 +41,13 @@ export interface DatabaseClient {
   on(event: "end", heard: () => void): void;
   on(event: "notice", heard: (notice: Notice) => void): void;
   /** The socket, which is destroyed when the server does not answer. */
-  readonly connection: { readonly stream: { destroy(): void } };
+  readonly connection: {
+    readonly stream: {
+      destroy(): void;
+      readonly writableLength: number;
+      once(event: "drain", heard: () => void): void;
+    };
+  };
 }
 
 /** One server to connect to. Members that are missing come from the PG* variables, as everywhere. */

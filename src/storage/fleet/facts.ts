@@ -22,6 +22,9 @@ const SIGNS = ['"usage"', '"nestedCalls"', '"details"'];
 /** Bytes beyond which a line is not looked into. */
 const LONGEST_LINE = 64 << 20;
 
+/** Ends that are sent, or about to be, at a time. */
+const MOST_COMING = 2;
+
 /** The facts of a session up to an end. */
 interface KnownFacts {
   readonly end: FleetEnd;
@@ -36,7 +39,8 @@ interface KnownFacts {
 export class CopyFacts {
   private readonly log: Log;
   private known: KnownFacts | undefined;
-  private next: KnownFacts | undefined;
+  /** Facts at ends that were sent, or are about to be. */
+  private readonly coming: KnownFacts[] = [];
 
   constructor(log: Log) {
     this.log = log;
@@ -45,7 +49,7 @@ export class CopyFacts {
   /** Returns the facts of the entries between two ends. */
   between(before: FleetEnd, after: FleetEnd): FleetFacts {
     const { log } = this;
-    const start = this.known && isSameEnd(this.known.end, before) ? this.known : this.knownAt(before);
+    const start = this.at(before) ?? this.knownAt(before);
     const past = after.entries;
     const summary = summaryOfLog(log, start.summary, past);
     const isPlain = start.isPlain && isOnePath(log, before.entries, past);
@@ -54,7 +58,8 @@ export class CopyFacts {
     const counter = new UsageCounter(summary, new ModelNames(), undefined);
     counter.begins = start.begins;
     const texts = this.read(before.entries, past, summary, counter);
-    this.next = { end: after, summary, isPlain, begins: counter.begins, description };
+    if (this.coming.push({ end: after, summary, isPlain, begins: counter.begins, description }) > MOST_COMING)
+      this.coming.shift();
     const isKnown = start.description && JSON.stringify(start.description) === JSON.stringify(description);
     return {
       counts: { messages, modified: modifiedAt(summary), isPlain },
@@ -64,9 +69,15 @@ export class CopyFacts {
     };
   }
 
-  /** Notes that the facts that were returned last are in the fleet. */
-  committed(): void {
-    this.known = this.next;
+  private at(end: FleetEnd): KnownFacts | undefined {
+    // What was returned last counts: what came before it to the same end may have been of other lines in between.
+    const all = this.known ? [this.known, ...this.coming] : this.coming;
+    return all.findLast((one) => isSameEnd(one.end, end));
+  }
+
+  /** Notes that the facts up to an end are in the fleet. */
+  committed(end: FleetEnd): void {
+    this.known = this.at(end);
   }
 
   /** Returns what is known at an end about which nothing was kept. */

@@ -1,8 +1,9 @@
 /** Failures of writes to sessions of a fleet, and what decides between them. */
 
 import { Failure } from "../../core/failure.ts";
-import type { FleetEnd, Taking } from "../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
+import { isSameEnd } from "./ends.ts";
 
 /** The commit that runs, as far as its failure depends on what was sent. */
 export class CommitInDoubt {
@@ -10,9 +11,26 @@ export class CommitInDoubt {
   readonly first: number;
   /** Whether lines were sent, and no answer came. */
   isInDoubt = false;
+  private next: FleetBatch | undefined;
 
   constructor(first: number) {
     this.first = first;
+  }
+
+  /** Puts the part together that comes after the one that is being sent. */
+  prepare(make: () => FleetBatch): void {
+    try {
+      this.next = make();
+    } catch {
+      // It fails again when it is its turn.
+    }
+  }
+
+  /** Returns the part after an end, if it was put together for this epoch. */
+  prepared(end: FleetEnd, epoch: number): FleetBatch | undefined {
+    const { next } = this;
+    this.next = undefined;
+    return next && next.epoch === epoch && isSameEnd(next.before, end) ? next : undefined;
   }
 
   /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */

@@ -93,6 +93,8 @@ export function copying<T extends FileLogOptions>(options: T, fleet: FleetOption
 export function fleetStore(store: Store): Store {
   return {
     ...store,
+    // A fleet is waited for.
+    publishNow: undefined,
     async publish(beginning, content) {
       const log = await store.publish(beginning, content);
       try {

@@ -143,20 +143,23 @@ export class DerivedLines {
   }
 }
 
-/** Yields lines one after the other, each with its line feed: short ones together, and of a long one no copy. */
+/** Yields lines, each with its line feed. Nearly all lie with these in the same piece of memory (`EntryLines`). */
 function* together(lines: readonly Uint8Array[]): Generator<Uint8Array> {
-  let from = 0;
-  let bytes = 0;
-  for (const [i, line] of lines.entries()) {
-    const isLong = line.length > GATHERED;
-    if (!isLong) bytes += line.length + 1;
-    if (bytes > 0 && (isLong || i + 1 === lines.length))
-      yield withLineFeeds(lines.slice(from, isLong ? i : i + 1), bytes);
-    if (!isLong) continue;
-    yield line;
-    yield Uint8Array.of(LINE_FEED);
-    from = i + 1;
-    bytes = 0;
+  for (let i = 0; i < lines.length; ) {
+    const { buffer, byteOffset } = lines[i];
+    const bytes = new Uint8Array(buffer);
+    let end = byteOffset;
+    while (i < lines.length && lines[i].buffer === buffer && lines[i].byteOffset === end) {
+      const past = end + lines[i].length;
+      if (bytes[past] !== LINE_FEED) break;
+      end = past + 1;
+      i++;
+    }
+    if (end > byteOffset) yield bytes.subarray(byteOffset, end);
+    else {
+      yield lines[i++];
+      yield Uint8Array.of(LINE_FEED);
+    }
   }
 }
 

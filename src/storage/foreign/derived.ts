@@ -17,6 +17,7 @@ import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.t
 
 /** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
 const EDGE = 4096;
+const LINE_FEED = 0x0a;
 
 export interface DerivedOptions {
   readonly disk: Disk;
@@ -123,6 +124,8 @@ export class Derived {
   isContinuedBy(fd: number, { size }: Pick<FileInfo, "size">): boolean {
     const { edges, reach } = this;
     if (!this.isFollowed || !edges || size < reach.offset) return false;
+    // What a last line goes on with, after it was read as a whole one, changes what it is.
+    if (reach.isUnterminated && size > reach.offset && !this.hasLineFeed(fd)) return false;
     const now = this.edgesOf(fd);
     return now !== undefined && sameBytes(now.first, edges.first) && sameBytes(now.last, edges.last);
   }
@@ -148,6 +151,11 @@ export class Derived {
   /** Returns what is known of the session. */
   about(): AboutSession {
     return this.derivation.about();
+  }
+
+  /** Whether a line feed comes after what was read. */
+  private hasLineFeed(fd: number): boolean {
+    return readIfThere(this.options.disk, fd, this.reach.offset, 1)?.[0] === LINE_FEED;
   }
 
   /** Returns the edges of what was read; undefined where the file ends before. */

@@ -16,7 +16,7 @@ import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
-import { closeQuietly, type Disk, publishNew, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, publishNew, readWhole, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { infoOrNull, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
@@ -63,15 +63,22 @@ export interface LinesToKeep {
   copy(positions: ArrayLike<number>): Iterable<Uint8Array>;
 }
 
-/** This build of the program, which changes what is derived; undefined where it has no file of its own. */
-const BUILD = ((): string | undefined => {
+/** Set by the build: a hash of the sources. */
+declare const SOURCES: string | undefined;
+
+/** This program, which decides what is derived; null where neither the build nor a file of it says which it is. */
+let build: string | null | undefined;
+
+function buildOf(): string | null {
+  if (build !== undefined) return build;
   try {
-    const { size, modified } = realDisk.info(fileURLToPath(import.meta.url));
-    return `${process.version} ${size} ${modified}`;
+    const sources = typeof SOURCES === "string" ? SOURCES : crc32(readWhole(realDisk, fileURLToPath(import.meta.url)));
+    build = `${process.version} ${sources}`;
   } catch {
-    return undefined;
+    build = null;
   }
-})();
+  return build;
+}
 
 export class KeptDerivations {
   private readonly disk: Disk;
@@ -90,7 +97,7 @@ export class KeptDerivations {
 
   /** Reads what is kept of a file that has this stamp into the empty `nodes`; null where nothing whole is. Never throws. */
   open(file: string, stamp: Stamp, nodes: Nodes): (KeptSession & KeptLines) | null {
-    if (BUILD === undefined || stamp.size < WORTH_KEEPING) return null;
+    if (stamp.size < WORTH_KEEPING || buildOf() === null) return null;
     const { disk } = this;
     let fd: number;
     try {
@@ -102,7 +109,7 @@ export class KeptDerivations {
       const from = this.snapshotIn(fd);
       const wanted = (facts: unknown): boolean => {
         const { build, file: of, stamp: at, crc } = facts as KeptFacts;
-        const isOf = build === BUILD && of === file && String(at) === String(partsOf(stamp));
+        const isOf = build === buildOf() && of === file && String(at) === String(partsOf(stamp));
         return isOf && crc === this.sumOf(fd, from);
       };
       const found = readIndexSnapshot(disk, fd, nodes, from, wanted);
@@ -117,7 +124,8 @@ export class KeptDerivations {
 
   /** Keeps what was derived from a file that had this stamp. Never throws: it can be made again. */
   keep(file: string, stamp: Stamp, lines: LinesToKeep, nodes: Nodes, session: KeptSession): void {
-    if (BUILD === undefined || stamp.size < WORTH_KEEPING || lines.size > MOST) return;
+    const build = buildOf();
+    if (build === null || stamp.size < WORTH_KEEPING || lines.size > MOST) return;
     const { disk } = this;
     const path = this.pathOf(file);
     try {
@@ -130,7 +138,7 @@ export class KeptDerivations {
           writeAll(disk, fd, piece);
           from += piece.length;
         }
-        const facts: KeptFacts = { ...session, build: BUILD, file, stamp: partsOf(stamp), crc };
+        const facts: KeptFacts = { ...session, build, file, stamp: partsOf(stamp), crc };
         writeIndexSnapshot(disk, fd, nodes, { columns: { starts: lines.starts }, facts });
         const trailer = new DataView(new ArrayBuffer(TRAILER));
         trailer.setFloat64(0, from, true);

@@ -62,6 +62,8 @@ export class ForeignLog implements Log {
   private derived: Derived | undefined;
   private readonly kept: KeptSession | null;
   private seen: FileInfo;
+  /** Whether all of the file was read at once, when what changed it then was sure to give it another stamp. */
+  private isSure = false;
   /** The last entries, if they waited when they were shown, and how many of them came as they were shown. */
   private shown: readonly Uint8Array[] = [];
   private confirmed = 0;
@@ -87,9 +89,11 @@ export class ForeignLog implements Log {
     };
     try {
       let kept: (KeptSession & KeptLines) | null = null;
+      const from = clockOf(disk);
       this.seen = this.reading((fd, info) => {
         kept = options.gathered ? null : options.kept.open(file, info, this.nodes);
         if (!kept) this.derived = this.derive(fd);
+        this.isSure = !isYoung(info, from);
         return info;
       });
       this.kept = kept;
@@ -167,6 +171,8 @@ export class ForeignLog implements Log {
       if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
       this.derived.read(fd);
       this.seen = now;
+      // Of what was read before, only the edges were looked at again.
+      this.isSure = false;
       return this.show();
     });
     if (!isThere) this.isReplaced = true;
@@ -206,13 +212,13 @@ export class ForeignLog implements Log {
     this.lines.close();
   }
 
-  /** Keeps what was derived for the next opening, where the file is as it was read, and sure to show when it is not. */
+  /** Keeps what was derived for the next opening, where the file is sure to be as it was read. */
   private keep(): void {
-    const { derived, seen, lines, nodes, options } = this;
+    const { derived, seen, lines, nodes, options, isSure } = this;
     const { disk, gathered, kept, keeps } = options;
     if (!keeps || !derived || derived.hasOthers || gathered || this.isReplaced || this.holdsBack) return;
     const now = infoOrNull(disk, this.file);
-    if (!now || !isSameStamp(now, seen) || isYoung(seen, clockOf(disk))) return;
+    if (!isSure || !now || !isSameStamp(now, seen)) return;
     const settled = lines.count - (this.shown.length - this.confirmed);
     const known = { ...this.known, settled };
     kept.keep(
@@ -269,6 +275,7 @@ export class ForeignLog implements Log {
    */
   private readAnew(fd: number, now: FileInfo): boolean {
     if (isSameStamp(now, this.seen)) return true;
+    const from = clockOf(this.options.disk);
     let at = 0;
     let isSame = true;
     const come: Uint8Array[] = [];
@@ -288,6 +295,7 @@ export class ForeignLog implements Log {
     for (const line of come) this.add(line);
     this.derived = derived;
     this.seen = now;
+    this.isSure = !isYoung(now, from);
     if (!isFollowed) return true;
     // From here on, only what is new is read.
     take = (line) => this.keepSettled(line);

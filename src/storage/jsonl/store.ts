@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, Content, Log, Store } from "../../core/ports/store.ts";
 import { nameExclusive } from "../fs/chunked-io.ts";
-import { type Disk, type FileInfo, isAbsent, removeIfSame, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, removeIfSame, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
@@ -20,6 +20,7 @@ const SYNCED_EARLY = 1 << 25;
 
 export function jsonlStore(options: JsonlOptions): Store {
   const fileOf = (beginning: Beginning): string => beginning.file ?? options.fileFor(beginning.header);
+  const publication = (beginning: Beginning): Publication => new Publication(options, beginning, fileOf(beginning));
   return {
     name: "jsonl",
     create(beginning) {
@@ -27,49 +28,111 @@ export function jsonlStore(options: JsonlOptions): Store {
       backend.begin(beginning);
       return new FileLog(backend);
     },
-    publish: (beginning, content) => publish(options, fileOf(beginning), beginning, content),
+    publish: (beginning, content) => publish(options, publication(beginning), content),
+    publishNow: (beginning, content) => publishNow(options, publication(beginning), content),
     open: (file, readOnly) => openLog(readOnly ? { ...options, readOnly } : options, file),
   };
 }
 
-/** Publishes a new session file in one step, and opens it with what is known from writing it. */
-async function publish(
-  options: JsonlOptions,
-  file: string,
-  { headerLine, attachmentsOf }: Beginning,
-  content: Content,
-): Promise<Log> {
-  const { disk, env, durability } = options;
-  let named: FileInfo | undefined;
-  const target = attachmentFolder(file);
+/** A new session file that gets its name when it is whole, and is opened with what is known from writing it. */
+class Publication {
+  readonly file: string;
+  private readonly options: JsonlOptions;
+  private readonly beginning: Beginning;
+  private readonly written: WrittenLines;
+  private readonly attachments: string;
+  private named: FileInfo | undefined;
   /** Whether the folder of the attachments is one that we made: nothing else may be removed. */
-  let isFolderOurs = false;
+  private isFolderOurs = false;
+
+  constructor(options: JsonlOptions, beginning: Beginning, file: string) {
+    this.options = options;
+    this.beginning = beginning;
+    this.file = file;
+    this.written = new WrittenLines(beginning.headerLine);
+    this.attachments = attachmentFolder(file);
+  }
+
+  /** Makes the folders, and shares the attachments. Returns the folder of these, if its names are to be synced. */
+  prepare(): string | undefined {
+    const { disk, env, durability } = this.options;
+    const { attachmentsOf } = this.beginning;
+    disk.makeFolder(dirname(this.file));
+    sweepTemporaryFiles(disk, dirname(this.file), env.now());
+    if (attachmentsOf === undefined || isAbsent(disk, attachmentFolder(attachmentsOf))) return undefined;
+    this.isFolderOurs = disk.makeFolder(this.attachments).includes(this.attachments);
+    shareAttachments(disk, attachmentsOf, this.attachments);
+    return durability === "sync" ? this.attachments : undefined;
+  }
+
+  /** Writes the header to the temporary file, and yields what comes after it. */
+  *lines(fd: number, content: Content): Generator<Uint8Array> {
+    writeAll(this.options.disk, fd, concat([this.beginning.headerLine, LF]));
+    yield* this.written.record(content);
+  }
+
+  /** Notes that everything is in the temporary file. */
+  whole(fd: number): void {
+    this.written.end(this.options.disk.infoOf(fd));
+  }
+
+  name(temporary: string): void {
+    this.named = nameExclusive(this.options.disk, temporary, this.file);
+  }
+
+  open(): Log {
+    return openLog(this.options, this.file, false, this.written);
+  }
+
+  /** Removes what was made. Returns the failure that a caller gets. */
+  undo(error: unknown): Failure {
+    const { disk } = this.options;
+    if (this.named) removeIfSame(disk, this.file, this.named);
+    if (this.isFolderOurs) dropAttachments(disk, this.file);
+    if (!this.named && isNameTaken(error))
+      return new Failure("already_exists", `There is a file at ${this.file} already. Choose another path.`, {
+        sessionPath: this.file,
+      });
+    return storageFailure(error, "writing the new session");
+  }
+}
+
+async function publish(options: JsonlOptions, made: Publication, content: Content): Promise<Log> {
+  const { disk, durability } = options;
   try {
-    disk.makeFolder(dirname(file));
-    sweepTemporaryFiles(disk, dirname(file), env.now());
-    if (attachmentsOf !== undefined && !isAbsent(disk, attachmentFolder(attachmentsOf))) {
-      isFolderOurs = disk.makeFolder(target).includes(target);
-      shareAttachments(disk, attachmentsOf, target);
-      if (durability === "sync") await disk.syncFolder(target);
-    }
-    const written = new WrittenLines(headerLine);
+    const shared = made.prepare();
+    if (shared !== undefined) await disk.syncFolder(shared);
     const fill = async (fd: number): Promise<void> => {
-      writeAll(disk, fd, concat([headerLine, LF]));
-      await write(disk, fd, written.record(content), durability);
-      written.end(disk.infoOf(fd));
+      await write(disk, fd, made.lines(fd, content), durability);
+      made.whole(fd);
     };
     // It is on the medium already.
-    named = await writeTemporary(disk, file, fill, { sync: false }, (made) => nameExclusive(disk, made, file));
-    if (durability === "sync") await disk.syncFolder(dirname(file));
-    return openLog(options, file, false, written);
+    await writeTemporary(disk, made.file, fill, { sync: false }, (temporary) => made.name(temporary));
+    if (durability === "sync") await disk.syncFolder(dirname(made.file));
+    return made.open();
   } catch (error) {
-    if (named) removeIfSame(disk, file, named);
-    if (isFolderOurs) dropAttachments(disk, file);
-    if (!named && isNameTaken(error))
-      throw new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
-        sessionPath: file,
-      });
-    throw storageFailure(error, "writing the new session");
+    throw made.undo(error);
+  }
+}
+
+function publishNow({ disk, durability }: JsonlOptions, made: Publication, content: Content): Log {
+  const isSynced = durability === "sync";
+  try {
+    const shared = made.prepare();
+    if (shared !== undefined) disk.syncFolderNow(shared);
+    const fill = (fd: number): void => {
+      for (const piece of made.lines(fd, content)) writeAll(disk, fd, piece);
+      if (isSynced) disk.syncNow(fd);
+      made.whole(fd);
+    };
+    closeQuietly(
+      disk,
+      publishNew(disk, made.file, fill, (temporary) => made.name(temporary)),
+    );
+    if (isSynced) disk.syncFolderNow(dirname(made.file));
+    return made.open();
+  } catch (error) {
+    throw made.undo(error);
   }
 }
 

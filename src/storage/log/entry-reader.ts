@@ -129,23 +129,26 @@ export class EntryReader {
   *readMany(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {
     const { starts, lengths, near } = this.source;
     let again: Buffer | undefined;
-    for (const run of this.runs(positions, near)) {
-      if (run.override) {
-        yield run.override;
-        continue;
+    // Who asks for one after the other gets what is read ahead, too.
+    if (positions.length === 1) yield this.read(positions[0]);
+    else
+      for (const run of this.runs(positions, near)) {
+        if (run.override) {
+          yield run.override;
+          continue;
+        }
+        const { bytes, isKnown } = this.knownBytes(run.file, run.start, run.length, again);
+        if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= MAX_BYTES) again = bytes;
+        const whole = isUtf8(bytes) ? this.checkTogether(positions, run, bytes, isKnown) : null;
+        // Slices of a Buffer take five times as long to make.
+        const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
+        for (let i = run.first; i < run.past; i++) {
+          const position = positions[i];
+          const at = starts.values[position] - run.start;
+          const record = plain.subarray(at, at + lengths.values[position]);
+          yield whole?.[i - run.first] ? this.lineIn(record, position) : this.sound(position, record, isKnown);
+        }
       }
-      const { bytes, isKnown } = this.knownBytes(run.file, run.start, run.length, again);
-      if (passing && bytes.length > (again?.length ?? 0) && bytes.length <= MAX_BYTES) again = bytes;
-      const whole = isUtf8(bytes) ? this.checkTogether(positions, run, bytes, isKnown) : null;
-      // Slices of a Buffer take five times as long to make.
-      const plain = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
-      for (let i = run.first; i < run.past; i++) {
-        const position = positions[i];
-        const at = starts.values[position] - run.start;
-        const record = plain.subarray(at, at + lengths.values[position]);
-        yield whole?.[i - run.first] ? this.lineIn(record, position) : this.sound(position, record, isKnown);
-      }
-    }
   }
 
   *copy(positions: ArrayLike<number>, passing = false): Iterable<Uint8Array> {

@@ -56,27 +56,28 @@ export interface IndexRow extends Coordinates {
 // --- checksums ---------------------------------------------------------------------------------------------------
 
 const POLYNOMIAL = 0x82f63b78;
-/** Eight tables of 256 values, to process eight bytes at a time. */
-const TABLES = crcTables();
+/** Eight tables of 256 values, to process eight bytes at a time. They take 1 ms to make, and only V2 stores need them. */
+let tables: Uint32Array | undefined;
 
 function crcTables(): Uint32Array {
-  const tables = new Uint32Array(8 * 256);
+  const made = new Uint32Array(8 * 256);
   for (let n = 0; n < 256; n++) {
     let crc = n;
     for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ POLYNOMIAL : crc >>> 1;
-    tables[n] = crc;
+    made[n] = crc;
   }
   for (let n = 0; n < 256; n++)
     for (let k = 1; k < 8; k++) {
-      const before = tables[(k - 1) * 256 + n];
-      tables[k * 256 + n] = (before >>> 8) ^ tables[before & 0xff];
+      const before = made[(k - 1) * 256 + n];
+      made[k * 256 + n] = (before >>> 8) ^ made[before & 0xff];
     }
-  return tables;
+  return made;
 }
 
 /** Returns the CRC-32C (Castagnoli) of `b[start, end)`. */
 export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
-  const t = TABLES;
+  tables ??= crcTables();
+  const t = tables;
   let crc = -1;
   let i = start;
   for (; i + 8 <= end; i += 8) {

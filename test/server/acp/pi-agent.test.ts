@@ -39,6 +39,24 @@ function callsIn(updates: readonly Update[]): Json[] {
   return [...calls.values()];
 }
 
+test("an agent that asks without end is answered for the person, who sees some of it", async () => {
+  const place = temporaryPlace();
+  const agent = ownAgent(
+    place,
+    `const { data } = { data: type === "get_available_models" ? { models: [] } : { commands: [] } };
+    if (type === "extension_ui_response") { if (++globalThis.refused === 200) say({ type: "agent_settled" }); return; }
+    say({ id, type: "response", command: type, success: true, data });
+    if (type !== "prompt") return;
+    globalThis.refused = 0;
+    say({ type: "agent_start" });
+    for (let i = 0; i < 500; i++)
+      say({ type: "extension_ui_request", id: "q" + i, method: "confirm", title: "Really?", message: "x" });`,
+  );
+  const { editor, turn } = await talk(agent, {}, [], place);
+  expect((await turn("one")).result.stopReason).toBe("end_turn");
+  await editor.server.finish();
+});
+
 describe("a turn", () => {
   test("is told while it lasts: thoughts, text, calls with their results and changes; and ends with its usage", async () => {
     const { editor, sessionId, turn } = await talk();

@@ -2,7 +2,8 @@
 
 import { spawn } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { acpLike, lives, until } from "../../support/agents.ts";
+import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
+import { user } from "../../support/drafts.ts";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "../../support/server.ts";
 
 interface Editor {
@@ -139,6 +140,42 @@ test("a session that is loaded goes on where it was recorded, and is recorded wi
   expect(await texts(sessionId)).toEqual(["one", "You said: one", "two", "You said: two"]);
   expect(await texts(unknown)).toEqual(["the past", "as I know it", "two", "You said: two"]);
 });
+
+test.each(["jsonl", "v2"])(
+  "a session of %s that is closed is let go, and one that is copied has its past",
+  async (store) => {
+    const place = temporaryPlace();
+    const ids = ["5b8f1f0e-0000-4000-8000-000000000001", "5b8f1f0e-0000-4000-8000-000000000002"];
+    const agent = ownAcpAgent(
+      place,
+      `if (method === "session/fork") return say({ id, result: { sessionId: "${ids[1]}" } });
+    if (method === "session/prompt") chunk(sessionId, "heard " + params.prompt[0].text);
+    say({ id, result: { stopReason: "end_turn" } });`,
+      {},
+      `return say({ id, result: { sessionId: "${ids[0]}" } });`,
+    );
+    const server = spawnServer(["--agent", agent, "--agent-protocol", "acp", "--store", store], "lines", place);
+    await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
+    const [sessionId, copy] = ids;
+    const turn = (id: string, words: string): Promise<Json> =>
+      ask(server, 9, "session/prompt", { sessionId: id, prompt: text(words) });
+    await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
+    await turn(sessionId, "one");
+    await ask(server, 3, "session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
+    await turn(copy, "two");
+    await ask(server, 4, "session/close", { sessionId });
+    // Another server can write there now.
+    const other = spawnServer(["--session", sessionId], "lines", place);
+    await other.result("append", { entries: [user("mine")] });
+    await other.finish();
+    await turn(sessionId, "three");
+    await server.finish();
+    const texts = async (id: string): Promise<string[]> =>
+      (await recorded(place, id)).flatMap(({ content }: Json) => content?.[0].text ?? content ?? []);
+    expect(await texts(sessionId)).toEqual(["one", "heard one", expect.stringContaining(""), "three", "heard three"]);
+    expect(await texts(copy)).toEqual(["one", "heard one", "two", "heard two"]);
+  },
+);
 
 test("every byte of both sides goes on as it came, in its order", async () => {
   const place = temporaryPlace();

@@ -100,7 +100,7 @@ function databaseThat(
     on(event: string, heard: unknown) {
       if (event === "notice") said = heard as typeof said;
     },
-    connection: { stream: { destroy: () => void dropped++ } },
+    connection: { stream: { destroy: () => void dropped++, writableLength: 0, once: () => {} } },
   };
   const connections = new Connections({
     address: at("postgres:///a?host=/run/pg"),

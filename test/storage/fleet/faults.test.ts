@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { type FleetFault, MemoryFleet } from "../../support/fleet.ts";
 import { failed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
@@ -236,6 +237,44 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(() => other.append(lines(2))).toThrow(failed("read_only"));
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
     expect(textsOf(other)).toHaveLength(2);
+  });
+
+  test("a commit that is sent in parts is there as a whole, with the facts of each line once, whatever fails", async () => {
+    const big = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1), `${n} ${"x".repeat(900_000)}`);
+    const all = [0, 1, 2, 3, 4].map(big);
+    for (const [fault, at] of [
+      ["before", 1],
+      ["after", 1],
+      ["late", 0],
+    ] as const) {
+      const machine = new Machine(kind, undefined, "one", { tries: 2 });
+      const { fleet } = machine;
+      let appends = 0;
+      fleet.faultAt = (_, name) => (name === "append" && appends++ === at ? fault : undefined);
+      const sent: FleetBatch[] = [];
+      const append = fleet.append.bind(fleet);
+      fleet.append = (batch, given) => {
+        sent.push(batch);
+        return append(batch, given);
+      };
+      const log = machine.create();
+      log.append(all.map((text) => bytesOf(text)));
+      await log.commit();
+      expect(fleet.table.linesOf(SESSION).map((text) => text.length)).toEqual(all.map(({ length }) => length));
+      expect(fleet.table.linesOf(SESSION)).toEqual(all);
+      // Of parts that were sent again, the last is what counts.
+      const parts = [...new Map(sent.map((batch) => [batch.before.entries, batch])).values()];
+      expect(parts).toHaveLength(3);
+      expect(parts.flatMap(({ facts }) => facts.texts.map(({ position }) => position))).toEqual([0, 1, 2, 3, 4]);
+      expect(parts.map(({ facts }) => facts.counts.messages)).toEqual([2, 4, 5]);
+      expect(parts.map(({ isPart, facts }) => [isPart, facts.description !== undefined])).toEqual([
+        [true, true],
+        [true, false],
+        [false, false],
+      ]);
+      log.close();
+      fleet.table.check();
+    }
   });
 
   test("a session that is published is there as a whole, or not at all", async () => {

@@ -6,7 +6,7 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import type { CopiedLines, Log } from "../../../src/core/ports/store.ts";
+import type { CopiedLines, Log, Store } from "../../../src/core/ports/store.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { assistantText, chain, entryText, fileBytes, fileText, headerText, id, userText } from "../../support/lines.ts";
@@ -182,7 +182,8 @@ describe("a session that was just published", () => {
       const disk = diskWith(randomSession(random));
       const source = jsonlOn(disk).open(FILE);
       if (source.nodes.count === 0) return;
-      const log = await jsonlOn(disk).publish(beginning(), randomContent(random, source));
+      const publish = jsonlOn(disk)[random.pick(["publish", "publishNow"] as const)] as Store["publish"];
+      const log = await publish(beginning(), randomContent(random, source));
       const again = jsonlOn(disk.after()).open(log.file as string);
       expect(outcome(() => log)).toEqual(outcome(() => again));
     });

@@ -74,16 +74,6 @@ export function itemsOf(step: AnswerStep): StepItem[] {
   return [speech, ...step.results, ...step.after];
 }
 
-/** Returns items as entries, each continuing the one before. */
-export function chained(items: readonly StepItem[], parentId: string | null): TranslatedEntry[] {
-  let before = parentId;
-  return items.map(({ type, id, timestamp, members }) => {
-    const entry = { type, id, parentId: before, timestamp, members };
-    before = id;
-    return entry;
-  });
-}
-
 /** Returns the calls that items answer; undefined unless all of them are results. */
 export function answersOf(items: readonly StepItem[]): string[] | undefined {
   const messages = items.map(({ type, members }) =>

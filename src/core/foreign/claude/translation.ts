@@ -21,11 +21,12 @@ import type {
   TranslationTools,
   Unsettled,
 } from "../translator.ts";
+import { chained } from "../turns.ts";
 import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
 import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
 import { harnessOf } from "./harness.ts";
 import { chainName, type SideChain, SideChains, SPOKEN, uuidIn } from "./side-chains.ts";
-import { type AnswerStep, answersOf, chained, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
+import { type AnswerStep, answersOf, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
 import { Titles } from "./titles.ts";
 
 /** A record that continues another, as far as all of them have the same members. */
@@ -455,7 +456,7 @@ export class ClaudeTranslation implements Translation {
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {
-    return { customType: "import:claude", data: Uint8Array.from(bytes) };
+    return { customType: "import:claude", data: new Uint8Array(bytes) };
   }
 
   /** Returns an entry for a record as it is. Records that are written several times get an id for each time. */

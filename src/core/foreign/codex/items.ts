@@ -11,15 +11,16 @@ export function blocksIn(content: unknown): JsonObject[] {
     const { text, image_url: url } = part;
     if (typeof text === "string") return textBlock(text);
     const [, mimeType, data] = /^data:([\w/+.-]{1,100});base64,(.*)$/s.exec(textIn(url) ?? "") ?? [];
-    if (data !== undefined) return imageBlock(data, mimeType);
-    return otherBlock(part);
+    return imageBlock(data, mimeType) ?? otherBlock(part);
   });
 }
 
 export function textOfParts(content: unknown): string {
-  return blocksIn(content)
-    .map(({ text }) => textIn(text) ?? "")
-    .join("");
+  return textOf(blocksIn(content));
+}
+
+export function textOf(blocks: readonly JsonObject[]): string {
+  return blocks.map(({ text }) => textIn(text) ?? "").join("");
 }
 
 /** Returns a thought. With encrypted content it is kept as it is, because only its provider can read that. */

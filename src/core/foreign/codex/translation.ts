@@ -20,7 +20,7 @@ import type {
   Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
-import { blocksIn, callIn, harnessKind, outputIn, textOfParts, thoughtIn } from "./items.ts";
+import { blocksIn, callIn, harnessKind, outputIn, textOf, textOfParts, thoughtIn } from "./items.ts";
 
 /** Texts of the conversation that an event may say again. */
 const REMEMBERED = 20;
@@ -152,9 +152,8 @@ export class CodexTranslation implements Translation {
     const { callId: toolCallId, content } = output;
     const toolName = this.toolNames.get(toolCallId) ?? "";
     const isError = item.success === false;
-    const nativeId = this.nativeId(source);
-    this.turns.result(nativeId, { toolCallId, toolName, content, isError, at: this.time });
-    this.note(item, this.tools.ids.entry(nativeId));
+    const answer = { toolCallId, toolName, content, isError, at: this.time };
+    this.note(item, this.turns.result(this.nativeId(source), answer));
     return { kind, fate: "preserved" };
   }
 
@@ -172,7 +171,7 @@ export class CodexTranslation implements Translation {
   private takeMessage(source: SourceRecord, item: JsonObject): RecordVerdict {
     const { role, content } = item;
     const blocks = blocksIn(content);
-    const text = textOfParts(content);
+    const text = textOf(blocks);
     this.remember(text);
     if (role === "assistant") {
       this.speak(source, item, blocks);

@@ -6,7 +6,15 @@
 import { bytesOf } from "../../json/json.ts";
 import type { Env } from "../../ports/env.ts";
 import { isObject, type JsonObject, textIn } from "../messages.ts";
-import { callsOf, type GeminiResult, givenResult, partsOf, recordedResult, responsesOf } from "./parts.ts";
+import {
+  type AnsweredCall,
+  answeredCalls,
+  callsOf,
+  type GeminiResult,
+  givenResult,
+  partsOf,
+  responsesOf,
+} from "./parts.ts";
 
 /** The mark of a message that only says what calls gave: it goes with the message that made the calls. */
 export const RESPONSE = "response";
@@ -15,21 +23,18 @@ export const RESPONSE = "response";
 export function userMark(message: JsonObject, sha256: Env["sha256"]): string {
   const parts = partsOf(message.content);
   if (responsesOf(parts).length > 0) return RESPONSE;
-  return markOf(["user", textOfParts(parts), parts.filter(({ text }) => typeof text !== "string")], sha256);
+  const others = parts.filter(({ text }) => typeof text !== "string");
+  return markOf(["user", summed(textOfParts(parts), sha256), others], sha256);
 }
 
-/** Returns the mark of a model's message with what its calls gave, by their ids. */
-export function answerMark(
-  message: JsonObject,
-  results: ReadonlyMap<string, GeminiResult>,
-  sha256: Env["sha256"],
-): string {
+/** Returns the mark of a model's message with what its calls gave. */
+export function answerMark(message: JsonObject, answered: readonly AnsweredCall[], sha256: Env["sha256"]): string {
   const said = textOfParts(partsOf(message.content).filter(({ thought }) => thought !== true));
-  const calls = callsOf(message).map((call) => {
-    const result = recordedResult(call) ?? results.get(call.id);
-    return [call.id, call.name, result ? result.content : null];
+  const calls = answered.map(({ call, result }) => {
+    const { id, name } = call;
+    return [id, name, result ? result.content.map((block) => summedBlock(block, sha256)) : null];
   });
-  return markOf(["gemini", said, calls], sha256);
+  return markOf(["gemini", summed(said, sha256), calls], sha256);
 }
 
 /** Returns the marks of messages that come one after the other. */
@@ -42,7 +47,7 @@ export function marksOf(messages: readonly JsonObject[], sha256: Env["sha256"]):
       if (responses.length === 0) break;
       for (const response of responses) noteResponse(results, response);
     }
-    return answerMark(message, results, sha256);
+    return answerMark(message, answeredCalls(message, results), sha256);
   });
 }
 
@@ -78,6 +83,33 @@ function withoutComments(text: string): string {
     kept += text.slice(at, opened);
     at = closed + 3;
   }
+}
+
+/** Characters from which on a text is in a mark by its hash: JSON.stringify takes ten times as long. */
+const LONG = 256;
+
+/** Characters that are hashed together: the bytes of a text of many megabytes are not needed at once. */
+const HASHED = 1 << 16;
+
+/** Returns what a text is in a mark: a long one a list, which no text is. */
+function summed(text: string, sha256: Env["sha256"]): unknown {
+  if (text.length < LONG) return text;
+  const sums: unknown[] = [];
+  for (let at = 0; at < text.length; at += HASHED) {
+    const slice = text.slice(at, at + HASHED);
+    const bytes = Buffer.from(slice);
+    // Half of a pair is not in its bytes.
+    sums.push(bytes.includes(REPLACED) ? [slice] : sha256(bytes));
+  }
+  return sums;
+}
+
+const REPLACED = Buffer.from("\ufffd");
+
+function summedBlock(block: JsonObject, sha256: Env["sha256"]): unknown {
+  const { type, text, ...rest } = block;
+  const isText = type === "text" && typeof text === "string" && Object.keys(rest).length === 0;
+  return isText ? summed(text, sha256) : block;
 }
 
 function markOf(value: unknown, sha256: Env["sha256"]): string {

@@ -51,8 +51,8 @@ export function givenPart(part: JsonObject): JsonObject {
 /** Returns a text or a picture; undefined for anything else. */
 function knownPart({ text, inlineData }: JsonObject): JsonObject | undefined {
   if (typeof text === "string") return textBlock(text);
-  if (isObject(inlineData) && typeof inlineData.data === "string" && /^image\//.test(textIn(inlineData.mimeType) ?? ""))
-    return imageBlock(inlineData.data, inlineData.mimeType as string);
+  if (isObject(inlineData) && /^image\//.test(textIn(inlineData.mimeType) ?? ""))
+    return imageBlock(inlineData.data, inlineData.mimeType);
   return undefined;
 }
 
@@ -129,7 +129,7 @@ export function responsesOf(parts: readonly JsonObject[]): JsonObject[] {
 }
 
 /** Returns what a call gave as it was recorded with it; undefined where nothing was. */
-export function recordedResult({ id, record }: GeminiCall): GeminiResult | undefined {
+function recordedResult({ id, record }: GeminiCall): GeminiResult | undefined {
   if (!record) return undefined;
   const { id: _id, name: _name, args: _args, result, timestamp: _at, ...details } = record;
   const { status, resultDisplay } = details;
@@ -143,6 +143,17 @@ export function recordedResult({ id, record }: GeminiCall): GeminiResult | undef
   const content = [...(own ? responseBlocks(own) : []), ...others.map(givenPart)];
   if (content.length === 0 && typeof resultDisplay === "string") content.push(textBlock(resultDisplay));
   return { content, isError: isFailed || (own !== undefined && isErrorResponse(own)), details };
+}
+
+/** A call, with what it gave as far as that is known. */
+export interface AnsweredCall {
+  readonly call: GeminiCall;
+  readonly result: GeminiResult | undefined;
+}
+
+/** Returns the calls of a message with what they gave; `results`: as later messages say it. */
+export function answeredCalls(message: JsonObject, results: ReadonlyMap<string, GeminiResult>): AnsweredCall[] {
+  return callsOf(message).map((call) => ({ call, result: recordedResult(call) ?? results.get(call.id) }));
 }
 
 /** Returns what a call gave as a message to the model says it. */

@@ -27,6 +27,7 @@ import type {
   TranslationTools,
   Unsettled,
 } from "../translator.ts";
+import { chained } from "../turns.ts";
 import {
   answerMark,
   isAcknowledgement,
@@ -38,14 +39,15 @@ import {
   userMark,
 } from "./marks.ts";
 import {
+  type AnsweredCall,
   answerBlocks,
+  answeredCalls,
   callsOf,
   type GeminiResult,
   givenPart,
   givenResult,
   isResponse,
   partsOf,
-  recordedResult,
   responsesOf,
   usageOf,
 } from "./parts.ts";
@@ -116,12 +118,7 @@ export class GeminiTranslation implements Translation {
   waiting(): Unsettled {
     const { open } = this;
     if (!open) return { entries: [], isPartial: false };
-    let before = this.end;
-    const entries = this.itemsOf(open).map((item): TranslatedEntry => {
-      const entry = { ...item, parentId: before };
-      before = item.id;
-      return entry;
-    });
+    const entries = chained(this.itemsOf(open, answeredCalls(open.record, open.results)), this.end);
     const isSaid = callsOf(open.record).length > 0 || textOfParts(partsOf(open.record.content)) !== "";
     return { entries, isPartial: !isSaid && open.after.length === 0 };
   }
@@ -163,9 +160,10 @@ export class GeminiTranslation implements Translation {
   }
 
   private emit(item: GeminiItem): void {
-    this.tools.emit({ ...item, parentId: this.end });
-    this.end = item.id;
-    this.lastId = item.id;
+    const { type, id, timestamp, members } = item;
+    this.tools.emit({ type, id, timestamp, members, parentId: this.end });
+    this.end = id;
+    this.lastId = id;
   }
 
   private goTo(id: string | null): void {
@@ -176,10 +174,11 @@ export class GeminiTranslation implements Translation {
   private settle(): void {
     const { open } = this;
     if (!open) return;
-    const items = this.itemsOf(open);
+    const answered = answeredCalls(open.record, open.results);
+    const items = this.itemsOf(open, answered);
     this.open = null;
     for (const item of items) this.emit(item);
-    open.turn.mark = answerMark(open.record, open.results, this.tools.sha256);
+    open.turn.mark = answerMark(open.record, answered, this.tools.sha256);
     const { tokens } = open.record;
     if (!isObject(tokens)) return;
     this.tokens = countIn(tokens.total);
@@ -187,10 +186,10 @@ export class GeminiTranslation implements Translation {
   }
 
   /** Returns the entries of an open message: its own, the results of its calls, and what comes after. */
-  private itemsOf(open: OpenTurn): GeminiItem[] {
-    const { turn, record, at, results, after } = open;
-    const calls = callsOf(record);
-    const version = versionOf(open);
+  private itemsOf(open: OpenTurn, answered: readonly AnsweredCall[]): GeminiItem[] {
+    const { turn, record, at, after } = open;
+    const calls = answered.map(({ call }) => call);
+    const version = versionOf(open, calls);
     const content = answerBlocks(record, calls);
     const speech = assistantMessage({
       content,
@@ -202,17 +201,19 @@ export class GeminiTranslation implements Translation {
       at,
     });
     const made = new Map<string, number>();
-    const answers = calls.flatMap((call): GeminiItem[] => {
-      const result = recordedResult(call) ?? results.get(call.id);
-      if (!result) return [];
-      const message = { ...result, toolCallId: call.id, toolName: call.name, at: timeIn(call.record?.timestamp, at) };
-      const members = toolResultMessage(message);
-      const nth = (made.get(call.id) ?? 0) + 1;
-      made.set(call.id, nth);
-      const id = this.tools.ids.entry(`${version}/result/${call.id}${nth === 1 ? "" : `#${nth}`}`);
-      return [{ type: "message", id, timestamp: message.at, members }];
-    });
-    return [{ type: "message", id: turn.first as string, timestamp: at, members: speech }, ...answers, ...after];
+    const items: GeminiItem[] = [{ type: "message", id: turn.first as string, timestamp: at, members: speech }];
+    for (const { call, result } of answered) {
+      if (!result) continue;
+      const { content: given, isError, details } = result;
+      const { id: toolCallId, name: toolName } = call;
+      const timestamp = timeIn(call.record?.timestamp, at);
+      const members = toolResultMessage({ content: given, isError, details, toolCallId, toolName, at: timestamp });
+      const nth = (made.get(toolCallId) ?? 0) + 1;
+      made.set(toolCallId, nth);
+      const id = this.tools.ids.entry(`${version}/result/${toolCallId}${nth === 1 ? "" : `#${nth}`}`);
+      items.push({ type: "message", id, timestamp, members });
+    }
+    return [...items, ...after];
   }
 
   private keepRaw({ bytes }: SourceRecord, kind: string): RecordVerdict {
@@ -225,7 +226,7 @@ export class GeminiTranslation implements Translation {
     const sum = this.tools.sha256(bytes);
     if (this.latest.get(kind) === sum) return;
     this.latest.set(kind, sum);
-    const members = { customType: `import:${this.tools.agent}`, data: Uint8Array.from(bytes) };
+    const members = { customType: `import:${this.tools.agent}`, data: new Uint8Array(bytes) };
     this.note(this.item("custom", `raw:${sum}`, this.time, members));
   }
 
@@ -489,9 +490,8 @@ export class GeminiTranslation implements Translation {
  * Returns an id of a message as far as it was written. It is written once more when its calls are done: whoever has
  * imported it before that has another entry than the one with calls, and both can stay beside each other.
  */
-function versionOf({ nativeId, record }: Pick<OpenTurn, "nativeId" | "record">): string {
-  const calls = callsOf(record).length;
-  return calls === 0 ? nativeId : `${nativeId}/calls/${calls}`;
+function versionOf({ nativeId, record }: Pick<OpenTurn, "nativeId" | "record">, calls = callsOf(record)): string {
+  return calls.length === 0 ? nativeId : `${nativeId}/calls/${calls.length}`;
 }
 
 /** Returns the first folder that a text about the session names. */

@@ -1,0 +1,45 @@
+/** Settings of a session of an agent of the Agent Client Protocol: its mode, and its options. */
+
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import type { AcpUpdate } from "../acp/narrator.ts";
+
+export class SessionSettings {
+  private modes: LooseMembers | undefined;
+  configOptions: readonly unknown[] | undefined;
+
+  /** `opened`: the agent's reply to the request that opened the session. */
+  constructor({ modes, configOptions }: LooseMembers) {
+    if (stringOf(membersOf(modes).currentModeId) !== "") this.modes = membersOf(modes);
+    this.optionsAre(configOptions);
+  }
+
+  /** The members that a reply to a client has. */
+  get inForce(): LooseMembers {
+    const { modes, configOptions } = this;
+    return { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
+  }
+
+  /** Notes what an update says of them. */
+  note({ sessionUpdate, currentModeId, configOptions }: LooseMembers): void {
+    if (sessionUpdate === "current_mode_update") this.modeIs(currentModeId);
+    if (sessionUpdate === "config_option_update") this.optionsAre(configOptions);
+  }
+
+  modeIs(currentModeId: unknown): void {
+    if (this.modes && typeof currentModeId === "string") this.modes = { ...this.modes, currentModeId };
+  }
+
+  optionsAre(configOptions: unknown): void {
+    if (Array.isArray(configOptions)) this.configOptions = configOptions;
+  }
+
+  /** Yields what a client must hear to know these settings, if it knows others. */
+  *changesSince(before: SessionSettings): Generator<AcpUpdate> {
+    const { modes, configOptions } = this;
+    if (modes && modes.currentModeId !== before.modes?.currentModeId)
+      yield { sessionUpdate: "current_mode_update", currentModeId: modes.currentModeId };
+    if (configOptions && JSON.stringify(configOptions) !== JSON.stringify(before.configOptions))
+      yield { sessionUpdate: "config_option_update", configOptions };
+  }
+}

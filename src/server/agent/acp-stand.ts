@@ -1,0 +1,46 @@
+/** Finds out how a session of ours stands to those of an agent of the Agent Client Protocol: which of them goes on with it. */
+
+import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { stringOf } from "../../core/format/message.ts";
+import type { Session } from "../../core/session/session.ts";
+
+/** The entry that says which session of the agent goes on from there. */
+export const NOTE = "acp";
+
+/** How a session stands to those of an agent. */
+export interface StandAmong {
+  readonly leafId: string | null;
+  readonly isEmpty: boolean;
+  /** The session of the agent that has exactly what is on the path. */
+  readonly knownAs: string | undefined;
+  /** The one that the session was copied from, with all that it has. */
+  readonly copyOf: string | undefined;
+}
+
+/** Returns what the entries of the path say. */
+export function standOf(session: Session, agentName: string): StandAmong {
+  const { tree, log, leafId } = session;
+  const { nodes } = log;
+  let isEmpty = true;
+  const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
+  let stand: Pick<StandAmong, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
+  let isTheirs = true;
+  for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
+    const type = nodes.type(at);
+    if (type === "message") {
+      isEmpty = false;
+      // Another agent has gone on from there.
+      if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
+    }
+    if (type !== "custom") continue;
+    const { customType, data } = session.entry(at) as LooseMembers;
+    if (customType !== NOTE) continue;
+    const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
+    const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
+    if (isMeant && typeof agentSessionId === "string")
+      stand = sessionId === session.id ? { ...stand, knownAs: agentSessionId } : { ...stand, copyOf: agentSessionId };
+    isEmpty = false;
+    break;
+  }
+  return { leafId, isEmpty, ...stand };
+}
