@@ -7,11 +7,12 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
-import { type Connections, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -35,7 +36,7 @@ const TAKE = `update pi_fleet.session
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain`;
+  returning epoch, entries, bytes, chain, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -78,8 +79,8 @@ export class PostgresFleet implements Fleet {
   private readonly writer: FleetWriter;
   private readonly tenant: string;
   private readonly lease: number;
-  /** Sessions that this process has. */
-  private readonly held = new Set<string>();
+  /** Sessions that this process has, each with the server on which it was taken. */
+  private readonly held = new Map<string, string | undefined>();
   private readonly words = new KnownWords();
   private renewing: NodeJS.Timeout | undefined;
 
@@ -91,6 +92,10 @@ export class PostgresFleet implements Fleet {
     this.tenant = tenant;
   }
 
+  get server(): string | undefined {
+    return this.connections.fact && nameOf(this.connections.fact);
+  }
+
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
@@ -98,8 +103,8 @@ export class PostgresFleet implements Fleet {
     if (taken.kind !== "done") return awayOf(taken);
     const [row] = taken.rows;
     if (row) {
-      this.hold(sessionId);
-      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
+      this.hold(sessionId, nameOf(taken.by));
+      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row), durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId] });
@@ -120,12 +125,15 @@ export class PostgresFleet implements Fleet {
   }
 
   /** Lets others see from now on that this process is there, also while it writes nothing. */
-  private hold(sessionId: string): void {
-    this.held.add(sessionId);
+  private hold(sessionId: string, server: string | undefined): void {
+    this.held.set(sessionId, server);
     this.renewing ??= setInterval(() => {
       if (this.held.size === 0) return;
       // Where that fails, another may take what we have, and our next write finds out.
-      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], this.lease] });
+      void this.connections.run({
+        text: RENEW,
+        values: [this.tenant, this.writer.id, [...this.held.keys()], this.lease],
+      });
     }, RENEWED_EVERY).unref();
   }
 
@@ -138,12 +146,15 @@ export class PostgresFleet implements Fleet {
       words: words.length === 0 ? undefined : words,
       spent: spentValue(spendings),
     };
-    const answer = await this.connections.run(appendStatement(batch, this.tenant, this.lease, facts), sent);
+    const { tenant, lease, writer } = this;
+    const statement = appendStatement(batch, { tenant, lease, holder: writer.id }, facts);
+    const answer = await this.connections.run({ ...statement, server: this.held.get(batch.sessionId) }, sent);
+    if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
     this.words.note(words);
-    return { kind: "committed", durability: this.connections.fact?.durability ?? "primary" };
+    return { kind: "committed", durability: provenBy(answer.by, answer.rows[0]) };
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {
