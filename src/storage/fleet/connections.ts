@@ -7,6 +7,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import { requireTenant } from "./isolation.ts";
 import { isFormer, nameOf, type ServerFact, type ServerPlace, serverFact } from "./server-fact.ts";
 
 /** The outcome of a statement. */
@@ -205,7 +206,9 @@ export class Connections {
     try {
       await connection.client.connect();
       this.open.add(connection);
-      connection.fact = await serverFact((statement) => this.ask(connection, statement));
+      const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
+      connection.fact = await serverFact(ask);
+      await requireTenant(ask, this.options.address.tenant);
       const { place } = connection.fact;
       if (isFormer(connection.fact, this.latest)) throw new Error(FORMER);
       if (place) this.latest = place;

@@ -10,6 +10,7 @@ import { appendStatement, describedValue, type FactValues, saidValue, spentValue
 import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
+import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
@@ -65,13 +66,17 @@ export interface FleetStatus {
   readonly bytes: number;
   /** Sessions that a process has now. */
   readonly held: number;
-  /** Bytes of the tables on the database's disk. */
-  readonly storedBytes: number;
+  /** Bytes of the tables on the database's disk; null for a tenant, who would learn what others have. */
+  readonly storedBytes: number | null;
+  /** The tenant whose sessions these are; empty for the one without a name. */
+  readonly tenant: string;
+  /** Whether roles see only the tenant that has their name. */
+  readonly isIsolated: boolean;
 }
 
 const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') as stored
+    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') end as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
 
 export class PostgresFleet implements Fleet {
@@ -211,7 +216,15 @@ export class PostgresFleet implements Fleet {
     }
     // Lines are compressed in less than half of the time; a server without it keeps what it has.
     await this.connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+    // Tables that were added have rows of tenants, too.
+    if (before < SCHEMA_VERSION && (await isolationOf(this.connections)).isIsolated) await isolate(this.connections);
     return { before, after: await this.schemaVersion() };
+  }
+
+  /** Has each role see only the tenant that has its name, from now on. Throws storage_failed. */
+  async isolate(): Promise<void> {
+    await this.requireTables();
+    await isolate(this.connections);
   }
 
   /** Throws storage_failed unless the tables are there, in the version of this program. */
@@ -234,7 +247,9 @@ export class PostgresFleet implements Fleet {
   /** Returns counts and sizes. Throws storage_failed. */
   async status(): Promise<FleetStatus> {
     const schemaVersion = await this.schemaVersion();
-    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values: [this.tenant] });
+    const { isIsolated, boundTo } = await isolationOf(this.connections);
+    const values = [this.tenant, boundTo === null];
+    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values });
     const { fact } = this.connections;
     const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
     return {
@@ -242,7 +257,8 @@ export class PostgresFleet implements Fleet {
       durability: fact?.durability ?? "primary",
       schemaVersion,
       ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
-      storedBytes: count("stored"),
+      storedBytes: boundTo === null ? count("stored") : null,
+      ...{ tenant: this.tenant, isIsolated },
     };
   }
 

@@ -4,9 +4,10 @@ import type { Rows, SqlStatement } from "./driver.ts";
 
 /** Asks a server something. */
 export type AskServer = (statement: SqlStatement) => Promise<ServerAnswer>;
-type ServerAnswer =
+export type ServerAnswer =
   | ({ readonly kind: "done" } & Rows)
-  | { readonly kind: "failed" | "away" | "unknown"; readonly reason: string };
+  | { readonly kind: "failed"; readonly code: string; readonly reason: string }
+  | { readonly kind: "away" | "unknown"; readonly reason: string };
 
 /** Facts about a server, asked once for each connection. */
 export interface ServerFact {

@@ -24,6 +24,12 @@ describe("an address", () => {
     ]);
   });
 
+  test("may name a tenant", () => {
+    expect(at("postgres:///a").tenant).toBe("");
+    const named = at("postgres:///a?tenant=a%20b");
+    expect([named.tenant, named.shown]).toEqual(["a b", "postgres:///a?tenant=a%20b"]);
+  });
+
   test("may list servers", () => {
     const { servers } = at("postgresql:///a?host=one,two&port=1,2&sslmode=require");
     expect(servers.map(({ host, port }) => [host, port])).toEqual([
@@ -65,6 +71,7 @@ describe("an address", () => {
     "postgres://db.example/a?options=-c%20fsync=off",
     "postgres:///a?host=one,two&port=1,2,3",
     "postgres:///a?host=one&port=70000",
+    "postgres:///a?tenant=",
   ])("that means nothing is refused: %s", (text) => {
     expect(() => at(text)).toThrow(AddressError);
   });
@@ -90,6 +97,7 @@ function databaseThat(
     async query({ text }: SqlStatement) {
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
+      if (text.includes("row_security_active")) return { rows: [] };
       const answered = text.includes("pg_control_system") ? rowOf(place()) : answer(text, said);
       if (answered instanceof Error) throw answered;
       return answered;
