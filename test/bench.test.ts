@@ -137,9 +137,14 @@ test("saved results are written into both documents, and into none when a row is
 });
 
 test("an agent behind the server is measured beside that agent alone", () => {
-  const [, , ...rows] = run("face.js", "--runs", "1", "--chunks", "20").trimEnd().split("\n").slice(1);
-  expect(rows.map((row) => row.split(/ {2,}/)[0])).toEqual([
-    ...["the agent alone", "behind a bare pass-through", "behind the server"],
+  const rows = run("face.js", "--runs", "1", "--chunks", "20")
+    .split("\n")
+    .filter((line) => line.startsWith("| "));
+  const faces = rows.slice(1).map((row) => row.split("|")[1].trim());
+  const around = ["the agent alone", "behind a process that only passes bytes on"];
+  expect(faces).toEqual([
+    ...[...around, "`--mode rpc`", "`--dialect acp`"].map((face) => `Pi's dialect: ${face}`),
+    ...[...around, "recorded", "`--dialect acp`"].map((face) => `the Agent Client Protocol: ${face}`),
   ]);
 });
 

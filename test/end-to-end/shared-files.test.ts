@@ -27,6 +27,8 @@ const DONE_FOR_GUESTS = [
 const DONE_BY_THE_HOLDER: Readonly<Record<string, Json>> = {
   create_checkpoint: {},
   migrate_session: {},
+  // What was kept lies on the machine of the server that was asked.
+  recover_kept: { keptAt: "/nowhere/kept.jsonl" },
   redo: {},
   repair_session: {},
   rollback_migration: {},

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { requireSum } from "../support/foreign/checks.ts";
+import { foreignSession, requireSound, requireSum } from "../support/foreign/checks.ts";
 import { CLINE_SESSION, ClineWriter } from "../support/foreign/cline.ts";
 import { COPILOT_SESSION, CopilotWriter } from "../support/foreign/copilot.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
@@ -60,6 +60,18 @@ test.each(FORMATS.map((one) => [one.format, one] as const))(
     await server.result("switch_session", { sessionPath: imported.sessionPath });
     expect((await server.result("get_context", { strict: true })).messages).toEqual(messages);
     expect(contentsOf(join(place.home, one.path.split("/")[0]))).toEqual(before);
+  },
+);
+
+test.each(FORMATS.map((one) => [one.format, one] as const))(
+  "%s: a picture without data is none for the model, whatever its type says",
+  (_, { path, text }) => {
+    const emptied = text.replaceAll(/AAAA|BBBB|iVBORw0KGgo=/g, "");
+    for (const damaged of [emptied, text.replaceAll("image/png", ""), emptied.replaceAll("image/png", "")]) {
+      const session = foreignSession(Buffer.from(damaged), `/home/me/${path}`);
+      requireSound(session);
+      session.close();
+    }
   },
 );
 

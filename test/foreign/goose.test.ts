@@ -37,6 +37,17 @@ test("every kind of message is counted, and all leaves have a context that provi
     if (text !== undefined) expect(texts).toContain(JSON.stringify(text).slice(1, -1));
 });
 
+test("what only the model sees is text or a picture for it, whatever it was", () => {
+  const w = new GooseWriter();
+  w.user([said("Begin")]);
+  w.user(
+    [{ type: "text", text: 5 }, { type: "image", data: "" }, { type: "toolRequest", id: "call_1" }, {}],
+    MODEL_ONLY,
+  );
+  w.answer([said("Done")]);
+  requireSound(foreignSession(w.text));
+});
+
 test("after compactions, the model sees the last summary and what comes after it", () => {
   const w = new GooseWriter();
   w.user([said("One")]);

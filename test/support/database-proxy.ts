@@ -1,6 +1,9 @@
-/** A way to a database's socket that loses connections: before a request arrives, before its answer, or late. */
+/**
+ * A way to a database's socket that loses connections: before a request arrives, before its answer, or late. It may also
+ * leave them open, and let nothing through, or nothing back.
+ */
 
-import { mkdirSync, rmSync } from "node:fs";
+import { chmodSync, mkdirSync, rmSync } from "node:fs";
 import { createConnection, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Random } from "./random.ts";
@@ -14,6 +17,10 @@ export class DatabaseProxy {
   cuts = 0;
   /** The share of requests at which something is lost. */
   share = 0;
+  /** Whether some connections stay open when nothing comes through them any more. */
+  stalls = false;
+  /** Whether everything is lost that comes from the database. */
+  isDeaf = false;
   private readonly server: Server;
   private readonly sockets = new Set<Socket>();
 
@@ -24,6 +31,7 @@ export class DatabaseProxy {
       const far = createConnection(join(database, SOCKET));
       let requests = 0;
       let isDeaf = false;
+      let isMute = false;
       for (const socket of [near, far]) {
         this.sockets.add(socket);
         socket.on("error", () => {});
@@ -34,19 +42,27 @@ export class DatabaseProxy {
         });
       }
       near.on("data", (chunk) => {
+        if (isMute) return;
         if (++requests <= BEGINNING || !random.chance(this.share)) {
           far.write(chunk);
           return;
         }
         this.cuts++;
-        const kind = random.int(4);
-        // Lost before it arrives; after half of it; before the answer; and arriving when the sender is gone.
+        const kind = random.int(this.stalls ? 6 : 4);
+        // Lost before it arrives; after half of it; before the answer; arriving when the sender is gone; and without an end,
+        // before it arrives or before the answer.
         if (kind === 0) far.destroy();
         else if (kind === 1) far.end(chunk.subarray(0, chunk.length >> 1));
         else if (kind === 2) {
           isDeaf = true;
           far.write(chunk);
           far.once("data", () => far.destroy());
+        } else if (kind === 4) {
+          isDeaf = true;
+          isMute = true;
+        } else if (kind === 5) {
+          isDeaf = true;
+          far.write(chunk);
         } else {
           isDeaf = true;
           far.removeAllListeners("close");
@@ -58,19 +74,26 @@ export class DatabaseProxy {
         }
       });
       far.on("data", (chunk) => {
-        if (!isDeaf) near.write(chunk);
+        if (!isDeaf && !this.isDeaf) near.write(chunk);
       });
     });
+  }
+
+  /** Ends all connections. */
+  cut(): void {
+    for (const socket of this.sockets) socket.destroy();
   }
 
   async listen(): Promise<void> {
     const path = join(this.folder, SOCKET);
     rmSync(path, { force: true });
     await new Promise<void>((resolve) => this.server.listen(path, resolve));
+    // Databases are those of another user.
+    chmodSync(path, 0o777);
   }
 
   async close(): Promise<void> {
-    for (const socket of this.sockets) socket.destroy();
+    this.cut();
     await new Promise((resolve) => this.server.close(resolve));
   }
 }

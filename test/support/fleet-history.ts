@@ -28,6 +28,7 @@ import { beginning, textsOf } from "./sessions.ts";
 type Told = "acknowledged" | "refused" | "unknown";
 
 interface Written {
+  readonly machine: HistoryMachine;
   readonly sessionId: string;
   readonly texts: readonly string[];
   readonly began: number;
@@ -45,6 +46,8 @@ export interface HistoryOptions {
   readonly steps: number;
   /** Returns the way of a new process on a machine to the fleet. */
   fleetOf(machine: number, life: number): Fleet;
+  /** Whether a promotion may forget what was acknowledged: then it is at least kept aside by the machine that wrote it. */
+  readonly mayLose?: boolean;
   /** A process is stopped for a while. */
   pause(): Promise<void>;
   readonly tries: number;
@@ -66,6 +69,8 @@ export interface HistoryFigures {
   pauses: number;
   setAside: number;
   replaced: number;
+  /** Entries that were acknowledged and forgotten, while others had written: they are kept aside. */
+  forgotten: number;
 }
 
 export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
@@ -95,6 +100,8 @@ class HistoryMachine {
   private store!: Store;
   private copies!: Store;
   private readonly logs = new Map<string, Log>();
+  /** Lines that gave way, and those of copies that were moved away. */
+  readonly aside: string[] = [];
   private readonly written: Written[];
   private readonly tick: () => number;
   private readonly figures: HistoryFigures;
@@ -144,7 +151,7 @@ class HistoryMachine {
         quarantine: "/root/quarantine",
         durability: "sync",
       },
-      fleetOptions(this.fleet, { patience, trustedFor: 1e9, disk, outage: this.outage }),
+      fleetOptions(this.fleet, { patience, trustedFor: 1e9, disk, outage: this.outage, aside: this.aside }),
     );
     const fileFor = ({ id }: { id: string }): string => this.fileOf(id);
     this.copies =
@@ -229,7 +236,8 @@ class HistoryMachine {
       texts.push(userText(id, parent));
       parent = id;
     }
-    const op: Written = { sessionId, texts, began: this.tick(), told: "unknown", ended: Number.POSITIVE_INFINITY };
+    const [began, ended] = [this.tick(), Number.POSITIVE_INFINITY];
+    const op: Written = { machine: this, sessionId, texts, began, told: "unknown", ended };
     this.written.push(op);
     let commit: Promise<void>;
     try {
@@ -274,6 +282,11 @@ class HistoryMachine {
 
   /** Moves a copy away that the fleet does not continue, as its failure says. */
   private setAside(sessionId: string): void {
+    if (this.isHere(sessionId)) {
+      const log = this.copies.open(this.fileOf(sessionId));
+      this.aside.push(...textsOf(log));
+      log.close();
+    }
     this.close(sessionId);
     this.figures.setAside++;
     const file = this.fileOf(sessionId);
@@ -323,7 +336,8 @@ class HistoryMachine {
   private async givenBack(log: Log): Promise<void> {
     const id = `m${this.number}end${this.count++}`;
     const text = userText(id, log.nodes.count === 0 ? null : log.nodes.id(log.nodes.count - 1));
-    const op: Written = { sessionId: log.header.id, texts: [text], began: this.tick(), told: "unknown", ended: 0 };
+    const [sessionId, began] = [log.header.id, this.tick()];
+    const op: Written = { machine: this, sessionId, texts: [text], began, told: "unknown", ended: 0 };
     this.written.push(op);
     log.append([bytesOf(text)]);
     await log.commit();
@@ -349,6 +363,7 @@ export async function runHistory(
     pauses: 0,
     setAside: 0,
     replaced: 0,
+    forgotten: 0,
   };
   let now = 0;
   const history = { written, tick: () => ++now, figures };
@@ -362,12 +377,26 @@ export async function runHistory(
   for (let n = 0; n < options.sessions; n++) {
     const id = sessionIdOf(n);
     requireParents(linesOf(id));
+    const lines = linesOf(id).filter((line) => !line.includes(LEAF_MARKER));
+    const ours = written.filter(({ sessionId }) => sessionId === id);
+    const forgotten = options.mayLose ? ours.filter((one) => isForgotten(one, lines)) : [];
+    figures.forgotten += forgotten.reduce((sum, { texts }) => sum + texts.length, 0);
+    // What was forgotten goes into a branch together with what was acknowledged while the fleet was away.
+    const isOrdered = !options.mayLose || !written.some(({ isLocal }) => isLocal);
     requireTrue(
-      written.filter(({ sessionId }) => sessionId === id),
-      linesOf(id).filter((line) => !line.includes(LEAF_MARKER)),
+      ours.filter((one) => !forgotten.includes(one)),
+      lines,
+      isOrdered,
     );
   }
   return figures;
+}
+
+/** Returns whether lines that were acknowledged are not there. Fails unless the machine that wrote them has kept them. */
+function isForgotten({ machine, told, texts }: Written, lines: readonly string[]): boolean {
+  if (told !== "acknowledged" || texts.some((text) => lines.includes(text))) return false;
+  for (const text of texts) expect(machine.aside.includes(text), `lost: ${text}`).toBe(true);
+  return true;
 }
 
 /** Fails unless each line comes after the one that it continues. */
@@ -381,7 +410,7 @@ function requireParents(lines: readonly string[]): void {
 }
 
 /** Fails unless a session's lines are those that were told, once each, and in an order in which they can have come. */
-function requireTrue(written: readonly Written[], lines: readonly string[]): void {
+function requireTrue(written: readonly Written[], lines: readonly string[], isOrdered: boolean): void {
   const places = new Map<string, number>();
   for (const [place, line] of lines.entries()) {
     expect(places.has(line), `there twice: ${line}`).toBe(false);
@@ -402,6 +431,7 @@ function requireTrue(written: readonly Written[], lines: readonly string[]): voi
     if (isLocal) continue;
     acknowledged.push({ began, ended, first: found[0] as number, last: found.at(-1) as number });
   }
+  if (!isOrdered) return;
   // Whatever was acknowledged before another was asked for comes before it.
   acknowledged.sort((a, b) => a.ended - b.ended);
   let latest = -1;

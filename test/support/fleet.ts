@@ -22,9 +22,37 @@ interface Row {
   epochs: number[];
 }
 
+function copied(row: Row): Row {
+  return { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+}
+
 /** The database that several fleets are ways to. */
 export class FleetTable {
-  readonly rows = new Map<string, Row>();
+  rows = new Map<string, Row>();
+  /** Promotions until now: a fleet is told of another server after each. */
+  promotions = 0;
+  /** The rows after each change, if a promotion may forget some. */
+  past: Map<string, Row>[] | undefined;
+
+  /** Notes that something was changed. */
+  changed(): void {
+    this.past?.push(new Map(Array.from(this.rows, ([id, row]) => [id, copied(row)])));
+  }
+
+  /** Promotes a standby that lacks the last changes. */
+  promote(lost: number): void {
+    this.promotions++;
+    const { past } = this;
+    if (!past || lost === 0) return;
+    const kept = past.slice(0, Math.max(0, past.length - lost));
+    this.rows = new Map(Array.from(kept.at(-1) ?? [], ([id, row]) => [id, copied(row)]));
+    this.past = kept;
+  }
+
+  /** Has every process let go of its sessions. */
+  leave(): void {
+    for (const row of this.rows.values()) row.holder = null;
+  }
 
   linesOf(sessionId: string): string[] {
     return (this.rows.get(sessionId)?.lines ?? []).map((line) => textOf(line));
@@ -51,7 +79,12 @@ export class MemoryFleet implements Fleet {
   /** What happens to the call of that number, from 0 on. */
   faultAt: (call: number, name: string) => FleetFault | undefined = () => undefined;
   /** The rule that this fleet breaks, for tests of the tests. */
-  breaks: "nothing" | "epoch" | "end" | "both" | "taking" = "nothing";
+  breaks: "nothing" | "epoch" | "end" | "both" | "taking" | "above" | "promotion" | "holder" = "nothing";
+  /** Where it says that commits are. */
+  durability: "replicated" | "primary" = "replicated";
+  /** The server that answered last, and those on which sessions were taken. */
+  server = "0";
+  private readonly takenAt = new Map<string, string>();
   /** What goes on before a call arrives. */
   turns: () => Promise<void> = () => Promise.resolve();
   /** Whether leases have run out: anybody may take. */
@@ -78,6 +111,7 @@ export class MemoryFleet implements Fleet {
     }
     const result = run();
     for (const old of this.late.splice(0)) old();
+    if (!fault) this.server = String(this.table.promotions);
     return fault ?? { result };
   }
 
@@ -102,11 +136,15 @@ export class MemoryFleet implements Fleet {
       return { kind: "held", holder: row.holder.shown, end: row.end };
     const isOurs = this.breaks === "taking" && row.holder?.id === this.holder.id;
     row.holder = this.holder;
-    if (!isOurs) row.epoch = Math.max(row.epoch, above) + 1;
-    return { kind: "taken", epoch: row.epoch, end: row.end };
+    if (!isOurs) row.epoch = (this.breaks === "above" ? row.epoch : Math.max(row.epoch, above)) + 1;
+    this.takenAt.set(sessionId, String(this.table.promotions));
+    this.table.changed();
+    return { kind: "taken", epoch: row.epoch, end: row.end, durability: this.durability };
   }
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+    const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
+    if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
     sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
@@ -118,7 +156,8 @@ export class MemoryFleet implements Fleet {
     const { breaks } = this;
     const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
     const isEnd = (row && isSameEnd(row.end, before)) || breaks === "end" || breaks === "both";
-    if (!row || row.isDeleted || !isEpoch || !isEnd) return { kind: "refused" };
+    const isHolder = row?.holder?.id === this.holder.id || ["epoch", "both", "holder"].includes(breaks);
+    if (!row || row.isDeleted || !isEpoch || !isHolder || !isEnd) return { kind: "refused" };
     expect(endAfter(before, lines)).toEqual(after);
     expect(heads).toHaveLength(lines.length);
     for (const line of lines) {
@@ -127,7 +166,8 @@ export class MemoryFleet implements Fleet {
     }
     row.end = after;
     row.isThere ||= !isPart;
-    return { kind: "committed", durability: "replicated" };
+    this.table.changed();
+    return { kind: "committed", durability: this.durability };
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {

@@ -1,7 +1,8 @@
 /** A PostgreSQL of the tests' own: one cluster in a folder, which is reached by its socket and dies with the tests. */
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import {
+  appendFileSync,
   chownSync,
   existsSync,
   mkdirSync,
@@ -13,6 +14,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
+
+const execute = promisify(execFile);
 
 /** The folder of the server's programs, or undefined where there are none. */
 export const POSTGRES = ((): string | undefined => {
@@ -70,14 +74,57 @@ export class Postgres {
     return `postgres:///postgres?host=${encodeURIComponent(this.folder)}&user=fleet`;
   }
 
+  private path(program: string): string {
+    return join(POSTGRES as string, program);
+  }
+
+  /** Where and as whom its programs are run. */
+  private get place(): { cwd: string; env: NodeJS.ProcessEnv; uid?: number; gid?: number } {
+    return { cwd: this.folder, env: { PATH: process.env.PATH, LC_ALL: "C" }, ...user };
+  }
+
   private run(program: string, args: readonly string[]): string {
-    return execFileSync(join(POSTGRES as string, program), args, {
-      cwd: this.folder,
+    return execFileSync(this.path(program), args, {
+      ...this.place,
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
-      env: { PATH: process.env.PATH, LC_ALL: "C" },
-      ...user,
     });
+  }
+
+  /** Becomes a standby of another server, which it reaches at a folder, with nothing of what was here. */
+  async follow(primary: Postgres, folder: string): Promise<void> {
+    rmSync(this.data, { recursive: true, force: true });
+    const common = ["-h", primary.folder, "-U", "fleet", "-D", this.data];
+    await execute(this.path("pg_basebackup"), [...common, "-R", "-X", "stream", "-c", "fast", "--no-sync"], this.place);
+    const settings = [
+      `unix_socket_directories = '${this.folder}'`,
+      "synchronous_standby_names = ''",
+      `primary_conninfo = 'user=fleet host=''${folder}'''`,
+    ];
+    appendFileSync(join(this.data, "postgresql.auto.conf"), `${settings.join("\n")}\n`);
+  }
+
+  /** Makes a primary of a standby. */
+  async promote(): Promise<void> {
+    await execute(this.path("pg_ctl"), ["-D", this.data, "-w", "promote"], this.place);
+  }
+
+  /** Sends a signal to all of its processes. */
+  signal(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
+    for (const pid of this.processes())
+      try {
+        process.kill(pid, signal);
+      } catch {
+        // It ended by itself.
+      }
+  }
+
+  /** Returns the server's process and those that it started. */
+  private processes(): number[] {
+    const { server } = this;
+    if (!server || server.exitCode !== null || server.signalCode !== null) return [];
+    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8").trim().split(" ");
+    return [server.pid as number, ...children.filter((child) => child !== "").map(Number)];
   }
 
   /** Starts the server, and waits until it answers. */
@@ -93,18 +140,16 @@ export class Postgres {
 
   private async startOnce(): Promise<void> {
     mkdirSync(this.folder, { recursive: true });
-    this.server = spawn(join(POSTGRES as string, "postgres"), ["-D", this.data], {
-      cwd: this.folder,
+    this.server = spawn(this.path("postgres"), ["-D", this.data], {
+      ...this.place,
       stdio: ["ignore", "ignore", "pipe"],
-      env: { PATH: process.env.PATH, LC_ALL: "C" },
-      ...user,
     });
     const { stderr } = this.server;
     await new Promise<void>((resolve, reject) => {
       let said = "";
       stderr?.on("data", (chunk: Buffer) => {
         if (said.length < 1e5) said += chunk.toString("utf8");
-        if (said.includes("ready to accept connections")) resolve();
+        if (said.includes("ready to accept")) resolve();
       });
       this.server?.on("exit", () => reject(new Error(`PostgreSQL did not start: ${said}`)));
     });
@@ -116,14 +161,7 @@ export class Postgres {
     if (!server || server.exitCode !== null || server.signalCode !== null) return;
     const gone = new Promise((resolve) => server.on("exit", resolve));
     // Those of its processes that live on hold the memory that the next one wants.
-    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8").trim().split(" ");
-    server.kill("SIGKILL");
-    for (const child of children)
-      try {
-        if (child !== "") process.kill(Number(child), "SIGKILL");
-      } catch {
-        // It ended by itself.
-      }
+    this.signal("SIGKILL");
     await gone;
   }
 

@@ -25,12 +25,13 @@ export function sqlFleet(url: string, name: string, { answerWithin = 60_000, mos
     ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin },
   });
   const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
-  const fleet = new PostgresFleet(connections, { id: name, shown });
+  const { tenant } = address;
+  const fleet = new PostgresFleet(connections, { id: name, shown }, { tenant });
   return {
     ...fleetOptions(fleet),
     fleet,
-    catalog: new SqlCatalog(connections, ""),
-    keeper: new SqlKeeper(connections, ""),
+    catalog: new SqlCatalog(connections, tenant),
+    keeper: new SqlKeeper(connections, name, tenant),
     connections,
   };
 }

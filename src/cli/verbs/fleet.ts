@@ -2,6 +2,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
+import { TENANTS } from "../../storage/fleet/isolation.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
@@ -11,7 +12,7 @@ import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate"];
+const OF_DATABASE = ["status", "migrate", "isolate"];
 const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -22,9 +23,10 @@ export default {
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
   operands: ["<word>", "[folder]"],
   more:
-    "The word is status, migrate, verify, import, export or push. " +
+    "The word is status, migrate, isolate, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
-    "version of this program; running servers may go on meanwhile. verify reads every line of it against its hash chain, " +
+    "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
+    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
@@ -45,6 +47,7 @@ export default {
     try {
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
+      if (word === "isolate") await fleet.isolate();
       const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
       return { address: shown, ...(await fleet.status()), ...from };
     } finally {
@@ -54,6 +57,7 @@ export default {
   print(result, { operands: [word] }) {
     if (word === "verify") return verifiedLines(result);
     if (word === "push") return pushedLines(result);
+    if (word === "isolate") return isolatedLines(result);
     return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
   status: ({ faults = [], copies = [], refused = 0 }) =>
@@ -140,6 +144,12 @@ function* fileLines({ folder, files, refused }: Result, word: string): Generator
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
 }
 
+function* isolatedLines(status: Result): Generator<string> {
+  yield* statusLines(status);
+  yield `A role for a tenant: create role NAME login password 'SECRET' in role ${TENANTS}`;
+  yield "Its URL has ?tenant=NAME. The owner of the tables sees all of them; keep its password from tenants.";
+}
+
 function* statusLines({
   address,
   server,
@@ -159,11 +169,14 @@ function* statusLines({
     yield `${count(sums.indexed, "session", "sessions")} of older programs can be listed and searched now`;
   if (sums.inUse?.length > 0)
     yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
+  if (sums.tenant !== "") yield `Of the tenant ${inert(sums.tenant)}:`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}; ${sizeText(sums.storedBytes)} in the database`;
+  const stored = sums.storedBytes === null ? "" : `; ${sizeText(sums.storedBytes)} in the database`;
+  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}`;
   yield `${grouped(sums.held)} of them have a writer now`;
+  if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }
 
 function inWords(words: readonly string[]): string {

@@ -101,9 +101,10 @@ export function originalIn({ original }: JsonObject): JsonObject | undefined {
   return isObject(original) ? original : undefined;
 }
 
-/** Returns a picture of base64 text. */
-export function imageBlock(data: string, mimeType: string): JsonObject {
-  return { type: "image", data, mimeType };
+/** Returns a picture of base64 text; undefined where there is none: providers refuse what has no picture in it. */
+export function imageBlock(data: unknown, mimeType: unknown): JsonObject | undefined {
+  if (typeof data !== "string" || data === "") return undefined;
+  return { type: "image", data, mimeType: textIn(mimeType) || "image/png" };
 }
 
 /** Returns a thought, with the signature by which its provider knows it as its own. */

@@ -21,7 +21,13 @@ export interface FleetEnd {
 /** The answer to a process that wants to write to a session. */
 export type Taking =
   /** It may, in this epoch. Nothing that was sent in an earlier epoch has any effect from now on. */
-  | { readonly kind: "taken"; readonly epoch: number; readonly end: FleetEnd }
+  | {
+      readonly kind: "taken";
+      readonly epoch: number;
+      readonly end: FleetEnd;
+      /** Where the lines are that are there. */
+      readonly durability: "replicated" | "primary";
+    }
   /** Another process has the session, and its lease has not run out. */
   | { readonly kind: "held"; readonly holder: Holder; readonly end: FleetEnd }
   /** The fleet has no such session. */
@@ -146,6 +152,11 @@ export interface FleetConflict {
 }
 
 export interface Fleet {
+  /**
+   * The server that answered last, if it says which one it is. After another one was promoted, which may lack what the
+   * first had acknowledged, an append is refused until the session is taken there.
+   */
+  readonly server?: string;
   /**
    * Makes this process the writer of a session, in an epoch above `above`, which it had before. With a header, a session
    * that the fleet lacks is begun. A process that has the session already takes it again.

@@ -36,6 +36,8 @@ export class Workspace {
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
   private absence = new Failure("no_session");
+  /** Times at which sessions without a file got their folder. */
+  private readonly folderPrepared = new WeakMap<Session, number>();
   /** Called with every new session, before anyone else sees it. */
   private readonly setUp: (session: Session) => void;
 
@@ -175,9 +177,16 @@ export class Workspace {
     if (!this.sessions.includes(session)) session.close();
   }
 
-  /** Makes the folder of a session: clients of Pi look into it as soon as they know its path. */
+  /**
+   * Makes the folder of a session: clients of Pi look into it as soon as they know its path. Looks whether it is there once
+   * a millisecond, for a look takes as long as the rest of get_state.
+   */
   prepareFolder(session: Session): void {
-    if (session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
+    if (session.file === null || session.log.persisted) return;
+    const now = this.env.now();
+    if (this.folderPrepared.get(session) === now) return;
+    this.folderPrepared.set(session, now);
+    this.stores.prepareFolder(session.file);
   }
 
   /** Returns the session that a request with this idempotency key made, and opens it if needed. */

@@ -6,7 +6,7 @@ import type { DatabaseServer } from "./driver.ts";
 export class AddressError extends Error {}
 
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
-const KNOWN = new Set(["host", "port", "user", "dbname", "sslmode", "sslrootcert", "application_name"]);
+const KNOWN = new Set(["host", "port", "user", "dbname", "sslmode", "sslrootcert", "application_name", "tenant"]);
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/;
 
 export interface Address {
@@ -15,12 +15,14 @@ export interface Address {
   /** The address without its password, for people. */
   readonly shown: string;
   readonly hasPassword: boolean;
+  /** The part of the fleet that is used: sessions of one tenant are those of no other. Empty for the first. */
+  readonly tenant: string;
 }
 
 /**
  * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` and `?port=`
  * may list several servers, or name the folder of a socket. `sslmode` means what it means to psql, but without it a
- * server elsewhere must prove its name (verify-full). `readFile` reads the certificates of `sslrootcert`.
+ * server elsewhere must prove its name (verify-full). `tenant` is ours. `readFile` reads the certificates of `sslrootcert`.
  */
 export function addressOf(text: string, readFile: (path: string) => string): Address {
   let url: URL;
@@ -54,8 +56,11 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
     port: portOf(ports[ports.length > 1 ? n : 0]),
     ssl: sslOf(host || process.env.PGHOST || "", query, readFile),
   }));
+  const tenant = query.get("tenant") ?? "";
+  if (query.has("tenant") && (tenant === "" || tenant.includes("\0")))
+    throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
   url.password = "";
-  return { servers, shown: url.href, hasPassword: password !== "" };
+  return { servers, shown: url.href, hasPassword: password !== "", tenant };
 }
 
 function portOf(text: string): number | undefined {

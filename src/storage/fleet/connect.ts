@@ -63,12 +63,13 @@ export function connectFleet(
     ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
-  const fleet = new PostgresFleet(connections, { id: place.processId, shown });
+  const { tenant } = address;
+  const fleet = new PostgresFleet(connections, { id: place.processId, shown }, { tenant });
   const elapsed = (): number => performance.now();
   return {
     fleet,
-    catalog: new SqlCatalog(connections, ""),
-    keeper: new SqlKeeper(connections, ""),
+    catalog: new SqlCatalog(connections, tenant),
+    keeper: new SqlKeeper(connections, place.processId, tenant),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,

@@ -6,23 +6,19 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Address } from "./address.ts";
-import type { DatabaseClient, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import { requireTenant } from "./isolation.ts";
+import { isFormer, nameOf, type ServerFact, type ServerPlace, serverFact } from "./server-fact.ts";
 
 /** The outcome of a statement. */
 export type SqlAnswer =
-  | ({ readonly kind: "done" } & Rows)
+  | ({ readonly kind: "done"; readonly by: ServerFact } & Rows)
   /** The server refused it as a whole: nothing of it was done. */
   | { readonly kind: "failed"; readonly code: string; readonly reason: string }
   /** It was not sent. */
   | { readonly kind: "away"; readonly reason: string }
   /** It was sent, and what became of it is not known. */
   | { readonly kind: "unknown"; readonly reason: string };
-
-/** Facts about the server that answers, asked once for each connection. */
-export interface ServerFact {
-  readonly durability: "replicated" | "primary";
-  readonly version: string;
-}
 
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
@@ -35,10 +31,12 @@ const LACKS_TABLES = "its tables are missing, or those of an older program: pi-s
 /** Milliseconds for which answers are waited for at the end. */
 const LEAVING = 1000;
 
-const LOOK = `select pg_is_in_recovery() as standby, current_setting('synchronous_commit', true) as commit,
-  current_setting('fsync', true) as fsync, current_setting('synchronous_standby_names', true) as standbys,
-  current_setting('server_version') as version`;
-const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
+/** In the place of a SQLSTATE: another server answers than the one for which a statement is meant. */
+export const MOVED = "moved";
+/** Milliseconds for which others of several servers are waited for when one has answered. */
+const OTHERS = 500;
+const FORMER =
+  "it was the primary before another server was promoted; if it is to be used again, restart the programs that use it";
 
 export interface ConnectionLimits {
   readonly address: Address;
@@ -54,12 +52,15 @@ export interface ConnectionLimits {
 class DatabaseConnection {
   readonly client: DatabaseClient;
   fact: ServerFact = { durability: "primary", version: "" };
+  /** The server that it was made to. */
+  readonly server: DatabaseServer;
   isOver = false;
   /** Warnings that came since the statement was sent. */
   readonly warnings: string[] = [];
 
-  constructor(client: DatabaseClient) {
+  constructor(client: DatabaseClient, server: DatabaseServer) {
     this.client = client;
+    this.server = server;
     client.on("error", () => {
       this.isOver = true;
     });
@@ -86,6 +87,10 @@ export class Connections {
   private isClosed = false;
   /** The server that answered last. */
   fact: ServerFact | undefined;
+  /** The one to which the last connection was made. */
+  private chosen: DatabaseServer | undefined;
+  /** The latest primary that is known. */
+  private latest: ServerPlace | undefined;
 
   constructor(options: ConnectionLimits) {
     this.options = options;
@@ -126,7 +131,9 @@ export class Connections {
     } catch (error) {
       return { kind: "away", reason: reasonOf(error) };
     }
-    const answer = await this.ask(connection, statement, sent);
+    const answer = isMeant(connection.fact, statement)
+      ? await this.ask(connection, statement, sent)
+      : { kind: "failed" as const, code: MOVED, reason: "another server is the primary by now" };
     if (connection.isOver || this.isClosed) this.forget(connection);
     else {
       connection.client.unref();
@@ -142,7 +149,10 @@ export class Connections {
     const lateness = new Promise<never>((_, reject) => {
       late = setTimeout(() => {
         connection.drop();
-        reject(new Error("it did not answer in time"));
+        this.chosen = undefined;
+        const isWaiting = connection.fact.durability === "replicated";
+        const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
+        reject(new Error(`it did not answer in time${why}`));
       }, this.options.answerWithin);
     });
     warnings.length = 0;
@@ -151,7 +161,7 @@ export class Connections {
       const asked = client.query(statement);
       if (sent) whenWritten(client, () => isAnswered || sent());
       const { rows } = await Promise.race([asked, lateness]);
-      if (warnings.length === 0) return { kind: "done", rows };
+      if (warnings.length === 0) return { kind: "done", rows, by: connection.fact };
       connection.drop();
       return { kind: "unknown", reason: warnings.join("; ") };
     } catch (error) {
@@ -167,45 +177,85 @@ export class Connections {
     }
   }
 
-  /** Returns a connection that waits for work, or makes one to the first server that may be written to. */
+  /** Returns a connection that waits for work, or makes one to the latest primary. */
   private async connection(): Promise<DatabaseConnection> {
     for (let known = this.idle.pop(); known; known = this.idle.pop()) {
-      if (!known.isOver) return known;
+      if (!known.isOver && !isFormer(known.fact, this.latest)) {
+        this.fact = known.fact;
+        return known;
+      }
+      known.drop();
       this.forget(known);
     }
-    let failed: unknown = new Error("the fleet was closed");
-    if (this.isClosed) throw failed;
+    if (this.isClosed) throw new Error("the fleet was closed");
     const make = await this.options.driver();
-    for (const server of this.options.address.servers) {
-      const config = { ...server, connectionTimeoutMillis: this.options.connectWithin, keepAlive: true };
-      const connection = new DatabaseConnection(make(config));
+    const { servers } = this.options.address;
+    const { chosen } = this;
+    let connection: DatabaseConnection | undefined;
+    if (chosen && servers.length > 1) connection = await this.connect(make, chosen).catch(() => undefined);
+    connection ??= await this.latestOf(servers.map((server) => this.connect(make, server)));
+    this.chosen = connection.server;
+    this.fact = connection.fact;
+    return connection;
+  }
+
+  /** Connects to a server. Throws where it cannot be written to. */
+  private async connect(make: MakeClient, server: DatabaseServer): Promise<DatabaseConnection> {
+    const config = { ...server, connectionTimeoutMillis: this.options.connectWithin, keepAlive: true };
+    const connection = new DatabaseConnection(make(config), server);
+    try {
+      await connection.client.connect();
+      this.open.add(connection);
+      const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
+      connection.fact = await serverFact(ask);
+      await requireTenant(ask, this.options.address.tenant);
+      const { place } = connection.fact;
+      if (isFormer(connection.fact, this.latest)) throw new Error(FORMER);
+      if (place) this.latest = place;
+      return connection;
+    } catch (error) {
+      connection.drop();
+      this.forget(connection);
+      throw error;
+    }
+  }
+
+  /**
+   * Returns the connection to the latest primary: one that was killed and came back does not know that another was
+   * promoted, and would take what is written. Throws why the last server cannot be used, where none can.
+   */
+  private async latestOf(attempts: readonly Promise<DatabaseConnection>[]): Promise<DatabaseConnection> {
+    if (attempts.length === 1) return attempts[0];
+    const made: DatabaseConnection[] = [];
+    let isLate = false;
+    let failed: unknown;
+    const all = attempts.map(async (attempt, n) => {
       try {
-        await connection.client.connect();
-        this.open.add(connection);
-        connection.fact = await this.factOf(connection);
-        this.fact = connection.fact;
-        return connection;
+        const connection = await attempt;
+        if (isLate) this.leave(connection);
+        else made[n] = connection;
       } catch (error) {
         failed = error;
-        connection.drop();
-        this.forget(connection);
       }
-    }
+    });
+    let late: NodeJS.Timeout | undefined;
+    const moment = Promise.any(attempts)
+      .catch(() => {})
+      .then(() => new Promise<void>((resolve) => (late = setTimeout(resolve, OTHERS).unref())));
+    await Promise.race([Promise.all(all), moment]);
+    clearTimeout(late);
+    isLate = true;
+    const found = made.filter((one) => one !== undefined);
+    const best = found.find(({ fact }) => !isFormer(fact, this.latest));
+    for (const other of found) if (other !== best) this.leave(other);
+    if (best) return best;
     throw failed;
   }
 
-  /** Finds out what a commit means to a server. Throws where it may not be written to, or where it forgets. */
-  private async factOf(connection: DatabaseConnection): Promise<ServerFact> {
-    const answer = await this.ask(connection, { text: LOOK });
-    if (answer.kind !== "done") throw new Error(answer.reason);
-    const [{ standby, commit, fsync, standbys, version }] = answer.rows;
-    if (standby === true) throw new Error("it is a standby, which cannot be written to");
-    if (fsync === "off" || commit === "off")
-      throw new Error(
-        `the database has ${fsync === "off" ? "fsync" : "synchronous_commit"} = off, so that it forgets in a crash what it acknowledged; set it to on`,
-      );
-    const isReplicated = REPLICATING.has(String(commit)) && Boolean(standbys);
-    return { durability: isReplicated ? "replicated" : "primary", version: String(version) };
+  /** Ends a connection that nobody uses. */
+  private leave(connection: DatabaseConnection): void {
+    connection.drop();
+    this.forget(connection);
   }
 
   private forget(connection: DatabaseConnection): void {
@@ -229,6 +279,12 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
+}
+
+/** Returns whether a statement is meant for a server, as far as either is known. */
+function isMeant(fact: ServerFact, { server }: SqlStatement): boolean {
+  const name = nameOf(fact);
+  return server === undefined || name === undefined || server === name;
 }
 
 /** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */

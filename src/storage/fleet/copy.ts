@@ -9,25 +9,19 @@
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { damageOfEntry } from "../../core/format/damage.ts";
-import { payloadOf, sameBytes } from "../../core/json/json.ts";
-import type { Fleet, FleetBatch, FleetEnd, JournaledSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetSession, JournaledSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
-import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { sha256 } from "../v2/frame.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
+import { giveWay, HELD_BYTES } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
 import type { Outage } from "./outage.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const BATCH_BYTES = 2 << 20;
-/** Bytes of fetched lines that are held in memory until it is known that they continue the copy. */
-const HELD_BYTES = 64 << 20;
-/** Lines at the end that are compared first where copy and fleet differ. */
-const FIRST_BACK = 64;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -61,6 +55,8 @@ export class FleetCopy implements Outside {
   private mayHold = false;
   /** The end up to which log and fleet are known to have the same. */
   private end: FleetEnd = NOTHING;
+  /** The server that said so. Where another one was promoted, it may lack some of that. */
+  private server: string | undefined;
   private answered = 0;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
@@ -107,7 +103,7 @@ export class FleetCopy implements Outside {
 
   ready(): Promise<void> | undefined {
     const { elapsed, trustedFor } = this.options;
-    const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor;
+    const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
@@ -127,6 +123,7 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
+    if (this.hasMoved) this.epoch = null;
     if (this.epoch !== null || !this.log.persisted || this.isAlone) return undefined;
     if (this.news.take()) return this.follow();
     this.news.renew();
@@ -137,18 +134,30 @@ export class FleetCopy implements Outside {
     const { log, options } = this;
     const there = await options.fleet.look(this.id);
     if (there !== null && there.end.entries > log.nodes.count) return true;
+    if (this.hasLost(there)) return true;
     return !there?.holder && options.journal.of(this.id)?.from != null;
+  }
+
+  /** Whether another server was promoted since it was last said what the fleet has. */
+  private get hasMoved(): boolean {
+    const { server } = this.options.fleet;
+    return server !== undefined && this.server !== undefined && server !== this.server;
+  }
+
+  /** Whether the fleet lacks lines that it had, because another server was promoted that had not got them. */
+  private hasLost(there: FleetSession | null): boolean {
+    return this.hasMoved && (there?.end.entries ?? 0) < this.end.entries;
   }
 
   async follow(): Promise<void> {
     const { log, options } = this;
     if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
     const there = await options.fleet.look(this.id);
-    const isJournaled = options.journal.of(this.id)?.from != null;
-    if (!isJournaled && (there === null || there.end.entries <= log.nodes.count)) return;
+    const isOwed = options.journal.of(this.id)?.from != null || this.hasLost(there);
+    if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
     const isNew = log.acquireLock();
     try {
-      if (isJournaled) await this.becomeWriter();
+      if (isOwed) await this.becomeWriter();
       else if (there) await this.catchUp(there.end);
     } finally {
       if (isNew) log.unlock();
@@ -169,10 +178,12 @@ export class FleetCopy implements Outside {
       throw error;
     }
     this.journaled = this.options.journal.of(this.id);
+    const had = this.end.entries;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
-      const taking = await this.take(this.isOwed);
+      // Of what is deleted a row is left: a session that is missing was lost with a server.
+      const taking = await this.take(this.isOwed || had > 0);
       if (taking.kind === "taken") {
-        if (await this.catchUp(taking.end)) await this.giveOwed();
+        if (await this.catchUp(taking.end)) await this.giveOwed(had);
         return;
       }
       if (taking.kind === "missing") return;
@@ -195,10 +206,16 @@ export class FleetCopy implements Outside {
     return this.journaled?.from != null;
   }
 
-  /** Gives the fleet what was acknowledged while it was away. This process has the session, and nothing waits. */
-  private async giveOwed(): Promise<void> {
+  /**
+   * Gives the fleet what was acknowledged while it was away, and what it has lost of the first `had` entries. This process
+   * has the session, and nothing waits.
+   */
+  private async giveOwed(had: number): Promise<void> {
     const { journaled, log, options } = this;
-    if (!journaled?.from) return;
+    if (!journaled?.from) {
+      if (this.end.entries < had) await this.pushThrough(log.durableCount, new CommitInDoubt(this.end.entries));
+      return;
+    }
     const conflict = options.journal.takeUntold(journaled);
     if (conflict) {
       const { entries, lastEntryId } = conflict;
@@ -224,6 +241,7 @@ export class FleetCopy implements Outside {
     const since = this.options.elapsed();
     const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
+    if (taking.kind !== "away") this.server = this.options.fleet.server;
     if (taking.kind === "taken") {
       this.epoch = taking.epoch;
       this.highest = Math.max(this.highest, taking.epoch);
@@ -239,15 +257,16 @@ export class FleetCopy implements Outside {
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log } = this;
     const { count } = log.nodes;
+    this.server ??= this.options.fleet.server;
     if (there.entries <= count) {
       const common = this.prefix(there);
-      if (common === null) return await this.giveWay(there);
+      if (common === null) return this.giveWay(there);
       this.end = common;
       return true;
     }
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
-    if (more === null) return await this.giveWay(there);
+    if (more === null) return this.giveWay(there);
     if (more !== "long") await log.takeIn(more);
     else
       for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
@@ -257,54 +276,10 @@ export class FleetCopy implements Outside {
     return true;
   }
 
-  /**
-   * Puts what the fleet has in the place of what the copy has after the last line that is in both. Lines that were
-   * acknowledged while the fleet was away continue it as a branch; lines that never were, of a server that died, are kept
-   * aside. A copy without any common line is of another session, and is left alone, unless a host was told of its lines:
-   * then both were given the same id, and have no more in common than that.
-   */
   private async giveWay(there: FleetEnd): Promise<false> {
     const { log, options, journaled } = this;
-    const most = Math.min(log.nodes.count, there.entries);
-    for (let back = FIRST_BACK; ; back *= 8) {
-      const from = Math.max(0, most - back);
-      const here = endIn(log, from, NOTHING);
-      if (there.bytes - here.bytes > HELD_BYTES) this.refuseCopy();
-      const lines: Uint8Array[] = [];
-      for await (const some of options.fleet.lines(this.id, from, there.entries)) lines.push(...some);
-      let common = from;
-      while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
-      const isSame = common > from || (from === 0 && this.isOwed);
-      if (isSame && isSameEnd(endAfter(here, lines), there)) {
-        const theirs = lines.slice(common - from);
-        if (journaled?.from) await this.branchOff(journaled, common, theirs);
-        else this.setAside(common, theirs);
-        return false;
-      }
-      if (from === 0) this.refuseCopy();
-    }
-  }
-
-  private async branchOff(journaled: JournaledSession, common: number, theirs: readonly Uint8Array[]): Promise<void> {
-    const { log, options } = this;
-    const base = { log, count: common, theirs };
-    const branch = branchOf(base, this.linesOf(common, log.nodes.count), sha256);
-    const { lines, entryIds, renamed } = branch;
-    const lastEntryId = entryIds.at(-1);
-    if (lastEntryId === undefined) return void log.replaceFrom(common, theirs);
-    await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
-    // Whoever opens it is where the others are.
-    log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)]);
-  }
-
-  private setAside(common: number, theirs: readonly Uint8Array[]): void {
-    const { log, options } = this;
-    try {
-      options.keepAside(log, this.linesOf(common, log.nodes.count));
-    } catch {
-      // The whole copy is kept beside the session.
-    }
-    log.replaceFrom(common, theirs);
+    await giveWay({ log, options, journaled, linesOf: (from, to) => this.linesOf(from, to) }, there);
+    return false;
   }
 
   private unsettled(): Failure {
@@ -328,15 +303,6 @@ export class FleetCopy implements Outside {
     }
     if (!isSameEnd(end, there)) return null;
     return isLong ? "long" : held;
-  }
-
-  private refuseCopy(): never {
-    const { file } = this.log;
-    throw new Failure(
-      "read_only",
-      `This file and the fleet have other entries under the same session id (${this.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
-      { sessionId: this.id, sessionPath: file },
-    );
   }
 
   // --- a commit ------------------------------------------------------------------------------------------------
@@ -427,6 +393,8 @@ export class FleetCopy implements Outside {
       return overtaken(taking);
     }
     this.end = here;
+    // Lines that are there are where the taking is; where another process has them, that is not known.
+    this.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.isInDoubt = false;
     // What came after ours is fetched before the next write.
     if (isAll) this.epoch = null;

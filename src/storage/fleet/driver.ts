@@ -10,6 +10,8 @@ export interface SqlStatement {
   readonly binary?: boolean;
   /** How values of results become what is returned. */
   readonly types?: { getTypeParser(): (value: unknown) => unknown };
+  /** The server for which it is meant: on another one it is not run. */
+  readonly server?: string;
 }
 
 /** Results as bytes. The driver reads them as UTF-8, which every line of a session is. */

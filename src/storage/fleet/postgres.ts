@@ -7,11 +7,13 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
-import { type Connections, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
+import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -35,7 +37,7 @@ const TAKE = `update pi_fleet.session
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain`;
+  returning epoch, entries, bytes, chain, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -64,13 +66,17 @@ export interface FleetStatus {
   readonly bytes: number;
   /** Sessions that a process has now. */
   readonly held: number;
-  /** Bytes of the tables on the database's disk. */
-  readonly storedBytes: number;
+  /** Bytes of the tables on the database's disk; null for a tenant, who would learn what others have. */
+  readonly storedBytes: number | null;
+  /** The tenant whose sessions these are; empty for the one without a name. */
+  readonly tenant: string;
+  /** Whether roles see only the tenant that has their name. */
+  readonly isIsolated: boolean;
 }
 
 const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') as stored
+    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') end as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
 
 export class PostgresFleet implements Fleet {
@@ -78,8 +84,8 @@ export class PostgresFleet implements Fleet {
   private readonly writer: FleetWriter;
   private readonly tenant: string;
   private readonly lease: number;
-  /** Sessions that this process has. */
-  private readonly held = new Set<string>();
+  /** Sessions that this process has, each with the server on which it was taken. */
+  private readonly held = new Map<string, string | undefined>();
   private readonly words = new KnownWords();
   private renewing: NodeJS.Timeout | undefined;
 
@@ -91,6 +97,10 @@ export class PostgresFleet implements Fleet {
     this.tenant = tenant;
   }
 
+  get server(): string | undefined {
+    return this.connections.fact && nameOf(this.connections.fact);
+  }
+
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
@@ -98,8 +108,8 @@ export class PostgresFleet implements Fleet {
     if (taken.kind !== "done") return awayOf(taken);
     const [row] = taken.rows;
     if (row) {
-      this.hold(sessionId);
-      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row) };
+      this.hold(sessionId, nameOf(taken.by));
+      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row), durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId, id] });
@@ -120,12 +130,15 @@ export class PostgresFleet implements Fleet {
   }
 
   /** Lets others see from now on that this process is there, also while it writes nothing. */
-  private hold(sessionId: string): void {
-    this.held.add(sessionId);
+  private hold(sessionId: string, server: string | undefined): void {
+    this.held.set(sessionId, server);
     this.renewing ??= setInterval(() => {
       if (this.held.size === 0) return;
       // Where that fails, another may take what we have, and our next write finds out.
-      void this.connections.run({ text: RENEW, values: [this.tenant, this.writer.id, [...this.held], this.lease] });
+      void this.connections.run({
+        text: RENEW,
+        values: [this.tenant, this.writer.id, [...this.held.keys()], this.lease],
+      });
     }, RENEWED_EVERY).unref();
   }
 
@@ -138,12 +151,15 @@ export class PostgresFleet implements Fleet {
       words: words.length === 0 ? undefined : words,
       spent: spentValue(spendings),
     };
-    const answer = await this.connections.run(appendStatement(batch, this.tenant, this.lease, facts), sent);
+    const { tenant, lease, writer } = this;
+    const statement = appendStatement(batch, { tenant, lease, holder: writer.id }, facts);
+    const answer = await this.connections.run({ ...statement, server: this.held.get(batch.sessionId) }, sent);
+    if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
     this.words.note(words);
-    return { kind: "committed", durability: this.connections.fact?.durability ?? "primary" };
+    return { kind: "committed", durability: provenBy(answer.by, answer.rows[0]) };
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {
@@ -200,7 +216,15 @@ export class PostgresFleet implements Fleet {
     }
     // Lines are compressed in less than half of the time; a server without it keeps what it has.
     await this.connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+    // Tables that were added have rows of tenants, too.
+    if (before < SCHEMA_VERSION && (await isolationOf(this.connections)).isIsolated) await isolate(this.connections);
     return { before, after: await this.schemaVersion() };
+  }
+
+  /** Has each role see only the tenant that has its name, from now on. Throws storage_failed. */
+  async isolate(): Promise<void> {
+    await this.requireTables();
+    await isolate(this.connections);
   }
 
   /** Throws storage_failed unless the tables are there, in the version of this program. */
@@ -223,7 +247,9 @@ export class PostgresFleet implements Fleet {
   /** Returns counts and sizes. Throws storage_failed. */
   async status(): Promise<FleetStatus> {
     const schemaVersion = await this.schemaVersion();
-    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values: [this.tenant] });
+    const { isIsolated, boundTo } = await isolationOf(this.connections);
+    const values = [this.tenant, boundTo === null];
+    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values });
     const { fact } = this.connections;
     const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
     return {
@@ -231,7 +257,8 @@ export class PostgresFleet implements Fleet {
       durability: fact?.durability ?? "primary",
       schemaVersion,
       ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
-      storedBytes: count("stored"),
+      storedBytes: boundTo === null ? count("stored") : null,
+      ...{ tenant: this.tenant, isIsolated },
     };
   }
 

@@ -10,9 +10,9 @@ import { endOf } from "./ends.ts";
 const ROWS_AT_ONCE = 50;
 const STATES = ["filling", "there", "deleted"] as const;
 
-/** Changes a session that the caller has in epoch $3, and names it `held`. */
+/** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
 const HELD = (set: string): string => `update pi_fleet.session set ${set}
-  where tenant = $1 and id = $2 and epoch = $3 and state < 2 returning tenant, id, generation`;
+  where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning tenant, id, generation`;
 const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
 /** Removes the rows of the held session from a table. */
@@ -21,10 +21,13 @@ const REMOVED = (table: string): string => `gone_${table} as (delete from pi_fle
 
 export class SqlKeeper implements FleetKeeper {
   private readonly connections: Connections;
+  private readonly holder: string;
   private readonly tenant: string;
 
-  constructor(connections: Connections, tenant: string) {
+  /** `holder`: the process that takes what it changes. */
+  constructor(connections: Connections, holder: string, tenant: string) {
     this.connections = connections;
+    this.holder = holder;
     this.tenant = tenant;
   }
 
@@ -49,15 +52,15 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
-    const whose = [this.tenant, storable(sessionId), epoch];
-    if (kept.as === "there") return this.change(HELD(`archived = $4, ${LET_GO}`), [], [...whose, kept.archived]);
+    const whose = [this.tenant, storable(sessionId), epoch, this.holder];
+    if (kept.as === "there") return this.change(HELD(`archived = $5, ${LET_GO}`), [], [...whose, kept.archived]);
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;
     if (kept.as === "deleted") return this.change(HELD(deleted), [], whose);
     if (kept.as === "gone")
       return this.change(HELD(deleted), ["entry", "described", "said", "spent"].map(REMOVED), whose);
     const described = describedValue(sessionId, kept.description);
-    const { parts, values } = factParts({ described }, 5);
-    return this.change(HELD(`header = $4, archived = false, ${LET_GO}`), parts, [
+    const { parts, values } = factParts({ described }, 6);
+    return this.change(HELD(`header = $5, archived = false, ${LET_GO}`), parts, [
       ...whose,
       Buffer.from(kept.headerLine),
       ...values,
@@ -106,7 +109,7 @@ export class SqlKeeper implements FleetKeeper {
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
     const held = HELD("indexed = 0");
-    return this.change(held, ["said", "spent"].map(REMOVED), [this.tenant, storable(sessionId), epoch]);
+    return this.change(held, ["said", "spent"].map(REMOVED), [this.tenant, storable(sessionId), epoch, this.holder]);
   }
 
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean> {
@@ -118,10 +121,10 @@ export class SqlKeeper implements FleetKeeper {
       words: words.length === 0 ? undefined : words,
       spent: spentValue(spendings),
     };
-    const sent = factParts(values, 8);
-    const held = HELD("messages = $4, modified = $5, is_plain = $6, indexed = $7");
+    const sent = factParts(values, 9);
+    const held = HELD("messages = $5, modified = $6, is_plain = $7, indexed = $8");
     const { messages, modified, isPlain } = counts;
-    const whose = [this.tenant, storable(sessionId), epoch];
+    const whose = [this.tenant, storable(sessionId), epoch, this.holder];
     return this.change(held, sent.parts, [...whose, messages, modified, isPlain, indexed, ...sent.values]);
   }
 

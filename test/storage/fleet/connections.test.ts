@@ -24,6 +24,12 @@ describe("an address", () => {
     ]);
   });
 
+  test("may name a tenant", () => {
+    expect(at("postgres:///a").tenant).toBe("");
+    const named = at("postgres:///a?tenant=a%20b");
+    expect([named.tenant, named.shown]).toEqual(["a b", "postgres:///a?tenant=a%20b"]);
+  });
+
   test("may list servers", () => {
     const { servers } = at("postgresql:///a?host=one,two&port=1,2&sslmode=require");
     expect(servers.map(({ host, port }) => [host, port])).toEqual([
@@ -65,6 +71,7 @@ describe("an address", () => {
     "postgres://db.example/a?options=-c%20fsync=off",
     "postgres:///a?host=one,two&port=1,2,3",
     "postgres:///a?host=one&port=70000",
+    "postgres:///a?tenant=",
   ])("that means nothing is refused: %s", (text) => {
     expect(() => at(text)).toThrow(AddressError);
   });
@@ -88,8 +95,12 @@ describe("an address", () => {
   });
 });
 
-/** A driver of a database that answers as the test says. */
-function databaseThat(answer: (text: string, say: (notice: Notice) => void) => Rows | Error, facts: object = {}) {
+/** A driver of a database that answers as the test says. `place` is the server that it says it is. */
+function databaseThat(
+  answer: (text: string, say: (notice: Notice) => void) => Rows | Error,
+  facts: object = {},
+  place: () => object | Error = () => ({ system: "7", timeline: "00000001" }),
+) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
   const client: DatabaseClient = {
@@ -97,7 +108,8 @@ function databaseThat(answer: (text: string, say: (notice: Notice) => void) => R
     async query({ text }: SqlStatement) {
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
-      const answered = answer(text, said);
+      if (text.includes("row_security_active")) return { rows: [] };
+      const answered = text.includes("pg_control_system") ? rowOf(place()) : answer(text, said);
       if (answered instanceof Error) throw answered;
       return answered;
     },
@@ -117,6 +129,7 @@ function databaseThat(answer: (text: string, say: (notice: Notice) => void) => R
   return { connections, dropped: () => dropped };
 }
 
+const rowOf = (row: object | Error): Rows | Error => (row instanceof Error ? row : { rows: [row as Rows["rows"][0]] });
 const errorOf = (code: string): Error => Object.assign(new Error(`state ${code}`), { code, severity: "ERROR" });
 
 describe("an answer", () => {
@@ -171,9 +184,46 @@ describe("an answer", () => {
     [{ standbys: "*" }, "replicated"],
     [{ standbys: "*", commit: "remote_apply" }, "replicated"],
     [{ standbys: "*", commit: "local" }, "primary"],
+    // A commit that is given up by its standby would be told as any other.
+    [{ standbys: "*", told: "error" }, "primary"],
+    [{ standbys: "*", told: "warning" }, "replicated"],
   ])("of a server with %j is durable as %s", async (facts, durability) => {
     const { connections } = databaseThat(() => ({ rows: [] }), facts);
     await connections.run({ text: "append" });
     expect(connections.fact?.durability).toBe(durability);
+  });
+
+  test("of an engine that does not say which server it is proves no second machine, and is used", async () => {
+    const { connections } = databaseThat(
+      () => ({ rows: [{ one: 1 }] }),
+      { standbys: "*" },
+      () => errorOf("42883"),
+    );
+    expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "done" });
+    expect(connections.fact).toEqual({ durability: "primary", version: "15.1" });
+  });
+
+  test("is not asked for of a server that was promoted since the question was put", async () => {
+    let timeline = 1;
+    let asked = 0;
+    const place = (): object => ({ system: "7", timeline: `0000000${timeline}` });
+    const { connections } = databaseThat(() => (++asked === 2 ? errorOf("57P01") : { rows: [] }), {}, place);
+    await connections.run({ text: "take", server: undefined });
+    expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "unknown" });
+    timeline = 2;
+    expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "failed", code: "moved" });
+    expect(asked).toBe(2);
+    expect(await connections.run({ text: "append", server: "7/2" })).toMatchObject({ kind: "done" });
+  });
+
+  test("of the primary before the latest is not asked for", async () => {
+    let timeline = 2;
+    const place = (): object => ({ system: "7", timeline: `0000000${timeline}` });
+    const { connections } = databaseThat(({ length }) => (length > 5 ? errorOf("57P01") : { rows: [] }), {}, place);
+    expect(await connections.run({ text: "take" })).toMatchObject({ kind: "done" });
+    await connections.run({ text: "its connection ends" });
+    timeline = 1;
+    const reason = expect.stringContaining("before another server was promoted");
+    expect(await connections.run({ text: "take" })).toMatchObject({ kind: "away", reason });
   });
 });

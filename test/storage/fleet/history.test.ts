@@ -12,13 +12,16 @@ interface Kind {
   readonly breaks?: (fleet: MemoryFleet) => Fleet;
   /** Whether machines go on while the fleet is away. */
   readonly isJournaled?: boolean;
+  /** Changes that a standby may lack when it is promoted, at most; without it, none is promoted. */
+  readonly lacks?: number;
 }
 
 const FAULTS = ["before", "after", "late"] as const;
 
 async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigures> {
-  const { breaks = (fleet) => fleet, isJournaled = false } = kind;
+  const { breaks = (fleet) => fleet, isJournaled = false, lacks } = kind;
   const table = new FleetTable();
+  if (lacks !== undefined) table.past = [];
   const chaos = new Random(random.int(2 ** 31));
   const share = chaos.pick([0.05, 0.15, 0.4]);
   const tries = chaos.pick([0, 1, 3]);
@@ -35,10 +38,12 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
       sessions: 2,
       steps: 12,
       tries,
+      mayLose: lacks !== undefined && lacks > 0,
       fleetOf(machine, life) {
         const fleet = new MemoryFleet(table, `machine ${machine}, life ${life}`);
         fleet.turns = () => turns(4);
         fleet.faultAt = () => {
+          if (lacks !== undefined && !isCalm && chaos.chance(0.02)) table.promote(chaos.int(lacks + 1));
           fleet.leasesEnd = isCalm || chaos.chance(0.3);
           if (isJournaled && chaos.chance(0.08) && !cut.delete(machine)) cut.add(machine);
           if (isCalm) return undefined;
@@ -77,6 +82,17 @@ test("what is acknowledged while the fleet is away is there once, if need be as 
   });
   expect(local).toBeGreaterThan(100);
   expect(branches).toBeGreaterThan(10);
+});
+
+test("what is acknowledged outlives promotions, and where a standby lacked it, it is given back or kept", async () => {
+  let forgotten = 0;
+  await forSeedsAsync(20, async (random) => {
+    const lacks = random.pick([0, 2, 10]);
+    const figures = await histories(random, { lacks, isJournaled: random.chance(0.3) });
+    if (lacks === 0) expect(figures.forgotten).toBe(0);
+    forgotten += figures.forgotten;
+  });
+  expect(forgotten).toBeGreaterThan(0);
 });
 
 describe("a fleet is found out", () => {

@@ -25,9 +25,8 @@ export function answerBlock(block: Block): Block {
 export function givenBlock(block: Block): Block {
   const { type, source } = block;
   if (type === "text") return textBlock(textIn(block.text) ?? "");
-  if (type === "image" && isObject(source) && typeof source.data === "string")
-    return imageBlock(source.data, textIn(source.media_type) ?? "image/png");
-  return otherBlock(block);
+  const picture = type === "image" && isObject(source) ? imageBlock(source.data, source.media_type) : undefined;
+  return picture ?? otherBlock(block);
 }
 
 /** Returns the text of blocks, for those who want to know how it begins. */

@@ -30,9 +30,8 @@ export function givenOf(block: JsonObject): JsonObject {
 function knownBlock(block: JsonObject): JsonObject | undefined {
   const { type, source, data, mediaType, path, content } = block;
   if (type === "text") return textBlock(textIn(block.text) ?? "");
-  if (type === "image" && typeof data === "string") return imageBlock(data, textIn(mediaType) ?? "image/png");
-  if (type === "image" && isObject(source) && typeof source.data === "string")
-    return imageBlock(source.data, textIn(source.media_type) ?? "image/png");
+  if (type === "image" && typeof data === "string") return imageBlock(data, mediaType);
+  if (type === "image" && isObject(source)) return imageBlock(source.data, source.media_type);
   // The program writes a file to the model in this way.
   if (type === "file" && typeof path === "string" && typeof content === "string")
     return textBlock(`<file_content path="${path}">\n${content}\n</file_content>`);

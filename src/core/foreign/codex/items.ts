@@ -11,8 +11,7 @@ export function blocksIn(content: unknown): JsonObject[] {
     const { text, image_url: url } = part;
     if (typeof text === "string") return textBlock(text);
     const [, mimeType, data] = /^data:([\w/+.-]{1,100});base64,(.*)$/s.exec(textIn(url) ?? "") ?? [];
-    if (data !== undefined) return imageBlock(data, mimeType);
-    return otherBlock(part);
+    return imageBlock(data, mimeType) ?? otherBlock(part);
   });
 }
 

@@ -71,7 +71,7 @@ export function pictureOf({ data, mimeType, assetId }: JsonObject, assets: Asset
   const asset = typeof assetId === "string" ? assets.get(assetId) : undefined;
   const type = textIn(mimeType) ?? textIn(asset?.mimeType) ?? "";
   const bytes = textIn(data) ?? textIn(asset?.data);
-  return type.startsWith("image/") && bytes !== undefined ? imageBlock(bytes, type) : undefined;
+  return type.startsWith("image/") ? imageBlock(bytes, type) : undefined;
 }
 
 export function usageInEvent(data: JsonObject): SourceUsage {

@@ -51,8 +51,8 @@ export function givenPart(part: JsonObject): JsonObject {
 /** Returns a text or a picture; undefined for anything else. */
 function knownPart({ text, inlineData }: JsonObject): JsonObject | undefined {
   if (typeof text === "string") return textBlock(text);
-  if (isObject(inlineData) && typeof inlineData.data === "string" && /^image\//.test(textIn(inlineData.mimeType) ?? ""))
-    return imageBlock(inlineData.data, inlineData.mimeType as string);
+  if (isObject(inlineData) && /^image\//.test(textIn(inlineData.mimeType) ?? ""))
+    return imageBlock(inlineData.data, inlineData.mimeType);
   return undefined;
 }
 

@@ -30,7 +30,7 @@ export function isAside({ type }: JsonObject): boolean {
 export function plainBlock(block: JsonObject): JsonObject | undefined {
   const { type, text, data, mimeType } = block;
   if (type === "text" && typeof text === "string") return textBlock(text);
-  if (type === "image" && typeof data === "string") return imageBlock(data, textIn(mimeType) ?? "image/png");
+  if (type === "image") return imageBlock(data, mimeType);
   return undefined;
 }
 

@@ -2,7 +2,17 @@
 
 import { apiOf } from "../apis.ts";
 import { ownName } from "../file-name.ts";
-import { countIn, isObject, type JsonObject, NO_TIME, NO_USAGE, textIn, timeIn, userMessage } from "../messages.ts";
+import {
+  countIn,
+  isObject,
+  type JsonObject,
+  NO_TIME,
+  NO_USAGE,
+  otherBlock,
+  textIn,
+  timeIn,
+  userMessage,
+} from "../messages.ts";
 import type {
   AboutSession,
   RecordVerdict,
@@ -185,7 +195,7 @@ export class GooseTranslation implements Translation {
 
   /** Takes what only the model sees. */
   private takeHidden({ nativeId, at, content }: GooseMessage, role: string): RecordVerdict {
-    const blocks = content.map((block) => plainBlock(block) ?? block);
+    const blocks = content.map((block) => plainBlock(block) ?? otherBlock(block));
     const members = { customType: `goose:${role}`, content: blocks, display: false };
     this.turns.add("custom_message", nativeId, at, members);
     return { kind: `${role}/agent-only`, fate: "preserved" };

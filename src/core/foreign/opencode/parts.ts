@@ -44,7 +44,8 @@ export function fileBlock({ mime, url, filename }: JsonObject): { block: JsonObj
   const type = textIn(mime) ?? "";
   const at = textIn(url) ?? "";
   const data = type.startsWith("image/") ? /^data:[^,]*;base64,([A-Za-z0-9+/=]+)$/.exec(at)?.[1] : undefined;
-  if (data !== undefined) return { block: imageBlock(data, type), isWhole: true };
+  const picture = imageBlock(data, type);
+  if (picture) return { block: picture, isWhole: true };
   const name = textIn(filename) ?? (at.startsWith("data:") ? "" : at);
   return {
     block: textBlock(`[attached file: ${[name, type].filter((one) => one !== "").join(", ")}]`),

@@ -1,0 +1,96 @@
+/**
+ * The end of a copy that says something else than the fleet. The fleet's lines take the place of what the copy has
+ * after the last line that is in both. Lines that were acknowledged while the fleet was away continue it as a branch;
+ * others, of a server that died or that a promoted database lacked, are kept aside.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import { payloadOf, sameBytes } from "../../core/json/json.ts";
+import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
+import type { CopiedLog } from "../log/outside.ts";
+import { sha256 } from "../v2/frame.ts";
+import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import type { Journal } from "./journal.ts";
+
+/** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
+export const HELD_BYTES = 64 << 20;
+/** Lines at the end that are compared first where copy and fleet differ. */
+const FIRST_BACK = 64;
+
+/** A copy, and what is known of its session. */
+interface Differing {
+  readonly log: CopiedLog;
+  readonly options: {
+    readonly fleet: Fleet;
+    readonly journal: Journal;
+    /** Keeps lines that gave way. Returns their path. */
+    readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
+  };
+  readonly journaled: JournaledSession | null | undefined;
+  /** Returns the lines of entries. Throws storage_failed where one is damaged. */
+  linesOf(from: number, to: number): Uint8Array[];
+}
+
+/**
+ * Has a copy give way to what the fleet has. One without any common line is of another session, and is left alone, unless
+ * a host was told of its lines: then both were given the same id, and have no more in common than that. Throws read_only.
+ */
+export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
+  const { log, options, journaled } = copy;
+  const most = Math.min(log.nodes.count, there.entries);
+  for (let back = FIRST_BACK; ; back *= 8) {
+    const from = Math.max(0, most - back);
+    const here = endIn(log, from, NOTHING);
+    if (there.bytes - here.bytes > HELD_BYTES) throw refusal(log);
+    const lines: Uint8Array[] = [];
+    for await (const some of options.fleet.lines(log.header.id, from, there.entries)) lines.push(...some);
+    let common = from;
+    while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
+    const isSame = common > from || (from === 0 && journaled?.from != null);
+    if (isSame && isSameEnd(endAfter(here, lines), there)) {
+      const theirs = lines.slice(common - from);
+      if (journaled?.from) await branchOff(copy, journaled, common, theirs);
+      else setAside(copy, common, theirs);
+      return;
+    }
+    if (from === 0) throw refusal(log);
+  }
+}
+
+async function branchOff(
+  { log, options, linesOf }: Differing,
+  journaled: JournaledSession,
+  common: number,
+  theirs: readonly Uint8Array[],
+): Promise<void> {
+  const base = { log, count: common, theirs };
+  const branch = branchOf(base, linesOf(common, log.nodes.count), sha256);
+  const { lines, entryIds, renamed } = branch;
+  const lastEntryId = entryIds.at(-1);
+  if (lastEntryId === undefined) {
+    log.replaceFrom(common, theirs);
+    return;
+  }
+  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
+  // Whoever opens it is where the others are.
+  log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)]);
+}
+
+function setAside({ log, options, linesOf }: Differing, common: number, theirs: readonly Uint8Array[]): void {
+  try {
+    options.keepAside(log, linesOf(common, log.nodes.count));
+  } catch {
+    // The whole copy is kept beside the session.
+  }
+  log.replaceFrom(common, theirs);
+}
+
+function refusal({ header, file }: CopiedLog): Failure {
+  return new Failure(
+    "read_only",
+    `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
+    { sessionId: header.id, sessionPath: file },
+  );
+}

@@ -1,0 +1,118 @@
+/**
+ * The isolation of tenants: a role of the database that is not the owner of the tables has to do with the rows of the tenant
+ * that has its name, and with no others. The server looks at the name of the role alone, so that it works through poolers.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { SqlStatement } from "./driver.ts";
+import type { AskServer, ServerAnswer } from "./server-fact.ts";
+
+/** A way to the database. */
+interface StatementRunner {
+  run(statement: SqlStatement): Promise<ServerAnswer>;
+}
+
+/** The role that those of tenants are members of. */
+export const TENANTS = "pi_fleet_tenant";
+
+/** Rights of tenants on the tables that have rows of tenants: those that the statements of a fleet need. */
+const RIGHTS: Readonly<Record<string, string>> = {
+  session: "select, insert, update",
+  entry: "select, insert, delete",
+  described: "select, insert, update, delete",
+  said: "select, insert, delete",
+  word: "select, insert",
+  spent: "select, insert, update, delete",
+};
+
+/**
+ * The rows of a role. With the collation of the column the server looks them up by the beginning of each key, and so sees no
+ * others: it would tell in the plan of a query how many rows it left out. Members may become the role that they share.
+ */
+const OWN = `tenant = (current_user::text collate "default") and tenant <> '${TENANTS}'`;
+
+/** Columns of the tables, and whether the server has gathered which values they have. */
+const COLUMNS = `select c.relname as "table", a.attname as "column", format_type(a.atttypid, a.atttypmod) as type,
+    exists (select from pg_stats s where s.schemaname = n.nspname and s.tablename = c.relname
+      and s.attname = a.attname) as gathered
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
+  where n.nspname = 'pi_fleet' and c.relkind = 'r' and c.relname = any($1::text[]) and a.attnum > 0
+    and not a.attisdropped
+  order by c.relname, a.attnum`;
+
+const STATE = `select current_user::text as role, c.relrowsecurity as isolated, row_security_active(c.oid) as bound
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = 'pi_fleet' and c.relname = 'session'`;
+
+/** Isolates tenants from each other; again, it changes nothing. Throws storage_failed. */
+export async function isolate(connections: StatementRunner): Promise<void> {
+  const { rows: roles } = await run(connections, "select 1 from pg_roles where rolname = $1", [TENANTS]);
+  if (roles.length === 0) {
+    const made = await connections.run({ text: `create role ${TENANTS} nologin` });
+    // Another process may have made it.
+    if (made.kind !== "done" && !(made.kind === "failed" && made.code === "42710"))
+      throw refused(`${made.reason}; have somebody who may make roles run: create role ${TENANTS} nologin`);
+  }
+  const { rows: columns } = await run(connections, COLUMNS, [Object.keys(RIGHTS)]);
+  await run(connections, statements(columns), undefined);
+  // With the statistics of a column its compression was given up, too.
+  await connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+}
+
+/** Returns the statements. Sent together, they are one transaction. */
+function statements(columns: readonly Readonly<Record<string, unknown>>[]): string {
+  const alone = Object.entries(RIGHTS).map(([table, rights]) => {
+    const own = columns.filter((one) => one.table === table);
+    // Plans of queries tell how frequent a value is that somebody asks for, whoever has it. Only a change of type forgets that.
+    const forgotten = own
+      .filter(({ gathered }) => gathered)
+      .map(({ column, type }) => `alter column ${column} type ${type}`);
+    const unasked = own.map(({ column }) => `alter column ${column} set statistics 0`);
+    const name = `pi_fleet.${table}`;
+    return `drop policy if exists own on ${name};
+      ${forgotten.length > 0 ? `alter table ${name} ${forgotten.join(", ")};` : ""}
+      alter table ${name} ${unasked.join(", ")};
+      alter table ${name} enable row level security;
+      create policy own on ${name} using (${OWN}) with check (${OWN});
+      grant ${rights} on ${name} to ${TENANTS};`;
+  });
+  return `revoke all on schema pi_fleet from public;
+    revoke all on all tables in schema pi_fleet from public, ${TENANTS};
+    grant usage on schema pi_fleet to ${TENANTS};
+    grant select on pi_fleet.meta to ${TENANTS};
+    ${alone.join("\n")}`;
+}
+
+async function run(connections: StatementRunner, text: string, values: readonly unknown[] | undefined) {
+  const answer = await connections.run({ text, values });
+  if (answer.kind === "done") return answer;
+  throw refused(answer.reason);
+}
+
+function refused(reason: string): Failure {
+  return new Failure("storage_failed", `The tenants of the fleet cannot be isolated (${reason}).`, { fleet: true });
+}
+
+/** Returns whether tenants are isolated, and the one that this role is bound to. */
+export async function isolationOf(
+  connections: StatementRunner,
+): Promise<{ isIsolated: boolean; boundTo: string | null }> {
+  return stateOf((statement) => connections.run(statement));
+}
+
+async function stateOf(ask: AskServer): Promise<{ isIsolated: boolean; boundTo: string | null }> {
+  const answer = await ask({ text: STATE });
+  // An engine without such policies.
+  const { role, isolated, bound } = (answer.kind === "done" && answer.rows[0]) || {};
+  return { isIsolated: isolated === true, boundTo: bound === true ? String(role) : null };
+}
+
+/** Throws unless the role of a connection has to do with the tenant of its address. */
+export async function requireTenant(ask: AskServer, tenant: string): Promise<void> {
+  const { boundTo } = await stateOf(ask);
+  if (boundTo === null || boundTo === tenant) return;
+  const named = tenant === "" ? "names no tenant" : `names the tenant ${tenant}`;
+  throw new Error(
+    `the role ${boundTo} has to do with the tenant ${boundTo} alone, and the address ${named}; write tenant=${encodeURIComponent(boundTo)} in its query`,
+  );
+}

@@ -1,0 +1,131 @@
+/** What becomes of copies when another server of the database is promoted, which has all or lacks the last changes. */
+
+import { describe, expect, test } from "vitest";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { failed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
+import { id, SESSION, userText } from "../../support/lines.ts";
+import { textsOf } from "../../support/sessions.ts";
+
+describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  const table = (): FleetTable => Object.assign(new FleetTable(), { past: [] });
+
+  test("the session is taken anew, in a greater epoch, before anything is written", async () => {
+    const machine = new Machine(kind, table());
+    const log = machine.create();
+    await written(log, 0, 1);
+    machine.fleet.table.promote(0);
+    const first = machine.fleet.calls.length;
+    await written(log, 2);
+    expect(machine.fleet.calls.slice(first)).toEqual(["take", "append"]);
+    expect(machine.fleet.table.rows.get(SESSION)?.epochs).toEqual([1, 1, 2]);
+    await log.ready?.();
+    expect(machine.fleet.calls.slice(first)).toEqual(["take", "append"]);
+    log.close();
+  });
+
+  test("an epoch is not given again, although the database forgot that it was", async () => {
+    const machine = new Machine(kind, table());
+    const log = machine.create();
+    await written(log, 0);
+    log.unlock();
+    await log.ready?.();
+    // The second taking is forgotten.
+    machine.fleet.table.promote(1);
+    expect(machine.fleet.table.rows.get(SESSION)?.epoch).toBe(1);
+    await written(log, 1);
+    expect(machine.fleet.table.rows.get(SESSION)?.epochs).toEqual([1, 3]);
+    log.close();
+  });
+
+  test.each(["nothing", "above"] as const)(
+    "a line that was refused stays away when it arrives at the next server; a fleet that gives an epoch twice is found out (breaks %s)",
+    async (breaks) => {
+      const machine = new Machine(kind, table(), "one", { tries: 1 });
+      const log = machine.create();
+      await written(log, 0);
+      log.unlock();
+      await log.ready?.();
+      machine.fleet.breaks = breaks;
+      const first = machine.fleet.calls.length;
+      // A pooler holds the append back until another server is there, which lacks the taking before it.
+      machine.fleet.faultAt = (call) => {
+        if (call === first + 1) machine.fleet.table.promote(1);
+        return (["late", undefined, "before", "before"] as const)[call - first];
+      };
+      log.append(lines(1));
+      await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
+      expect(machine.fleet.table.linesOf(SESSION).includes(line(1))).toBe(breaks === "above");
+      log.close();
+    },
+  );
+
+  test("what was acknowledged and is lost is given back with the next write, a whole session, too", async () => {
+    for (const lost of [1, 2, 10]) {
+      const machine = new Machine(kind, table());
+      const log = machine.create();
+      await written(log, 0);
+      await written(log, 1);
+      await written(log, 2);
+      machine.fleet.table.promote(lost);
+      expect(machine.fleet.table.linesOf(SESSION).length).toBeLessThan(3);
+      await written(log, 3);
+      expect(machine.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2, 3].map(line));
+      machine.fleet.table.check();
+      log.close();
+    }
+  });
+
+  test("it is given back without a write by whoever has the session open, also who only reads", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const reading = two.store.open(two.file);
+    // What is asked beside everything else is known a moment later.
+    const followed = async (): Promise<void> => {
+      for (let turns = 0; turns < 20; turns++) {
+        await reading.follow?.();
+        await Promise.resolve();
+      }
+    };
+    await followed();
+    expect(textsOf(reading)).toEqual([0, 1].map(line));
+    log.close();
+    for (const lost of [2, 20]) {
+      one.fleet.table.promote(lost);
+      one.fleet.table.leave();
+      await followed();
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+      one.fleet.table.check();
+    }
+    reading.close();
+  });
+
+  test("where others have written since, the copy that has it gives way, and keeps it aside", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    await written(log, 1);
+    one.fleet.table.promote(1);
+    one.fleet.table.leave();
+    const theirs = two.store.open(two.file);
+    theirs.append([bytesOf(userText(id(2), id(0)))]);
+    await theirs.commit();
+    theirs.close();
+    const late = userText(id(3), id(1));
+    log.append([bytesOf(late)]);
+    await expect(log.commit()).rejects.toEqual(failed("content_modified"));
+    await log.ready?.();
+    expect(log.refresh().kind).toBe("replaced");
+    expect(one.aside).toEqual([late, line(1)]);
+    const now = log.reopen();
+    log.close();
+    expect(textsOf(now)).toEqual([line(0), userText(id(2), id(0))]);
+    now.close();
+  });
+});

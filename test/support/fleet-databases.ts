@@ -1,0 +1,175 @@
+/** Databases of long histories, and what befalls them: a server that is killed, or one in whose place another is promoted. */
+
+import { join } from "node:path";
+import { DatabaseProxy } from "./database-proxy.ts";
+import { Postgres } from "./postgres.ts";
+import type { Random } from "./random.ts";
+
+/** Milliseconds for which a standby is waited for. */
+const LONGEST_WAIT = 60_000;
+
+export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A database that things befall. */
+export interface BefallenDatabase {
+  /** Address through which connections are lost. */
+  readonly url: string;
+  /** Milliseconds within which a server answers that is not stopped. */
+  readonly answerWithin: number;
+  /** Proxies through which the machines reach it. */
+  readonly proxies: readonly DatabaseProxy[];
+  /** The server with what was acknowledged. */
+  readonly server: Postgres;
+  readonly figures: Readonly<Record<string, number>>;
+  /** Makes it, without tables. */
+  start(): Promise<void>;
+  /** Has something happen, and resolves when the database is there again. */
+  befall(): Promise<void>;
+  /** Ends what may still go wrong. */
+  calm(): void;
+  close(): Promise<void>;
+}
+
+/** Returns the address of the servers in some folders. */
+function urlOf(...folders: string[]): string {
+  return `postgres:///postgres?host=${encodeURIComponent(folders.join(","))}&user=fleet`;
+}
+
+export class KilledDatabase implements BefallenDatabase {
+  readonly answerWithin = 60_000;
+  readonly server = new Postgres();
+  readonly figures = { kills: 0 };
+  readonly proxies: readonly [DatabaseProxy];
+
+  constructor(random: Random) {
+    this.proxies = [new DatabaseProxy(this.server.folder, join(this.server.folder, "proxy"), random)];
+  }
+
+  get url(): string {
+    return urlOf(this.proxies[0].folder);
+  }
+
+  async start(): Promise<void> {
+    await this.server.start();
+    await this.proxies[0].listen();
+  }
+
+  async befall(): Promise<void> {
+    await this.server.kill();
+    this.figures.kills++;
+    await this.server.start();
+  }
+
+  calm(): void {
+    this.proxies[0].share = 0;
+  }
+
+  async close(): Promise<void> {
+    await this.proxies[0].close();
+    await this.server.close();
+  }
+}
+
+/**
+ * A primary and its standby. The primary is killed, or stopped and goes on as if nothing had happened, and the standby is
+ * promoted; then a new standby is made where the primary was. `isSynchronous`: commits wait for the standby.
+ */
+export class PromotedDatabase implements BefallenDatabase {
+  readonly answerWithin = 2500;
+  readonly figures = { kills: 0, promotions: 0, zombies: 0 };
+  readonly proxies: readonly DatabaseProxy[];
+  private readonly random: Random;
+  private readonly isSynchronous: boolean;
+  /** The primary first. */
+  private readonly servers = [new Postgres(), new Postgres()];
+  /** Ways on which standbys follow the server in a folder. */
+  private readonly links: ReadonlyMap<Postgres, DatabaseProxy>;
+
+  constructor(random: Random, isSynchronous: boolean) {
+    this.random = random;
+    this.isSynchronous = isSynchronous;
+    const proxyTo = (server: Postgres, name: string): DatabaseProxy =>
+      new DatabaseProxy(server.folder, join(server.folder, name), random);
+    this.proxies = this.servers.map((server) => Object.assign(proxyTo(server, "proxy"), { stalls: true }));
+    this.links = new Map(this.servers.map((server) => [server, proxyTo(server, "link")]));
+  }
+
+  get url(): string {
+    return urlOf(...this.proxies.map(({ folder }) => folder));
+  }
+
+  get server(): Postgres {
+    return this.servers[0];
+  }
+
+  async start(): Promise<void> {
+    for (const proxy of [...this.proxies, ...this.links.values()]) await proxy.listen();
+    await this.server.start();
+    await this.addStandby();
+  }
+
+  /** Makes a standby of the other server. From the beginning on commits wait for it, if they are to. */
+  private async addStandby(): Promise<void> {
+    const [primary, standby] = this.servers;
+    if (this.isSynchronous) this.set("synchronous_standby_names", "*");
+    await standby.follow(primary, this.linkTo(primary).folder);
+    await standby.start();
+    const isThere = `select count(*) from pg_stat_replication where state = 'streaming'
+      and (sync_state = 'sync' or not ${this.isSynchronous})`;
+    const since = performance.now();
+    while (primary.sql(isThere) === "0") {
+      if (performance.now() - since > LONGEST_WAIT) throw new Error("the standby does not follow");
+      await wait(50);
+    }
+  }
+
+  private set(setting: string, value: string): void {
+    this.server.sql(`alter system set ${setting} = '${value}'`);
+    this.server.sql("select pg_reload_conf()");
+  }
+
+  private linkTo(server: Postgres): DatabaseProxy {
+    return this.links.get(server) as DatabaseProxy;
+  }
+
+  async befall(): Promise<void> {
+    const [primary, standby] = this.servers;
+    const { random, figures } = this;
+    // What the standby does not get is lost with the primary, or is never acknowledged.
+    if (random.chance(0.5)) {
+      this.linkTo(primary).isDeaf = true;
+      await wait(random.int(600));
+    }
+    const isZombie = random.chance(0.4);
+    if (isZombie) primary.signal("SIGSTOP");
+    else {
+      await primary.kill();
+      figures.kills++;
+    }
+    this.linkTo(primary).cut();
+    await standby.promote();
+    figures.promotions++;
+    this.servers.reverse();
+    if (isZombie) {
+      await wait(random.int(800));
+      // It goes on, and knows nothing of the other.
+      primary.signal("SIGCONT");
+      await wait(random.int(1500));
+      await primary.kill();
+      figures.zombies++;
+    }
+    this.linkTo(primary).isDeaf = false;
+    await wait(random.int(500));
+    await this.addStandby();
+  }
+
+  calm(): void {
+    for (const proxy of this.proxies) proxy.share = 0;
+  }
+
+  async close(): Promise<void> {
+    for (const server of this.servers) server.signal("SIGCONT");
+    await Promise.all([...this.proxies, ...this.links.values()].map((proxy) => proxy.close()));
+    for (const server of this.servers) await server.close();
+  }
+}
