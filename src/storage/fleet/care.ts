@@ -172,10 +172,11 @@ export class FleetKeeping implements FleetCare {
     return pushed;
   }
 
-  private async pushOne({ sessionId, sessionPath, conflicts }: JournaledSession): Promise<FleetPushed> {
+  private async pushOne(known: JournaledSession): Promise<FleetPushed> {
     const { journal } = this.place.options;
+    const { sessionId, sessionPath, conflicts } = known;
     try {
-      const file = this.place.find(sessionId);
+      const file = this.fileOf(known);
       // The first time may put another file in the place of the copy, with a branch.
       for (let times = 0; times < 2 && journal.of(sessionId)?.from; times++)
         await closing(this.place.openCopy(file), async (log) => {
@@ -191,6 +192,23 @@ export class FleetKeeping implements FleetCare {
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       return { sessionId, sessionPath, outcome: "refused", message: error.message };
+    }
+  }
+
+  /** Returns the path of a session: where lists have it, or, as of one in another folder, where it was noted. */
+  private fileOf({ sessionId, sessionPath }: JournaledSession): string {
+    try {
+      return this.place.find(sessionId);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+      const log = this.opened(sessionPath);
+      log?.close();
+      if (log?.header.id === sessionId) return sessionPath;
+      throw new Failure(
+        "session_not_found",
+        "Its file is gone, and with it what only this machine had. Put it back and push again; opening the session by its id gives that up, and fetches what the fleet has.",
+        { sessionId, sessionPath },
+      );
     }
   }
 

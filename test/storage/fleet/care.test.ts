@@ -1,6 +1,6 @@
 /** The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL. */
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
@@ -138,6 +138,37 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     const { stdout } = await fleetVerb(lives.place, "verify");
     expect(stdout).toContain("are a branch since");
   });
+
+  test.each(["jsonl", "v2"])(
+    "a session of another folder is pushed from there, and one that is gone is said to be (%s)",
+    async (store) => {
+      const one = connect("elsewhere");
+      const lives = new HereLives({
+        fleet: { ...one, outage: new Outage(one.fleet, 0, () => 0) },
+        seed: 1 + fleets.length,
+      });
+      const wire = await lives.start(["--store", store, "--session-dir", join(lives.place.home, "elsewhere")]);
+      await server.kill();
+      await wire.result("append", { entries: [user("alone")] });
+      const { sessionId } = await wire.result("get_state");
+      await wire.result("new_session");
+      await wire.result("append", { entries: [user("lost")] });
+      const lost = (await wire.result("get_state")).sessionFile;
+      await lives.end();
+      await one.fleet.close();
+      await server.start();
+      rmSync(lost, { recursive: true });
+      const { sessions } = await asked(lives.place, "push");
+      expect(sessions).toHaveLength(2);
+      for (const { sessionId: id, outcome, sessionPath, message } of sessions)
+        if (id === sessionId) expect(outcome).toBe("given");
+        else {
+          expect([outcome, sessionPath]).toEqual(["refused", lost]);
+          expect(message).toMatch(/^Its file is gone/);
+        }
+      expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
+    },
+  );
 
   test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {
     const { lives, sessions } = await machine();
