@@ -305,6 +305,39 @@ test("a session that is nowhere here is not said to be missing while the fleet c
   expect(data.name).toBe("storage_failed");
 });
 
+test.each(
+  STORES.flatMap((store) => [
+    [store, "shared"],
+    [store, "own"],
+  ]),
+)("a host whose entry gets another id in the branch stays at that entry (%s, %s leaf)", async (store, leaf) => {
+  const table = new FleetTable();
+  const fleet = new MemoryFleet(table, "one");
+  const { wire } = await started(store, fleet, 1, true);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  await wire.result("switch_session", { sessionId, leaf });
+  fleet.faultAt = () => "before";
+  await wire.result("append", { entries: [user("mine", { id: "same" })] });
+  const other = new MemoryFleet(table, "two");
+  other.leasesEnd = true;
+  const two = await started(store, other, 2);
+  await two.wire.result("switch_session", { sessionId });
+  await two.wire.result("append", { entries: [user("theirs", { id: "same" })] });
+  await two.lives.end();
+  fleet.faultAt = () => undefined;
+  for (let n = 0; (await wire.result("get_state")).durability === "local"; n++) {
+    expect(n).toBeLessThan(20);
+    // Nothing is written: the leaf is still that entry when the branch is made.
+    await wire.failure("append", { entries: [user("after")], expectedLeafId: "other" });
+  }
+  const { leafId } = await wire.result("get_state");
+  const texts = (await wire.result("get_messages")).messages.map(({ content }: Json) => content);
+  expect([leafId === "same", texts.slice(0, 2)]).toEqual([false, ["one", "mine"]]);
+  const { diagnostics } = await wire.result("get_state");
+  expect(JSON.stringify(diagnostics)).toContain("got another id");
+});
+
 test.each(STORES)("kept lines that are damaged are left out and counted, and hide nothing else (%s)", async (store) => {
   const { wire, lives } = await started(store, new MemoryFleet());
   const { sessionId } = await wire.result("get_state");

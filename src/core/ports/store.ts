@@ -123,6 +123,8 @@ export interface Log {
   refresh(): Change;
   /** Opens the log that is in this one's place now; this one must then be closed. Throws what `open` throws. */
   reopen(): Log;
+  /** Ids that entries of this log have in the one in its place, where others gave theirs to something else. */
+  readonly renamed?: ReadonlyMap<string, string>;
 
   /**
    * Becomes the only writer, if the log is persisted; `append` does this by itself. Returns whether it was not the

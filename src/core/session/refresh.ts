@@ -107,7 +107,8 @@ export class ForeignChanges {
    * `isRepair`, the result of the repair reports what was removed.
    */
   rebase(successor?: Log, isRepair = false): void {
-    const leafId = this.entries.idOrNull(this.leaf.current);
+    const oldId = this.entries.idOrNull(this.leaf.current);
+    const leafId = this.entries.log.renamed?.get(oldId ?? "") ?? oldId;
     if (!this.leaf.isDurable) {
       const sentence = "Another program rewrote the session. Try again to see what is there now.";
       throw new Failure("content_modified", sentence, { leafId });

@@ -218,8 +218,9 @@ export class FleetCopy implements Outside {
     }
     const conflict = options.journal.takeUntold(journaled);
     if (conflict) {
-      const { entries, lastEntryId } = conflict;
-      const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.`;
+      const { entries, lastEntryId, renamed } = conflict;
+      const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
+      const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.${others}`;
       log.addDamage(damageOfEntry(lastEntryId, "diverged", sentence));
     }
     const count = log.durableCount;

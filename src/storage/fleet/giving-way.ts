@@ -75,7 +75,7 @@ async function branchOff(
   }
   await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
   // Whoever opens it is where the others are.
-  log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)]);
+  log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
 }
 
 function setAside({ log, options, linesOf }: Differing, common: number, theirs: readonly Uint8Array[]): void {

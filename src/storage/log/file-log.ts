@@ -164,6 +164,7 @@ export class FileLog implements CopiedLog {
   readonly outside: Outside | undefined;
   /** Whether something else was put in this one's place here. */
   private isReplaced = false;
+  renamed: Log["renamed"];
   private readonly commits: GroupCommit;
 
   constructor(backend: Backend) {
@@ -381,12 +382,13 @@ export class FileLog implements CopiedLog {
     }
   }
 
-  replaceFrom(count: number, lines: readonly Uint8Array[]): string {
+  replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     const { backend } = this;
     this.requireResting();
     return guarded("putting in place what other machines wrote", () => {
       const backup = backend.replaceFrom(count, lines);
       this.isReplaced = true;
+      this.renamed = renamed;
       backend.state.unsynced.syncNow();
       return backup;
     });

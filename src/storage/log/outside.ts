@@ -10,9 +10,10 @@ export interface CopiedLog extends Log {
   takeIn(lines: readonly Uint8Array[]): Promise<void>;
   /**
    * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it
-   * is kept as it was. From then on `refresh` says "replaced". This process has the lock, and nothing waits.
+   * is kept as it was. From then on `refresh` says "replaced". `renamed`: entries of this log that have another id in
+   * `lines`. This process has the lock, and nothing waits.
    */
-  replaceFrom(count: number, lines: readonly Uint8Array[]): string;
+  replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string;
   /** Adds something to what is reported of the session. */
   addDamage(damage: Damage): void;
 }
