@@ -11,7 +11,7 @@ export type ServerAnswer =
 
 /** Facts about the server that answered last at the other end of a connection. */
 export interface ServerFact {
-  /** What a commit there may prove, as it was when the connection was made. */
+  /** The most that commits there may prove, as it was when the connection was made. */
   readonly durability: "replicated" | "primary";
   readonly version: string;
   /** Undefined where the engine does not say. */

@@ -203,7 +203,9 @@ function speaks(isPooled: boolean): void {
     await server.kill();
     expect((await fleet.append(batchOf("killed", epoch, end, "{}"))).kind).toMatch(/away|unknown/);
     await server.start();
-    expect((await fleet.take("killed", epoch)).kind).toBe("taken");
+    // The pooler tells of each connection that it has lost, to whoever asks next.
+    const takes = async (): Promise<string> => (await fleet.take("killed", epoch)).kind;
+    await expect.poll(takes, { timeout: 10_000, interval: 20 }).toBe("taken");
     expect((await fleet.look("killed"))?.end).toEqual(end);
     expect(await linesOf(fleet, "killed", 0, 20)).toHaveLength(20);
     expect(await fleet.status()).toMatchObject({ durability: "primary", schemaVersion: SCHEMA_VERSION });
