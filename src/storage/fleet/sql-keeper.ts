@@ -5,6 +5,7 @@ import type { FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.
 import { describedValue, type FactValues, factParts, saidValue, spentValue, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
 import { endOf } from "./ends.ts";
+import { serverColumn } from "./server-fact.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
@@ -34,8 +35,11 @@ export class SqlKeeper implements FleetKeeper {
   /** Runs a change that begins with `held`. Returns whether it was made. */
   private async change(held: string, parts: readonly string[], values: readonly unknown[]): Promise<boolean> {
     const rest = parts.map((part) => `, ${part}`).join("");
-    const text = `with held as (${held})${rest} select 1 as done from held`;
-    return (await this.connections.read({ text, values })).length > 0;
+    const rows = await this.connections.read((fact) => ({
+      text: `with held as (${held})${rest} select ${serverColumn(fact)} from held`,
+      values,
+    }));
+    return rows.length > 0;
   }
 
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
