@@ -255,6 +255,7 @@ export class FleetCopy implements Outside {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log } = this;
+    this.lookHere();
     const { count } = log.nodes;
     this.server ??= this.options.fleet.server;
     if (there.entries <= count) {
@@ -266,13 +267,27 @@ export class FleetCopy implements Outside {
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
     if (more === null) return this.giveWay(there);
-    if (more !== "long") await log.takeIn(more);
+    if (more !== "long") await this.takeIn(more, count);
     else
-      for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
+      for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
+        await this.takeIn([...lines], log.nodes.count);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw this.unsettled();
     this.end = there;
     return true;
+  }
+
+  /** Adds lines after the first `count`, unless there are more by now: nothing is to be there twice. */
+  private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
+    this.lookHere();
+    if (this.log.nodes.count !== count) throw this.unsettled();
+    await this.log.takeIn(lines);
+  }
+
+  /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
+  private lookHere(): void {
+    const { kind } = this.log.refresh();
+    if (kind === "replaced" || kind === "gone") throw this.unsettled();
   }
 
   private async giveWay(there: FleetEnd): Promise<false> {
