@@ -285,6 +285,26 @@ test.each(STORES)(
   },
 );
 
+test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
+  const fleet = new MemoryFleet();
+  const { wire } = await started("jsonl", fleet, 1, true);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  fleet.faultAt = () => "before";
+  await wire.result("append", { entries: [user("two", { id: "two" })] });
+  await wire.result("clone");
+  const clone = (await wire.result("get_state")).sessionId;
+  await wire.result("new_session");
+  fleet.faultAt = () => undefined;
+  const since = performance.now();
+  while (idsIn(fleet.table, sessionId).length < 2 || fleet.table.linesOf(clone).length < 2) {
+    expect(performance.now() - since).toBeLessThan(20_000);
+    // Its timers have their turn.
+    await new Promise(setImmediate);
+  }
+  expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two"]);
+});
+
 test("a server that ends while the fleet is away says what only this machine has", async () => {
   const fleet = new MemoryFleet();
   const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];

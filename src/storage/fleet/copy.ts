@@ -62,7 +62,7 @@ export class FleetCopy implements Outside {
   /** The reason why this process may not write, as it was found last. */
   private refusal: Failure | null = null;
   private readying: Promise<void> | undefined;
-  /** What this machine has acknowledged, and the fleet may lack. */
+  /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly debt: Debt;
   /** The commit that ran last. */
   private commit = new CommitInDoubt(0);
@@ -106,6 +106,9 @@ export class FleetCopy implements Outside {
     const { elapsed, trustedFor } = this.options;
     const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    // Nobody here writes what is being given.
+    const given = this.options.journal.giving.get(this.id);
+    if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
       if (this.refusal?.name !== "read_only" && this.refusal?.name !== "session_not_found") this.refusal = null;
@@ -322,8 +325,10 @@ export class FleetCopy implements Outside {
   // --- a commit ------------------------------------------------------------------------------------------------
 
   async push(count: number): Promise<void> {
-    const { debt, end } = this;
-    const commit = new CommitInDoubt(end.entries);
+    const { debt, end, log } = this;
+    // What was durable here before is no part of it.
+    const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
+    const commit = new CommitInDoubt(before);
     this.commit = commit;
     try {
       if (this.isAlone) return await debt.begin(end);
@@ -351,7 +356,7 @@ export class FleetCopy implements Outside {
       const reason = await this.advance(count, commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (tries >= MOST_TRIES && this.end.entries === commit.first) throw tooSlow();
+      if (tries >= MOST_TRIES && this.end.entries <= commit.first) throw tooSlow();
     }
   }
 

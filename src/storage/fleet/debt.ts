@@ -11,7 +11,7 @@ import type { Journal } from "./journal.ts";
 export class Debt {
   private readonly log: CopiedLog;
   private readonly journal: Journal;
-  /** What the journal says, as it was read last; undefined while it was not asked. */
+  /** The note of the journal, as it was read last; undefined while it was not asked. */
   private known: JournaledSession | null | undefined;
   /** The latest conflict of which was told. */
   private told: string | undefined;

@@ -7,7 +7,7 @@ import { isSameEnd } from "./ends.ts";
 
 /** The commit that runs, as far as its failure depends on what was sent. */
 export class CommitInDoubt {
-  /** Number of entries that the fleet had before. */
+  /** Number of entries that were there before it. */
   readonly first: number;
   /** Why there was no answer, where lines were sent and nobody knows what became of them. */
   doubt: string | undefined;

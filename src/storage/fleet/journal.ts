@@ -22,8 +22,11 @@ export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly now: () => string;
-  /** What this process has acknowledged, whatever became of its note: only the fleet can say that it has it. */
+  /** Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. */
   private readonly acknowledged = new Map<string, JournaledSession>();
+
+  /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
+  readonly giving = new Map<string, Promise<void>>();
 
   /** `now` returns the time in ISO 8601. */
   constructor(disk: Disk, folder: string, now: () => string) {
