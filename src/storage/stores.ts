@@ -207,6 +207,10 @@ export function makeStores(options: StoresOptions): Stores {
     open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
     ...arrivals,
+    ...inFleet.giving({
+      openCopy: (file) => openLog(allowed(file)),
+      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+    }),
     kept: keptPlace(disk, common.quarantine),
     ...inFleet.care({
       local,

@@ -3,6 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -284,6 +285,26 @@ test.each(STORES)(
   },
 );
 
+test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
+  const fleet = new MemoryFleet();
+  const { wire } = await started("jsonl", fleet, 1, true);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  fleet.faultAt = () => "before";
+  await wire.result("append", { entries: [user("two", { id: "two" })] });
+  await wire.result("clone");
+  const clone = (await wire.result("get_state")).sessionId;
+  await wire.result("new_session");
+  fleet.faultAt = () => undefined;
+  const since = performance.now();
+  while (idsIn(fleet.table, sessionId).length < 2 || fleet.table.linesOf(clone).length < 2) {
+    expect(performance.now() - since).toBeLessThan(20_000);
+    // Its timers have their turn.
+    await new Promise(setImmediate);
+  }
+  expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two"]);
+});
+
 test("a server that ends while the fleet is away says what only this machine has", async () => {
   const fleet = new MemoryFleet();
   const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];
@@ -296,6 +317,50 @@ test("a server that ends while the fleet is away says what only this machine has
   await lives.end();
   expect(lives.said).toEqual([expect.stringContaining("fleet push")]);
 });
+
+test.each(STORES)(
+  "whole sessions are not moved while the fleet is away, and the words are those of the fleet (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    let isLost = false;
+    const keeper = {
+      keep: async () => !isLost,
+      restore: async () => {
+        if (isLost) throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
+        return true;
+      },
+      rows: async function* () {},
+    } as unknown as FleetConnection["keeper"];
+    const lives = new HereLives({
+      fleet: { ...fleetOptions(fleet, { outage: new Outage(fleet, 0, () => 0) }), keeper },
+    });
+    const wire = await lives.start(["--store", store]);
+    const sessions: string[] = [];
+    for (const isAway of [false, true]) {
+      if (isAway) fleet.faultAt = () => "before";
+      await wire.result("new_session");
+      await wire.result("append", { entries: [user("one")] });
+      sessions.push((await wire.result("get_state")).sessionId);
+    }
+    await wire.result("new_session");
+    for (const method of ["archive_session", "delete_session"])
+      for (const [sessionId, words] of [
+        [sessions[0], "has the session as it is"],
+        [sessions[1], "only this machine has"],
+      ]) {
+        const { message, data } = await wire.failure(method, { sessionId });
+        expect([data.name, data.retryable, message]).toEqual(["storage_failed", true, expect.stringContaining(words)]);
+      }
+    fleet.faultAt = () => undefined;
+    const [sessionId] = sessions;
+    await wire.result("delete_session", { sessionId });
+    isLost = true;
+    expect((await wire.failure("restore_session", { sessionId })).message).toContain("It is back on this machine");
+    isLost = false;
+    await wire.result("delete_session", { sessionId });
+    await wire.result("restore_session", { sessionId });
+  },
+);
 
 test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
   const fleet = new MemoryFleet();

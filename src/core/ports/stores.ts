@@ -52,6 +52,11 @@ export interface Stores {
    * storage_failed where it is not here and they cannot be asked.
    */
   arrive?(where: { readonly sessionPath?: string; readonly sessionId?: string }): Promise<void>;
+  /**
+   * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
+   * missing where there are none.
+   */
+  giveOwed?(isOpen: (sessionId: string) => boolean): void;
   /** Entries that were refused, or gave way to those of other machines. */
   readonly kept: KeptPlace;
   exists(file: string): boolean;

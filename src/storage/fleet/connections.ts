@@ -132,9 +132,8 @@ export class Connections {
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
-    throw new Failure("storage_failed", `The fleet's database cannot be read (${answer.reason}). Try again.`, {
-      fleet: true,
-    });
+    const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
+    throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
 
   private async runOnce(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {

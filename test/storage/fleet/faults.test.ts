@@ -142,6 +142,18 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.fleet.table.check();
   });
 
+  test("a commit that is refused from the start is not told as unknown, also by one who has just opened the session", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    other.append(lines(1));
+    await expect(other.commit()).rejects.toEqual(failed("session_locked"));
+    expect([textsOf(other), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [line(0)]]);
+  });
+
   test("a server whose lease ran out goes on where nobody else wrote", async () => {
     const one = new Machine(kind);
     const log = one.create();
