@@ -16,6 +16,7 @@ import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
 import { giveWay, HELD_BYTES } from "./giving-way.ts";
+import { headText } from "./heads.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
 import type { Outage } from "./outage.ts";
@@ -82,6 +83,12 @@ export class FleetCopy implements Outside {
   /** The end up to which fleet and copy are known to have the same. */
   get common(): FleetEnd {
     return this.end;
+  }
+
+  /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
+  madeOf(end: FleetEnd): void {
+    this.end = end;
+    this.server = this.options.fleet.server;
   }
 
   get durability(): Log["durability"] {
@@ -427,16 +434,7 @@ export class FleetCopy implements Outside {
     for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
       bytes += log.length(past);
     const lines = this.linesOf(end.entries, past);
-    const heads = lines.map((_, i) => {
-      const position = end.entries + i;
-      const parent = nodes.parent(position);
-      return JSON.stringify([
-        nodes.id(position),
-        parent < 0 ? null : nodes.id(parent),
-        nodes.type(position),
-        nodes.role(position),
-      ]);
-    });
+    const heads = lines.map((_, i) => headText(nodes, end.entries + i));
     const after = endAfter(end, lines);
     const facts = this.facts.between(end, after);
     return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts };
