@@ -1,8 +1,9 @@
 import * as z from "zod";
+import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 import { opened, openedAs, openedExample } from "./shared/current-session.ts";
-import { requireSense, stand, standing } from "./shared/heads.ts";
+import { mayBeEarly, requireSense, stand, standing } from "./shared/heads.ts";
 
 export default command({
   name: "open_session",
@@ -20,13 +21,13 @@ export default command({
   run({ workspace }, { readOnly, leaf, head, ...where }) {
     requireSense({ leaf, head });
     const one = requireOne(where);
-    const open = () => {
-      const session = workspace.open(one, readOnly);
+    const open = (session: Session) => {
       stand(workspace, session, { leaf, head }, { isNew: !workspace.sessions.includes(session) });
       if (session !== workspace.current) workspace.keep(session);
       return openedAs(session);
     };
-    const arrived = workspace.arrive(one);
-    return arrived ? arrived.then(open) : open();
+    if (workspace.stores.arrive === undefined) return open(workspace.open(one, readOnly));
+    if (!readOnly) return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
+    return (workspace.arrive(one) ?? Promise.resolve()).then(() => open(workspace.open(one, true)));
   },
 });

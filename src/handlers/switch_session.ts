@@ -3,7 +3,7 @@ import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
-import { requireSense, stand, standing } from "./shared/heads.ts";
+import { mayBeEarly, requireSense, stand, standing } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { exampleId } from "./shared/shapes.ts";
 
@@ -27,9 +27,7 @@ export default command({
     requireSense({ leaf, head });
     const { workspace } = context;
     const one = requireOne(where);
-    const arrived = workspace.arrive(one);
-    if (arrived) await arrived;
-    const next = workspace.open(one);
+    const next = await workspace.opened(one, mayBeEarly(workspace, { leaf, head }));
     const isNew = !workspace.sessions.includes(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };

@@ -106,6 +106,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     fleet,
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
+  workspace.opensEarly = settings.agent === undefined && world.agent === undefined;
   const sharing = sharingOf(settings, world, disk);
   let document: Promise<object> | undefined;
   const server: ServerFacts = {

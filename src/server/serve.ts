@@ -72,8 +72,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   } else if (session !== undefined) {
     const named = where(workspace, session);
     const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
-    if (!isNew) await workspace.arrive(named);
-    first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : workspace.open(named);
+    first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : await workspace.opened(named);
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
     first = latest === undefined ? workspace.create({ id: sessionId, name }) : workspace.open({ sessionPath: latest });

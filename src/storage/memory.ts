@@ -115,7 +115,12 @@ export function memoryStore(): Store {
   return {
     name: "memory",
     create: (beginning) => new MemoryLog(beginning),
-    publish: async (beginning, content) => publishNow(beginning, content),
+    async publish(beginning, content) {
+      if (!(Symbol.asyncIterator in content)) return publishNow(beginning, content);
+      const pieces: Uint8Array[] = [];
+      for await (const piece of content) pieces.push(Uint8Array.from(piece));
+      return publishNow(beginning, pieces);
+    },
     publishNow,
     open(file) {
       throw new Failure("session_not_found", `Sessions in memory have no file: ${file}`, { sessionPath: file });

@@ -193,7 +193,15 @@ export function makeStores(options: StoresOptions): Stores {
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
   const local = makeCatalog(catalog);
+  const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
+    options.kind === "v2"
+      ? { path: containerFor({ id, cwd }), store: "v2" }
+      : {
+          path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
+          store: "jsonl",
+        };
   const arrivals = inFleet.arrivals({
+    placeFor,
     find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
     open: (file) => openLog(allowed(file)),
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
@@ -269,7 +277,7 @@ export function makeStores(options: StoresOptions): Stores {
       idAt: (file) => (exists(disk, file) ? readId(disk, file) : undefined),
       open: (file) => openLog(allowed(file)),
       isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
-      arrive: async (sessionId) => arrivals.arrive?.({ sessionId }),
+      arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId })),
     }),
     migrations: recordedMigrations(
       lifeCycleDeps,
@@ -295,13 +303,7 @@ export function makeStores(options: StoresOptions): Stores {
           agents: { places: options.agentPlaces ?? [], store: foreign },
         }),
       ),
-      placeFor: ({ id, cwd, timestamp }) =>
-        options.kind === "v2"
-          ? { path: containerFor({ id, cwd }), store: "v2" }
-          : {
-              path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
-              store: "jsonl",
-            },
+      placeFor,
     }),
     health: {
       ...health,
@@ -311,6 +313,13 @@ export function makeStores(options: StoresOptions): Stores {
       },
     },
   };
+}
+
+/** What of a session decides where its copy is. */
+interface Placed {
+  readonly id: string;
+  readonly cwd?: string | null;
+  readonly timestamp?: string | null;
 }
 
 /** Opens what is now the session: hosts may still use the path from before a migration or rollback. */

@@ -178,7 +178,12 @@ class HistoryMachine {
     };
     const where = this.isHere(sessionId) ? { sessionPath: this.fileOf(sessionId) } : { sessionId };
     const holds = (): boolean => true;
-    const place = { fleet: this.fleet, catalog: undefined, find, holds, open: this.store.open, stores: [this.copies] };
+    const placeFor = ({ id }: { id: string }): { path: string; store: string } => {
+      const store = this.ending === "v2" ? "v2" : "jsonl";
+      return { path: this.fileOf(id), store };
+    };
+    const { open } = this.store;
+    const place = { fleet: this.fleet, catalog: undefined, find, holds, open, stores: [this.copies], placeFor };
     try {
       await arrive(place, where);
     } catch (error) {

@@ -3,7 +3,7 @@
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { textOf } from "../../src/core/json/json.ts";
-import type { Fleet, FleetBatch, FleetEnd, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetHead, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
@@ -19,11 +19,12 @@ interface Row {
   isThere: boolean;
   isDeleted: boolean;
   lines: Uint8Array[];
+  heads: string[];
   epochs: number[];
 }
 
 function copied(row: Row): Row {
-  return { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+  return { ...row, lines: [...row.lines], heads: [...row.heads], epochs: [...row.epochs] };
 }
 
 /** The database that several fleets are ways to. */
@@ -126,7 +127,7 @@ export class MemoryFleet implements Fleet {
     if (!row && headerLine) {
       row = {
         ...{ headerLine, end: NOTHING, epoch: 0, holder: null },
-        ...{ isThere: false, isDeleted: false, lines: [], epochs: [] },
+        ...{ isThere: false, isDeleted: false, lines: [], heads: [], epochs: [] },
       };
       rows.set(sessionId, row);
     }
@@ -164,6 +165,7 @@ export class MemoryFleet implements Fleet {
       row.lines.push(Uint8Array.from(line));
       row.epochs.push(epoch);
     }
+    row.heads.push(...heads);
     row.end = after;
     row.isThere ||= !isPart;
     this.table.changed();
@@ -195,6 +197,26 @@ export class MemoryFleet implements Fleet {
         throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
       yield answer.result;
     }
+  }
+
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]> {
+    for (let at = from; at < to; at += 5) {
+      const past = Math.min(to, at + 5);
+      const found = await this.rowFor("heads", sessionId);
+      yield found.heads.slice(at, past).map((text, n) => ({ head: JSON.parse(text), length: found.lines[at + n].length }));
+    }
+  }
+
+  async linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]> {
+    const { lines } = await this.rowFor("linesAt", sessionId);
+    return positions.map((position) => lines[position]);
+  }
+
+  private async rowFor(call: string, sessionId: string): Promise<Row> {
+    const answer = await this.call(call, () => this.table.rows.get(sessionId));
+    if (typeof answer === "string" || !answer.result)
+      throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
+    return answer.result;
   }
 
   async close(): Promise<void> {}

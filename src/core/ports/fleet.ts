@@ -3,8 +3,8 @@
  * lines, of which each machine that works on it has a copy in its session folder.
  *
  * Whoever writes has an epoch. It grows with every taking and never falls, so that lines of a writer who has lost the
- * session are refused, however late they come. No method throws for what a network or a database does; only `lines`
- * does, with storage_failed.
+ * session are refused, however late they come. No method throws for what a network or a database does; only those
+ * that read do, with storage_failed.
  */
 
 import type { Holder } from "./store.ts";
@@ -44,7 +44,7 @@ export interface FleetBatch {
   readonly before: FleetEnd;
   readonly after: FleetEnd;
   readonly lines: readonly Uint8Array[];
-  /** The id, parent, type and role of each line, as JSON: what a tree needs. */
+  /** The id, parent, type, role and flags of each line, as JSON: what a tree needs. Without flags, its line tells more. */
   readonly heads: readonly string[];
   /** Whether more of the same commit follows; a new session is shown to others when none does. */
   readonly isPart: boolean;
@@ -101,6 +101,14 @@ export interface FleetSpending {
   readonly model: string | null;
   readonly isInherited: boolean;
   readonly numbers: readonly number[];
+}
+
+/** The head of an entry as the fleet has it, and the length of its line. */
+export interface FleetHead {
+  /** JSON, as it came with its line; see FleetBatch. */
+  readonly head: readonly unknown[];
+  /** In bytes. */
+  readonly length: number;
 }
 
 /** The outcome of an append. */
@@ -170,6 +178,10 @@ export interface Fleet {
   look(sessionId: string): Promise<FleetSession | null>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
+  /** Yields the heads of a session from one position up to another, in pieces. Throws storage_failed. */
+  heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]>;
+  /** Returns the lines at positions, which ascend. Throws storage_failed. */
+  linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
   /** Ends the connections. What is asked later is answered as by a database that is away. */
   close(): Promise<void>;
 }

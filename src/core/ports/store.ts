@@ -5,6 +5,7 @@ import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { EntryHead } from "../format/head.ts";
 import type { Nodes } from "../tree/nodes.ts";
+import type { Arrival } from "./arrival.ts";
 import type { Fidelity } from "./fidelity.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
@@ -84,6 +85,11 @@ export interface Log {
   /** Whether `commit` has something to do although every entry is durable. */
   readonly isCheckpointDue?: boolean;
   readonly stamp: FileStamp | null;
+  /**
+   * Its way here, of a log that was opened before all its lines were: reading then throws NotHere, too. Such a log is not
+   * written to.
+   */
+  readonly arrival?: Arrival;
 
   /** Returns the size of an entry's line in bytes, without reading it. */
   length(position: number): number;
@@ -253,6 +259,9 @@ export interface CopiedLines {
 /** The initial content of a new log: lines of other logs, and bytes that may be cut anywhere. */
 export type Content = Iterable<Uint8Array | CopiedLines>;
 
+/** Lines that are still on their way: pieces of whole lines, each with its line feed. */
+export type ComingContent = AsyncIterable<Uint8Array>;
+
 /** Yields content as bytes alone. */
 export function* bytesOfContent(content: Content): Generator<Uint8Array> {
   for (const part of content)
@@ -269,7 +278,7 @@ export interface Store {
    * Publishes a log with these lines, each with its line feed, in one step: either all of it exists or nothing. Throws
    * already_exists, storage_full, storage_failed.
    */
-  publish(beginning: Beginning, content: Content): Promise<Log>;
+  publish(beginning: Beginning, content: Content | ComingContent): Promise<Log>;
   /** Does the same, and blocks everything else meanwhile. */
   publishNow?(beginning: Beginning, content: Content): Log;
   /** Opens the log at `file`. Throws session_not_found, not_a_session (nothing is touched), storage_failed. */

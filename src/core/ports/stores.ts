@@ -48,10 +48,14 @@ export interface Stores {
   /** Returns the absolute path of a path from the host. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
   /**
-   * Brings a session here, or up to date, that other machines have, too; missing where there are none. Throws
-   * storage_failed where it is not here and they cannot be asked.
+   * Brings a session here, or up to date, that other machines have, too; missing where there are none. With `early`, the
+   * log of a long one may be returned while it is on its way. Throws storage_failed where it is not here and they cannot be
+   * asked.
    */
-  arrive?(where: { readonly sessionPath?: string; readonly sessionId?: string }): Promise<void>;
+  arrive?(
+    where: { readonly sessionPath?: string; readonly sessionId?: string },
+    early?: boolean,
+  ): Promise<Log | undefined>;
   /**
    * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
    * missing where there are none.

@@ -3,6 +3,7 @@
 import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
+import { whenHere } from "../ports/arrival.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
@@ -29,6 +30,8 @@ export class Workspace {
   current: Session | null = null;
   /** The head at which our host stands in sessions that it opens from now on; null: at their shared leaf. */
   head: string | null = null;
+  /** Whether sessions may be open before their files are whole; an agent behind the server reads the files itself. */
+  opensEarly = true;
   /** Sessions that were opened besides the current one, by id, the least recently used first. */
   private readonly openSessions = new Map<string, Session>();
   /** Sessions that were closed to make room, and are opened again when they are named. */
@@ -145,8 +148,35 @@ export class Workspace {
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
   arrive(where: { sessionPath?: string; sessionId?: string }): Promise<void> | undefined {
     const { sessionPath, sessionId } = where;
+    const open =
+      sessionPath === undefined ? this.sessions.find(({ id }) => id === sessionId) : this.openAt(sessionPath);
+    if (open) return open.log.arrival?.whole();
+    if (sessionPath === undefined && this.has(sessionId as string)) return undefined;
+    return this.stores.arrive?.(where)?.then(() => {});
+  }
+
+  /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
+  async opened(where: { sessionPath?: string; sessionId?: string }, mayBeEarly = true): Promise<Session> {
+    const { sessionPath, sessionId } = where;
     const isOpen = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
-    return isOpen ? undefined : this.stores.arrive?.(where);
+    const log = isOpen ? undefined : await this.stores.arrive?.(where, mayBeEarly && this.opensEarly);
+    if (!log) return this.open(where);
+    try {
+      const isMeant = sessionPath === undefined || this.stores.absolute(sessionPath) === log.file;
+      if (!isMeant) await log.arrival?.whole();
+      const open = this.sessions.find(({ id }) => id === log.header.id);
+      if (isMeant && !open) {
+        const session = await whenHere(() => this.madeOn(log));
+        // The rest comes while it is worked with.
+        log.refresh();
+        return session;
+      }
+    } catch (error) {
+      log.close();
+      throw error;
+    }
+    log.close();
+    return this.open(where);
   }
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
@@ -216,8 +246,7 @@ export class Workspace {
 
   private sessionOn(log: Log, unannounced = false): Session {
     try {
-      const session = new Session(log, this.env, this.stores.leaves);
-      session.operations = this.stores.operations;
+      const session = this.madeOn(log);
       if (unannounced) this.unannounced.add(session);
       return session;
     } catch (error) {
@@ -225,6 +254,12 @@ export class Workspace {
       else log.close();
       throw error;
     }
+  }
+
+  private madeOn(log: Log): Session {
+    const session = new Session(log, this.env, this.stores.leaves);
+    session.operations = this.stores.operations;
+    return session;
   }
 
   /**
@@ -279,6 +314,7 @@ export class Workspace {
         failed ??= error;
       } finally {
         session.close();
+        await session.log.arrival?.ended;
       }
     this.stores.settle?.();
     this.stores.catalog.close();

@@ -1,6 +1,7 @@
 /** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
+import { NotHere } from "../../core/ports/arrival.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -25,6 +26,7 @@ import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/host.ts";
 import type { AgentGate } from "./agent-gate.ts";
+import { Arrivals } from "./arrivals.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { guardWrite } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
@@ -57,6 +59,7 @@ export class Dispatcher implements ReplyHost {
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
+  private readonly arrivals: Arrivals;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   private introduced = false;
@@ -80,6 +83,12 @@ export class Dispatcher implements ReplyHost {
       ...{ workspace, sink, lanes, replies },
       queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
       pump: (lane) => this.pump(lane),
+    });
+    this.arrivals = new Arrivals({
+      ...{ workspace, lanes, replies },
+      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
+      finish: (lane, call, batch, outcome) => this.finish(lane, call, batch, outcome, []),
+      goOn: (lane) => this.goOn(lane),
     });
   }
 
@@ -289,9 +298,7 @@ export class Dispatcher implements ReplyHost {
       if ("error" in outcome) events.length = 0;
       lane.fill(slot, this.replies.shaped(call, outcome));
       this.replies.flush(lane);
-      this.pump(lane);
-      this.commitPending();
-      this.lanes.wake();
+      this.goOn(lane);
     };
     attachment.pass({ call, events, here, settle });
   }
@@ -305,15 +312,12 @@ export class Dispatcher implements ReplyHost {
     const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
     try {
+      this.arrivals.require(lane, call);
       result = this.execute(lane, call, events);
     } catch (error) {
-      this.finish(lane, call, batch, { error }, events);
-      return;
+      return this.settle(lane, call, batch, { error }, events);
     }
-    if (!(result instanceof Promise)) {
-      this.finish(lane, call, batch, { result }, events, readFrom);
-      return;
-    }
+    if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
     if (isRead) lane.reads++;
     else lane.running = call;
@@ -327,11 +331,34 @@ export class Dispatcher implements ReplyHost {
         if (isRead) lane.reads--;
         else lane.running = undefined;
         if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
-        else this.finish(lane, call, batch, outcome, events);
-        this.pump(lane);
-        this.commitPending();
-        this.lanes.wake();
+        else this.settle(lane, call, batch, outcome, events);
+        this.goOn(lane);
       });
+  }
+
+  private goOn(lane: Lane): void {
+    this.pump(lane);
+    this.commitPending();
+    this.lanes.wake();
+  }
+
+  /** Ends a call that has run, unless it asked for what is not here yet. */
+  private settle(
+    lane: Lane,
+    call: Call,
+    batch: BatchReply | undefined,
+    ran: Outcome,
+    events: PendingEvent[],
+    readFrom?: ReadSource,
+  ): void {
+    let outcome: Outcome;
+    try {
+      outcome = this.arrivals.outcome(lane, call, ran);
+    } catch (error) {
+      if (error instanceof NotHere) return this.arrivals.hold(lane, call, batch, error);
+      outcome = { error };
+    }
+    this.finish(lane, call, batch, outcome, events, readFrom);
   }
 
   private pump(lane: Lane): void {
@@ -445,11 +472,10 @@ export class Dispatcher implements ReplyHost {
     lane: Lane,
     call: Call,
     batch: BatchReply | undefined,
-    ran: Outcome,
+    outcome: Outcome,
     events: PendingEvent[],
     readFrom?: ReadSource,
   ): void {
-    const outcome = this.replies.shaped(call, ran);
     const failed = "error" in outcome;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();

@@ -71,6 +71,8 @@ export class Lane {
   readonly sessionId: string | null;
   /** The call that is being run while others wait for it. */
   running: Call | undefined;
+  /** Whether the first call waits for what it asks for to come here. */
+  isHeld = false;
   /** Number of reads that the host makes while it is asked, and that take their time. */
   reads = 0;
   /** The question to the host that the call waits for. */
@@ -110,7 +112,7 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined || this.reads > 0;
+    return this.running !== undefined || this.isHeld || this.reads > 0;
   }
 
   get pending(): number {

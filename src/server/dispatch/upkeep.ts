@@ -81,7 +81,8 @@ export class Upkeep {
     lanes.dropClosed();
     for (const [index, session] of sessions.entries()) {
       const lane = lanes.ofSession(session);
-      if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
+      // One that is still on its way here has no file yet from which it could be opened again.
+      if (!lane.idle || !lane.isDurable || session.log.arrival || sharing?.hosting.hasGuests(session)) continue;
       if (session !== current && index <= sessions.length - MAX_OPEN && !session.foreign.followsFile) {
         const drop = (): void => lanes.drop(session.id);
         this.occupy(lane, () => workspace.suspend(session), drop);

@@ -1,46 +1,71 @@
-/** The arrival of sessions: what other machines wrote comes to this one before it is read. */
+/**
+ * The arrival of sessions: what other machines wrote comes to this one before it is read. A long one can be opened before
+ * all of it is here.
+ */
 
 import { Failure } from "../../core/failure.ts";
-import { headerIn, headerOf, SESSION_ID } from "../../core/format/entry.ts";
-import { concat } from "../../core/json/json.ts";
-import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
+import {
+  type Batch,
+  CURRENT_VERSION,
+  headerIn,
+  headerOf,
+  SESSION_ID,
+  type SessionHeader,
+} from "../../core/format/entry.ts";
+import { parse } from "../../core/json/json.ts";
+import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
-import type { Beginning, Log, Store } from "../../core/ports/store.ts";
+import type { Beginning, Log } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { FileLog } from "../log/file-log.ts";
-import { LF } from "../log/lines.ts";
+import { isUuid } from "../v2/documents.ts";
+import { ArrivingLog } from "./arriving-log.ts";
+import { Spine } from "./heads.ts";
 import type { Outage } from "./outage.ts";
+import { ahead, type TransferPlace, transfer } from "./transfer.ts";
 
 /** Ids that a failure names. */
 const MOST_NAMED = 3;
+/** Bytes from which a session is opened before all of it is here; less takes 100 ms. */
+const LONG = 4 << 20;
+/** Bytes of lines that are fetched before it is opened, at most. */
+const MOST_FIRST = 8 << 20;
+/** Types of which everything is read when a session is opened, few and short; see SessionEntries. */
+const READ_FIRST = ["session_info", "label", "branch_summary", "compaction"];
 
 /** The stores, as an arrival needs them. */
-export interface ArrivalPlace {
-  readonly fleet: Fleet;
+export interface ArrivalPlace extends TransferPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
   /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
   find(id: string): string;
-  open(file: string): Log;
   /** Returns whether a session is at a path, or one that was there has moved. */
   holds(file: string): boolean;
-  /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
-  readonly stores: readonly Store[];
+  /** Returns the path that a new session gets in the preferred store, and the name of that. */
+  placeFor(header: SessionHeader): { readonly path: string; readonly store: string };
 }
 
-/** Brings a session to where it is in the fleet, if it is there. Throws storage_failed where it cannot be had. */
-export async function arrive(place: ArrivalPlace, where: { sessionPath?: string; sessionId?: string }): Promise<void> {
+/**
+ * Brings a session to where it is in the fleet, if it is there. With `early`, a long one may be returned as a log while it
+ * is on its way. Throws storage_failed where it cannot be had.
+ */
+export async function arrive(
+  place: ArrivalPlace,
+  where: { sessionPath?: string; sessionId?: string },
+  early = false,
+): Promise<Log | undefined> {
   const { sessionPath, sessionId = "" } = where;
   if (sessionPath !== undefined && !place.holds(sessionPath)) {
     // Lists name sessions that are not here by the path that their copy will have.
     const id = idInPath(sessionPath);
-    if (SESSION_ID.test(id) && localFile(place, id) === undefined) await fetchWhole(place, id);
-    return;
+    const isElsewhere = SESSION_ID.test(id) && localFile(place, id) === undefined;
+    return isElsewhere ? fetchSession(place, id, early) : undefined;
   }
   const file = sessionPath ?? localFile(place, sessionId);
-  if (file !== undefined) await bringUpToDate(place, file);
-  else await fetchWhole(place, await wholeId(place, sessionId));
+  if (file === undefined) return fetchSession(place, await wholeId(place, sessionId), early);
+  await bringUpToDate(place, file);
+  return undefined;
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -78,46 +103,57 @@ async function bringUpToDate({ open, outage }: ArrivalPlace, file: string): Prom
   }
 }
 
-async function fetchWhole(place: ArrivalPlace, id: string): Promise<void> {
+async function fetchSession(place: ArrivalPlace, id: string, early: boolean): Promise<Log | undefined> {
   const session = await place.fleet.look(id);
   const stored = session && headerIn(session.headerLine);
-  if (!session || !stored) return;
-  const { headerLine } = session;
-  const log = await makeCopy(place, { headerLine, header: headerOf(stored) }, session);
-  try {
-    // The lines after the first come in pieces, so that none of them waits in memory.
-    await log.outside?.follow();
-    if (log.nodes.count < session.end.entries) throw incomplete(id);
-    log.close();
-  } catch (error) {
-    log.discard();
-    throw error;
-  }
+  if (!session || !stored) return undefined;
+  const beginning = { headerLine: session.headerLine, header: headerOf(stored) };
+  const arriving = early && session.end.bytes >= LONG ? await openEarly(place, session, beginning) : null;
+  if (arriving) return arriving;
+  (await transfer(place, session, beginning)).close();
+  return undefined;
 }
 
-/** Makes a copy with the first lines, in a store that takes its id. */
-async function makeCopy(place: ArrivalPlace, beginning: Beginning, { id, end }: FleetSession): Promise<FileLog> {
-  let first: readonly Uint8Array[] = [];
-  for await (const lines of place.fleet.lines(id, 0, Math.min(end.entries, 1))) first = [...first, ...lines];
-  const content = first.length === 0 ? [] : [concat(first.flatMap((line) => [line, LF]))];
-  let refusal: unknown;
-  for (const store of place.stores)
-    try {
-      return (await store.publish(beginning, content)) as FileLog;
-    } catch (error) {
-      // A container takes only some ids.
-      if (!(error instanceof Failure) || error.name !== "invalid_id") throw error;
-      refusal = error;
+/** Opens a session of which little is here yet. Returns null where only all its lines tell what it is. */
+async function openEarly(place: ArrivalPlace, session: FleetSession, beginning: Beginning): Promise<Log | null> {
+  const { header } = beginning;
+  if (header.version !== CURRENT_VERSION || header.leafId !== undefined) return null;
+  const { path: file, store } = place.placeFor(header);
+  // A container takes only some ids.
+  if (store === "v2" && !isUuid(header.id)) return null;
+  const spine = new Spine(session.end.entries);
+  for await (const heads of ahead(place.fleet.heads(session.id, 0, session.end.entries)))
+    if (!spine.add(heads)) return null;
+  const first = neededFirst(spine);
+  if (!first || !spine.isWhole) return null;
+  const log = new ArrivingLog(place, { session, beginning: { ...beginning, file }, store, spine });
+  await log.bring(first);
+  return endsWithPart(log) ? null : log;
+}
+
+/** Returns the positions of the lines that are read at once: what the tree needs, and the path to the last compaction. */
+function neededFirst({ nodes, lengths }: Spine): number[] | null {
+  const found: number[] = [];
+  let bytes = 0;
+  for (let position = 0; position < nodes.count; position++)
+    if (READ_FIRST.includes(nodes.type(position))) {
+      found.push(position);
+      bytes += lengths[position];
     }
-  throw refusal;
+  if (bytes > MOST_FIRST) return null;
+  for (let at = nodes.count - 1; at >= 0 && bytes <= MOST_FIRST; at = nodes.parent(at)) {
+    found.push(at);
+    bytes += lengths[at];
+    if (nodes.isType(at, "compaction")) break;
+  }
+  return found;
 }
 
-function incomplete(sessionId: string): Failure {
-  return new Failure(
-    "storage_failed",
-    "What the fleet has of the session does not fit together. Nothing was kept here.",
-    {
-      ...{ fleet: true, sessionId },
-    },
-  );
+/** Whether the last entry may belong to a batch whose other entries are missing: opening its file would leave them out. */
+function endsWithPart(log: ArrivingLog): boolean {
+  const { nodes, header } = log;
+  const last = nodes.count - 1;
+  if (last < 0 || !nodes.isBatch(last)) return false;
+  const { _batch } = parse(log.read(last)) as { _batch?: Partial<Batch> | null };
+  return _batch?.session === header.id && _batch.index !== (_batch.count as number) - 1;
 }

@@ -5,6 +5,7 @@ import type { FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { endAfter } from "./ends.ts";
 import type { CopyFacts } from "./facts.ts";
+import { headText } from "./heads.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const BATCH_BYTES = 2 << 20;
@@ -16,16 +17,7 @@ export function batchAfter(end: FleetEnd, count: number, epoch: number, log: Log
   for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
     bytes += log.length(past);
   const lines = linesOf(log, end.entries, past);
-  const heads = lines.map((_, i) => {
-    const position = end.entries + i;
-    const parent = nodes.parent(position);
-    return JSON.stringify([
-      nodes.id(position),
-      parent < 0 ? null : nodes.id(parent),
-      nodes.type(position),
-      nodes.role(position),
-    ]);
-  });
+  const heads = lines.map((_, i) => headText(nodes, end.entries + i));
   const after = endAfter(end, lines);
   const { id } = log.header;
   const isPart = past < count;

@@ -86,6 +86,12 @@ export class FleetCopy implements Outside {
     return this.end;
   }
 
+  /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
+  madeOf(end: FleetEnd): void {
+    this.end = end;
+    this.server = this.options.fleet.server;
+  }
+
   get durability(): Log["durability"] {
     // A process before this one may have gone on alone.
     return this.log.persisted && this.debt.isOwed ? "local" : this.reached;

@@ -70,7 +70,7 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
-    arrivals: (place) => ({ arrive: (where) => arrive({ ...place, fleet, catalog, outage }, where) }),
+    arrivals: (place) => ({ arrive: (where, early) => arrive({ ...place, fleet, catalog, outage }, where, early) }),
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
     care: (place) =>
       keeper

@@ -165,7 +165,7 @@ export class WrittenLines {
   *record(content: Content): Iterable<Uint8Array> {
     for (const part of content)
       if (part instanceof Uint8Array) {
-        this.recordLine(part);
+        this.recordLines(part);
         yield part;
       } else {
         this.recordCopies(part);
@@ -187,13 +187,16 @@ export class WrittenLines {
     return { size: this.size, lines: nodes.count + 1, starts: this.starts.values, lengths: this.lengths.values };
   }
 
-  /** Records a line with its line feed. Sets `unknown` if it is not of the usual kind. */
-  private recordLine(bytes: Uint8Array): void {
+  /** Records lines with their line feeds. Sets `unknown` if one is not of the usual kind. */
+  private recordLines(bytes: Uint8Array): void {
     const { heads } = this;
-    const length = bytes.indexOf(0x0a);
-    const isLine = length > 0 && length === bytes.length - 1 && bytes[length - 1] === 0x7d;
-    this.unknown ||= !isLine || !heads.readFast(bytes, 0, Math.min(length, HEAD_BYTES));
-    if (!this.unknown) this.recordExtent(this.nodes.add(heads), length);
+    for (let at = 0; at < bytes.length && !this.unknown; ) {
+      const end = bytes.indexOf(0x0a, at);
+      const isLine = end > at && bytes[end - 1] === 0x7d;
+      this.unknown = !isLine || !heads.readFast(bytes, at, Math.min(end, at + HEAD_BYTES));
+      if (!this.unknown) this.recordExtent(this.nodes.add(heads), end - at);
+      at = end + 1;
+    }
   }
 
   private recordCopies({ log, positions }: CopiedLines): void {

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
-import type { Beginning, Content, Log, Store } from "../../core/ports/store.ts";
+import type { Beginning, ComingContent, Content, Log, Store } from "../../core/ports/store.ts";
 import { nameExclusive } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, removeIfSame, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
@@ -71,6 +71,12 @@ class Publication {
     yield* this.written.record(content);
   }
 
+  /** Does the same with lines that are waited for. */
+  async *comingLines(fd: number, content: ComingContent): AsyncGenerator<Uint8Array> {
+    yield* this.lines(fd, []);
+    for await (const piece of content) yield* this.written.record([piece]);
+  }
+
   /** Notes that everything is in the temporary file. */
   whole(fd: number): void {
     this.written.end(this.options.disk.infoOf(fd));
@@ -97,13 +103,14 @@ class Publication {
   }
 }
 
-async function publish(options: JsonlOptions, made: Publication, content: Content): Promise<Log> {
+async function publish(options: JsonlOptions, made: Publication, content: Content | ComingContent): Promise<Log> {
   const { disk, durability } = options;
   try {
     const shared = made.prepare();
     if (shared !== undefined) await disk.syncFolder(shared);
     const fill = async (fd: number): Promise<void> => {
-      await write(disk, fd, made.lines(fd, content), durability);
+      const pieces = Symbol.asyncIterator in content ? made.comingLines(fd, content) : made.lines(fd, content);
+      await write(disk, fd, pieces, durability);
       made.whole(fd);
     };
     // It is on the medium already.
@@ -137,17 +144,24 @@ function publishNow({ disk, durability }: JsonlOptions, made: Publication, conte
 }
 
 /** Writes pieces to a file and, with `sync`, makes them durable. No sync runs on when it settles, even by an error. */
-async function write(disk: Disk, fd: number, pieces: Iterable<Uint8Array>, durability: Durability): Promise<void> {
+async function write(
+  disk: Disk,
+  fd: number,
+  pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  durability: Durability,
+): Promise<void> {
   const syncs: Promise<void>[] = [];
   let unsynced = 0;
+  const put = (piece: Uint8Array): void => {
+    writeAll(disk, fd, piece);
+    unsynced += piece.length;
+    if (unsynced < SYNCED_EARLY || durability !== "sync") return;
+    syncs.push(disk.sync(fd));
+    unsynced = 0;
+  };
   try {
-    for (const piece of pieces) {
-      writeAll(disk, fd, piece);
-      unsynced += piece.length;
-      if (unsynced < SYNCED_EARLY || durability !== "sync") continue;
-      syncs.push(disk.sync(fd));
-      unsynced = 0;
-    }
+    if (Symbol.asyncIterator in pieces) for await (const piece of pieces) put(piece);
+    else for (const piece of pieces) put(piece);
     if (durability === "sync") syncs.push(disk.sync(fd));
     // The system reports a failure to one of these syncs and not to those after it.
     await Promise.all(syncs);

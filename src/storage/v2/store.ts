@@ -65,10 +65,14 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         disk.makeFolder(dirname(file));
         builder.begin(headerLine);
         if (attachmentsOf !== undefined) shareAttachments(disk, attachmentsOf, join(builder.folder, BLOBS));
-        for (const line of linesOf(bytesOfContent(content))) {
-          builder.add(line);
-          if (builder.isBehind) await builder.commit();
-        }
+        const add = async (lines: Iterable<Uint8Array>): Promise<void> => {
+          for (const line of lines) {
+            builder.add(line);
+            if (builder.isBehind) await builder.commit();
+          }
+        };
+        if (Symbol.asyncIterator in content) for await (const piece of content) await add(linesOf([piece]));
+        else await add(linesOf(bytesOfContent(content)));
         const { integrity } = builder.finish(header, "native_v2", "periodic");
         await builder.commit();
         builder.close();

@@ -1,0 +1,55 @@
+// How soon a long session of a fleet is of use on a machine that has nothing of it: to its first context, and until all of
+// it is here. Its server is started before, as a container's is; `with start` counts from that.
+import { mkdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { writeSession } from "./generate.js";
+import { percentile, Server } from "./server.js";
+
+const ID = (entries) => `bench-realistic-${entries}`;
+
+/** Returns the figures. `bringIn` has the fleet import a folder; `rounds` machines open the session one after the other. */
+export async function coldOpen({ program, home, url, entries, rounds, bringIn }) {
+  const folder = join(home, "long");
+  mkdirSync(folder);
+  const file = join(folder, "long.jsonl");
+  writeSession(file, entries);
+  const bytes = statSync(file).size;
+  bringIn(folder);
+  const took = { open: [], context: [], whole: [], peak: [], started: [] };
+  const sessionId = ID(entries);
+  for (let round = 0; round < rounds; round++) {
+    const machine = join(home, `cold-${round}`);
+    mkdirSync(machine);
+    const variables = { PI_FLEET_URL: url };
+    const server = new Server(program, machine, { given: [], variables });
+    await server.ask("get_state", {});
+    const from = performance.now();
+    await server.ask("switch_session", { sessionId });
+    took.open.push(performance.now() - from);
+    const { result } = await server.ask("get_context", {});
+    took.context.push(performance.now() - from);
+    if (!(result.messages?.length > 0)) throw new Error("there is no context");
+    // A change waits until everything is here.
+    const { result: named } = await server.ask("set_session_name", { name: `round ${round}` });
+    took.whole.push(performance.now() - from);
+    if (!named) throw new Error("the session cannot be written to");
+    took.peak.push(server.memory("VmHWM"));
+    await server.end();
+    const second = join(home, `started-${round}`);
+    mkdirSync(second);
+    const start = performance.now();
+    const started = new Server(program, second, { given: ["--session", sessionId], variables });
+    await started.ask("get_context", {});
+    took.started.push(performance.now() - start);
+    await started.end();
+  }
+  const figure = (times) => Math.round(percentile(times, 0.5));
+  return {
+    coldMegabytes: Math.round(bytes / 1e6),
+    coldOpenMilliseconds: figure(took.open),
+    coldContextMilliseconds: figure(took.context),
+    coldContextWithStartMilliseconds: figure(took.started),
+    coldWholeMilliseconds: figure(took.whole),
+    coldPeakMegabytes: figure(took.peak),
+  };
+}

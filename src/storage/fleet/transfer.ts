@@ -1,0 +1,114 @@
+/** The transfer of a whole session: its lines come in pieces into a file that gets its name when it has all of them. */
+
+import { Failure } from "../../core/failure.ts";
+import { concat } from "../../core/json/json.ts";
+import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
+import type { Beginning, Log, Store } from "../../core/ports/store.ts";
+import { FileLog } from "../log/file-log.ts";
+import { LF } from "../log/lines.ts";
+import { FleetCopy } from "./copy.ts";
+import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
+
+/** The stores, as a transfer needs them. */
+export interface TransferPlace {
+  readonly fleet: Fleet;
+  /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
+  readonly stores: readonly Store[];
+  open(file: string): Log;
+}
+
+/**
+ * Makes a copy of a session, with what came since then, and returns it open. Rejects with a failure, and leaves nothing,
+ * where its lines cannot be had, do not fit together, or cannot be written; with the reason of `given`, once that rejects.
+ */
+export async function transfer(
+  place: TransferPlace,
+  session: FleetSession,
+  beginning: Beginning,
+  given?: Promise<never>,
+): Promise<Log> {
+  const log = await copied(place, session, beginning, given);
+  const copy = log instanceof FileLog ? log.outside : undefined;
+  try {
+    await copy?.follow();
+  } catch (error) {
+    // It has all that there was, or another process has it, and both ask again.
+    if (!(error instanceof Failure)) throw error;
+  }
+  if (log.nodes.count >= session.end.entries) return log;
+  log.close();
+  const sentence = "Another process of this machine is bringing the session up to date. Try again.";
+  throw new Failure("storage_failed", sentence, { sessionPath: log.file });
+}
+
+/** Makes a copy, or opens one that another process of this machine has made meanwhile. */
+
+async function copied(
+  place: TransferPlace,
+  session: FleetSession,
+  beginning: Beginning,
+  given: Promise<never> | undefined,
+): Promise<Log> {
+  let refusal: unknown;
+  for (const store of place.stores)
+    try {
+      const log = await store.publish(beginning, linesOf(place.fleet, session, given));
+      if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
+      return log;
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
+      if (made) return made;
+      // A container takes only some ids.
+      if (error.name !== "invalid_id") throw error;
+      refusal = error;
+    }
+  throw refusal;
+}
+
+/** Opens what has the name of a copy. Returns undefined where that is another session. */
+function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
+  const log = place.open(String(file));
+  if (log.header.id === id) return log;
+  log.close();
+  return undefined;
+}
+
+/** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if they are not all of it. */
+async function* linesOf(
+  fleet: Fleet,
+  { id, end: there }: FleetSession,
+  given: Promise<never> | undefined,
+): AsyncGenerator<Uint8Array> {
+  let end = NOTHING;
+  for await (const lines of ahead(fleet.lines(id, 0, there.entries), given)) {
+    end = endAfter(end, lines);
+    yield concat(lines.flatMap((line) => [line, LF]));
+  }
+  if (!isSameEnd(end, there)) throw incomplete(id);
+}
+
+/** Yields what comes, and asks for the next before the one before it is used. Throws what `given` rejects with. */
+export async function* ahead<T>(coming: AsyncIterable<T>, given?: Promise<never>): AsyncGenerator<T> {
+  const source = coming[Symbol.asyncIterator]();
+  const ask = (): Promise<IteratorResult<T>> => {
+    const next = source.next();
+    // Whoever has given up does not hear of it.
+    next.catch(() => {});
+    return next;
+  };
+  for (let next = ask(); ; ) {
+    const { done, value } = await (given ? Promise.race([next, given]) : next);
+    if (done) return;
+    next = ask();
+    yield value;
+  }
+}
+
+export function incomplete(sessionId: string): Failure {
+  return new Failure(
+    "storage_failed",
+    "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",
+    { fleet: true, sessionId },
+  );
+}
