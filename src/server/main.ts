@@ -105,6 +105,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharedState: confined?.hasState,
     later: (work) => setTimeout(work, PUT_OFF).unref(),
     fleet,
+    leavesFleet: settings.readOnly && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);

@@ -11,7 +11,7 @@ import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
-import type { Json, Wire } from "../support/server.ts";
+import { type Json, temporaryPlace, type Wire } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -396,6 +396,21 @@ test.each(STORES)(
     await wire.result("restore_session", { sessionId });
   },
 );
+
+test("a server that only reads says what is to be done about a session that only the fleet has", async () => {
+  const sessionId = "01991f6e-1f1d-7c3e-b0a4-000000000000";
+  for (const [url, words] of [
+    ["postgres://db.example/agents", "without it"],
+    ["", "list_sessions"],
+  ]) {
+    const place = temporaryPlace();
+    const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
+    const wire = await lives.start(["--read-only"]);
+    const { message, data } = await wire.failure("open_session", { sessionId });
+    expect([data.name, message]).toEqual(["session_not_found", expect.stringContaining(words)]);
+    await lives.end();
+  }
+});
 
 test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
   const fleet = new MemoryFleet();
