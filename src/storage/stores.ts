@@ -16,6 +16,7 @@ import { makeCatalog } from "./catalog/catalog.ts";
 import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
 import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
+import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
 import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
@@ -86,6 +87,8 @@ export interface StoresOptions {
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
   readonly fleet?: FleetConnection;
+  /** Whether there is one that is not asked, because nothing may be brought here. */
+  readonly leavesFleet?: boolean;
 }
 
 export function makeStores(options: StoresOptions): Stores {
@@ -239,7 +242,14 @@ export function makeStores(options: StoresOptions): Stores {
       return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
     },
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
-    find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+    find(id) {
+      try {
+        return findById(disk, sessionFolders(paths, disk), id, openForReading);
+      } catch (error) {
+        const isMissing = error instanceof Failure && error.name === "session_not_found";
+        throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
+      }
+    },
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     prepareFolder(file) {
       try {

@@ -2,9 +2,10 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
+import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { TENANTS } from "../../storage/fleet/isolation.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
-import { absolute } from "../../storage/fs/paths.ts";
+import { absolute, findPaths } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
@@ -12,7 +13,7 @@ import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "isolate"];
+const OF_DATABASE = ["status", "migrate", "isolate", "adopt"];
 const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -23,10 +24,11 @@ export default {
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
   operands: ["<word>", "[folder]"],
   more:
-    "The word is status, migrate, isolate, verify, import, export or push. " +
+    "The word is status, migrate, isolate, adopt, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
-    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. verify reads every line of it against its hash chain, " +
+    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. " +
+    "adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
@@ -41,9 +43,11 @@ export default {
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
     if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, folder);
-    const { fleet, shown } = connect(text, given !== undefined, (path) =>
-      Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
-    );
+    const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
+    const { state } = findPaths(asking.variables, undefined, () => undefined);
+    // It takes whatever it meets for the one that is known from then on.
+    const adopted = (at: string): KnownStore => ({ ...notedStore(asking.disk, state, at), known: () => undefined });
+    const { fleet, shown } = connect(text, given !== undefined, readFile, word === "adopt" ? adopted : undefined);
     try {
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
@@ -184,12 +188,17 @@ function inWords(words: readonly string[]): string {
 }
 
 /** Connects for one question. Throws UsageError where the address is wrong. */
-function connect(text: string, isSeen: boolean, readFile: (path: string) => string): ReturnType<typeof connectFleet> {
+function connect(
+  text: string,
+  isSeen: boolean,
+  readFile: (path: string) => string,
+  storeAt: ((shown: string) => KnownStore) | undefined,
+): ReturnType<typeof connectFleet> {
   const since = new Date(realEnv.now()).toISOString();
   try {
     return connectFleet(
       text,
-      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile },
+      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile, storeAt },
       isSeen,
     );
   } catch (error) {

@@ -4,6 +4,7 @@ import { hostname } from "node:os";
 import { AddressError, addressOf } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
+import type { KnownStore } from "./identity.ts";
 import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
@@ -31,6 +32,8 @@ export interface FleetPlace {
   /** ISO 8601. */
   readonly since: string;
   readonly readFile: (path: string) => string;
+  /** Returns the store that this machine knows at an address; without it, the one that is met first is used. */
+  readonly storeAt?: (shown: string) => KnownStore;
 }
 
 /** A fleet in PostgreSQL, as stores and verbs use it. */
@@ -61,6 +64,7 @@ export function connectFleet(
   const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
     ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
+    store: place.storeAt?.(address.shown),
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
   const { tenant } = address;

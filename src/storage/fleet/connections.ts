@@ -7,6 +7,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
 import { requireTenant } from "./isolation.ts";
 import {
   forgetfulness,
@@ -60,6 +61,8 @@ export interface ConnectionLimits {
   readonly connectWithin: number;
   /** Milliseconds within which a statement is answered. */
   readonly answerWithin: number;
+  /** The store that is known there; by default the one that is met first. */
+  readonly store?: KnownStore;
 }
 
 class DatabaseConnection {
@@ -104,9 +107,11 @@ export class Connections {
   private chosen: DatabaseServer | undefined;
   /** The latest primary that is known. */
   private latest: ServerPlace | undefined;
+  private readonly store: KnownStore;
 
   constructor(options: ConnectionLimits) {
     this.options = options;
+    this.store = options.store ?? metStore();
   }
 
   /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
@@ -256,6 +261,7 @@ export class Connections {
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
       connection.fact = await serverFact(ask, () => this.hears(connection));
       await requireTenant(ask, this.options.address.tenant);
+      await requireSameStore(ask, this.store);
       const { place } = connection.fact;
       if (isFormer(place, this.latest)) throw new Error(FORMER);
       if (place) this.latest = place;

@@ -170,9 +170,13 @@ export class FleetCopy implements Outside {
     return server !== undefined && this.server !== undefined && server !== this.server;
   }
 
-  /** Whether the fleet lacks lines that it had, because another server was promoted that had not got them. */
+  /**
+   * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
+   * database was restored. A session that is missing was deleted, unless there is another server.
+   */
   private hasLost(there: FleetSession | null): boolean {
-    return this.hasMoved && (there?.end.entries ?? 0) < this.end.entries;
+    const had = this.end.entries;
+    return there === null ? this.hasMoved && had > 0 : there.end.entries < had;
   }
 
   async follow(isHost = false): Promise<void> {

@@ -81,10 +81,11 @@ export class Debt {
     const conflict = journaled?.conflicts.at(-1);
     if (!journaled || !conflict || !this.isUntold) return;
     this.told = conflict.at;
-    const { entries, lastEntryId, renamed } = conflict;
+    const { entries, lastEntryId, renamed, names = [] } = conflict;
     const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
     const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.${others}`;
-    this.log.addDamage(damageOfEntry(lastEntryId, "diverged", sentence));
+    const damage = damageOfEntry(lastEntryId, "diverged", sentence);
+    this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
     // Who is killed before all of it is in the fleet tells it again.
     if (this.isOwed) return;
     await this.journal.end(journaled, true);

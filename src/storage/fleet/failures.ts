@@ -74,6 +74,15 @@ export function deleted(sessionId: string): Failure {
   });
 }
 
+/** Returns the failure for a session that only the fleet may have, where nothing is brought here. */
+export function notBroughtHere(sessionId: string): Failure {
+  return new Failure(
+    "session_not_found",
+    `No session on this machine has the id ${sessionId}. A server with --read-only brings none here from the fleet: a server without it does when it opens the session, and from then on this one shows it, too.`,
+    { sessionId },
+  );
+}
+
 /** Returns the failure for a session that another machine has. */
 export function locked(holder: Holder): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;

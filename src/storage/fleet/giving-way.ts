@@ -17,6 +17,8 @@ import type { Journal } from "./journal.ts";
 
 /** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
 export const HELD_BYTES = 64 << 20;
+/** Entries with another id that are told of one conflict. */
+const MOST_NAMED = 100;
 /** Lines at the end that are compared first where copy and fleet differ. */
 const FIRST_BACK = 64;
 
@@ -72,7 +74,8 @@ async function branchOff(
     log.replaceFrom(common, theirs);
     return;
   }
-  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
+  const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
+  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size, names });
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
 }

@@ -216,6 +216,23 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
   });
 
+  test("a copy that is open gives back what an older state of the database lacks, without another write", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const row = one.fleet.table.rows.get(SESSION);
+    if (!row) throw new Error("the session is missing");
+    const before = { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+    await written(log, 1);
+    log.unlock();
+    Object.assign(row, before, { holder: null });
+    for (let turns = 0; turns < 50; turns++) {
+      await log.follow?.();
+      await Promise.resolve();
+    }
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+  });
+
   test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
     const one = new Machine(kind);
     const log = one.create();
