@@ -28,7 +28,6 @@ export interface LifeCyclePlace {
 }
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
-  const { keeper } = place;
   const move = async <T extends { readonly movedTo: string }>(file: string, run: () => Promise<T>): Promise<T> =>
     withSession(place, file, run, ({ movedTo }) => ({ as: "there", archived: place.isArchived(movedTo) }));
   return {
@@ -43,7 +42,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     async restore(where) {
       await requireThere(place);
       const restored = await own.restore(where);
-      await keeper.restore(restored.sessionId, place.isArchived(restored.movedTo));
+      await broughtBack(place, restored.sessionId, restored.movedTo);
       return restored;
     },
     archive: (file, wishes) => move(file, () => own.archive(file, wishes)),
@@ -75,10 +74,24 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           ({ sessionPath }) => keptAt(place, sessionPath),
         );
       const taken = await own.takeBack(operation, as);
-      if (taken.sessionPath !== undefined) await keeper.restore(sessionId, place.isArchived(taken.sessionPath));
+      if (taken.sessionPath !== undefined) await broughtBack(place, sessionId, taken.sessionPath);
       return taken;
     },
   };
+}
+
+/** Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them. */
+async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
+  const archived = place.isArchived(file);
+  if (await place.keeper.restore(sessionId, archived)) return;
+  const log = place.open(file);
+  let isBegun: boolean;
+  try {
+    isBegun = await place.keeper.beginAgain(sessionId, log.headerLine, archived);
+  } finally {
+    log.close();
+  }
+  if (isBegun) await pushed(place, file);
 }
 
 /** Returns how a session is kept that is at a path, or in the trash. */
@@ -148,7 +161,7 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
   );
 }
 
-/** Gives the fleet an imported session. Where that fails, the first write to it does so. */
+/** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
 async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
   let log: Log | undefined;
   try {
