@@ -44,6 +44,9 @@ export const FACTS = {
     on conflict do nothing`,
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
     select held.tenant, w from held, unnest(${value}::text[]) as w on conflict do nothing`,
+  // Only those that a removal of texts has noted are locked: everybody else writes the same words.
+  wanted: (value: string): string => `update pi_fleet.word w set unused_since = null from held
+    where w.tenant = held.tenant and w.word = any(${value}::text[]) and w.unused_since is not null`,
   spent: (value: string): string => `insert into pi_fleet.spent as old
       (tenant, session_id, generation, quarter, provider, model, inherited, ${SUMS.join(", ")})
     select held.tenant, held.id, held.generation, s.quarter, s.provider, s.model, s.inherited, ${SUMS.map((name) => `s.${name}`).join(", ")}
@@ -54,13 +57,16 @@ export const FACTS = {
 } as const;
 
 /** Facts as the parts take them; a part that a batch does not need is missing. */
-export type FactValues = Partial<Record<keyof typeof FACTS, unknown>>;
+export type FactValues = Partial<Record<Exclude<keyof typeof FACTS, "wanted">, unknown>>;
 
 /** Returns the parts for some values, of which the first is the parameter with this number, and the values. */
 export function factParts(facts: FactValues, first: number): { parts: string[]; values: unknown[] } {
   const wanted = Object.entries(facts).filter(([, value]) => value !== undefined);
+  const part = (name: keyof typeof FACTS, n: number): string => `put_${name} as (${FACTS[name](`$${first + n}`)})`;
   return {
-    parts: wanted.map(([name, _], n) => `put_${name} as (${FACTS[name as keyof typeof FACTS](`$${first + n}`)})`),
+    parts: wanted.flatMap(([name], n) =>
+      name === "words" ? [part(name, n), part("wanted", n)] : part(name as keyof typeof FACTS, n),
+    ),
     values: wanted.map(([, value]) => value),
   };
 }

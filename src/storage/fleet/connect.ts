@@ -7,6 +7,7 @@ import { loadDriver } from "./driver.ts";
 import type { KnownStore } from "./identity.ts";
 import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
+import { FleetPruning } from "./pruning.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
 import { SqlKeeper } from "./sql-keeper.ts";
 import type { FleetConnection } from "./store.ts";
@@ -41,6 +42,7 @@ export interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
   readonly keeper: SqlKeeper;
+  readonly pruning: FleetPruning;
   /** The address without its password. */
   readonly shown: string;
 }
@@ -74,6 +76,7 @@ export function connectFleet(
     fleet,
     catalog: new SqlCatalog(connections, tenant),
     keeper: new SqlKeeper(connections, place.processId, tenant),
+    pruning: new FleetPruning(connections, tenant),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,

@@ -133,9 +133,9 @@ async function withSession<T>(
 }
 
 /** Tells the fleet of a deleted session that is here again. Throws storage_failed. */
-async function toldOfReturn({ keeper, isArchived }: LifeCyclePlace, sessionId: string, path: string): Promise<void> {
+async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<void> {
   try {
-    await keeper.restore(sessionId, isArchived(path));
+    await broughtBack(place, sessionId, path);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     throw new Failure(
@@ -145,6 +145,20 @@ async function toldOfReturn({ keeper, isArchived }: LifeCyclePlace, sessionId: s
       { cause: error },
     );
   }
+}
+
+/** Has the fleet take a session back. Where its lines were removed there, this file gives them. */
+async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
+  const archived = place.isArchived(file);
+  if (await place.keeper.restore(sessionId, archived)) return;
+  const log = place.open(file);
+  let isBegun: boolean;
+  try {
+    isBegun = await place.keeper.beginAgain(sessionId, log.headerLine, archived);
+  } finally {
+    log.close();
+  }
+  if (isBegun) await pushed(place, file);
 }
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
@@ -169,7 +183,7 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
   );
 }
 
-/** Gives the fleet an imported session. Where that fails, the first write to it does so. */
+/** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
 async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
   let log: Log | undefined;
   try {

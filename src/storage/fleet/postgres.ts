@@ -100,15 +100,16 @@ export class PostgresFleet implements Fleet {
   private readonly lease: number;
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
-  private readonly words = new KnownWords();
+  private readonly words: KnownWords;
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
-  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "" } = {}) {
+  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
     this.connections = connections;
     this.writer = writer;
     this.lease = lease;
     this.tenant = tenant;
+    this.words = new KnownWords(now);
   }
 
   get server(): string | undefined {
