@@ -115,3 +115,6 @@ export interface Stores {
   readonly operations: OperationLog;
   readonly health: HealthCheck;
 }
+
+/** The part that opens sessions and makes new ones. */
+export type SessionStores = Pick<Stores, "forNew" | "leaves" | "open" | "exists" | "holds" | "prepareFolder">;
