@@ -12,7 +12,7 @@ import { AS_BYTES } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
-import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
@@ -214,8 +214,7 @@ export class PostgresFleet implements Fleet {
       if (answer.kind !== "done" && now <= version) throw unreachable(answer.reason);
       version = Math.max(now, version + 1);
     }
-    // Lines are compressed in less than half of the time; a server without it keeps what it has.
-    await this.connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+    for (const text of KEEPING) await this.connections.run({ text });
     // Tables that were added have rows of tenants, too.
     if (before < SCHEMA_VERSION && (await isolationOf(this.connections)).isIsolated) await isolate(this.connections);
     return { before, after: await this.schemaVersion() };
