@@ -28,6 +28,16 @@ export interface FleetRow {
   readonly epoch: number;
 }
 
+/** A session with entries whose texts and spendings are missing. */
+export interface BehindSession {
+  readonly id: string;
+  readonly headerLine: Uint8Array;
+  readonly end: FleetEnd;
+  readonly epoch: number;
+  /** Number of entries that have them. */
+  readonly indexed: number;
+}
+
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface FleetKeeper {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
@@ -40,6 +50,8 @@ export interface FleetKeeper {
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries to such a session, of which `indexed` have them then. Returns whether it was done. */
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean>;
+  /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
+  claimBehind(): Promise<BehindSession | null>;
   /** Has the database look at what was added in bulk, so that it finds it fast from now on. */
   settle(): Promise<void>;
 }

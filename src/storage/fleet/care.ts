@@ -250,6 +250,7 @@ export class FleetKeeping implements FleetCare {
       try {
         await copy.push(count);
         end = copy.common;
+        await copy.factsAdded();
       } finally {
         copy.release();
       }

@@ -18,7 +18,10 @@ import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, too
 import { giveWay, HELD_BYTES } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
+import { type LateStretch, LateWork } from "./late-facts.ts";
+import { headsOf, pastOf } from "./lines-to-send.ts";
 import type { Outage } from "./outage.ts";
+import { stretchesOf } from "./pack.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
 const BATCH_BYTES = 2 << 20;
@@ -38,6 +41,8 @@ export interface FleetOptions {
   /** Keeps lines that were refused, or gave way. Returns their path. */
   readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
   readonly journal: Journal;
+  /** Bytes of lines beyond which a commit is kept in packs, and its facts follow behind it. */
+  readonly long?: number;
   /** With it, what is written while the database is away is acknowledged, and given to the fleet later. */
   readonly outage?: Outage;
 }
@@ -58,6 +63,10 @@ export class FleetCopy implements Outside {
   /** The server that said so. Where another one was promoted, it may lack some of that. */
   private server: string | undefined;
   private answered = 0;
+  /** Number of entries whose facts the fleet has. */
+  private indexed = 0;
+  /** The adding of those that it lacks. */
+  private readonly late: LateWork;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
   /** The reason why this process may not write, as it was found last. */
@@ -72,6 +81,7 @@ export class FleetCopy implements Outside {
     this.log = log;
     this.options = options;
     this.facts = new CopyFacts(log);
+    this.late = new LateWork(log, options.fleet, () => this.lateStretch());
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
@@ -213,7 +223,7 @@ export class FleetCopy implements Outside {
   private async giveOwed(had: number): Promise<void> {
     const { journaled, log, options } = this;
     if (!journaled?.from) {
-      if (this.end.entries < had) await this.pushThrough(log.durableCount, new CommitInDoubt(this.end.entries));
+      if (this.end.entries < had) await this.pushThrough(this.commitOf(log.durableCount));
       return;
     }
     const conflict = options.journal.takeUntold(journaled);
@@ -223,8 +233,7 @@ export class FleetCopy implements Outside {
       const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.${others}`;
       log.addDamage(damageOfEntry(lastEntryId, "diverged", sentence));
     }
-    const count = log.durableCount;
-    await this.pushThrough(count, new CommitInDoubt(this.end.entries));
+    await this.pushThrough(this.commitOf(log.durableCount));
     await this.gave();
   }
 
@@ -245,6 +254,7 @@ export class FleetCopy implements Outside {
     if (taking.kind !== "away") this.server = this.options.fleet.server;
     if (taking.kind === "taken") {
       this.epoch = taking.epoch;
+      this.indexed = taking.indexed;
       this.highest = Math.max(this.highest, taking.epoch);
       this.answered = since;
     }
@@ -279,6 +289,8 @@ export class FleetCopy implements Outside {
 
   private async giveWay(there: FleetEnd): Promise<false> {
     const { log, options, journaled } = this;
+    // From now on this log may have other lines than the session.
+    this.late.end();
     await giveWay({ log, options, journaled, linesOf: (from, to) => this.linesOf(from, to) }, there);
     return false;
   }
@@ -310,10 +322,10 @@ export class FleetCopy implements Outside {
 
   async push(count: number): Promise<void> {
     const { end } = this;
-    const commit = new CommitInDoubt(end.entries);
+    const commit = this.commitOf(count);
     try {
       if (this.isAlone) return await this.owe();
-      await this.pushThrough(count, commit);
+      await this.pushThrough(commit);
       if (this.journaled !== null) await this.gave();
     } catch (error) {
       let failure = error;
@@ -336,34 +348,46 @@ export class FleetCopy implements Outside {
     if (!this.isOwed) this.journaled = await this.options.journal.begin(this.id, this.log.file ?? "", this.end);
   }
 
-  private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
+  private async pushThrough(commit: CommitInDoubt): Promise<void> {
     const { elapsed, patience } = this.options;
-    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < count; tries++) {
-      const reason = await this.advance(count, commit);
+    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
+      const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
       if (tries >= MOST_TRIES && this.end.entries === commit.first) throw tooSlow();
     }
+    this.late.begin();
+  }
+
+  /** Returns a commit of the first `count` entries, of which the fleet has some already. */
+  private commitOf(count: number): CommitInDoubt {
+    const { log, options } = this;
+    const first = this.end.entries;
+    const isLong = pastOf(log, first, count, options.long ?? BATCH_BYTES) < count;
+    return new CommitInDoubt(first, count, isLong);
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
-  private async advance(count: number, commit: CommitInDoubt): Promise<string | undefined> {
+  private async advance(commit: CommitInDoubt): Promise<string | undefined> {
     if (this.epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
-      const refusal = await this.judge(taking, count, commit);
-      if (refusal) throw this.refused(refusal, count);
+      const refusal = await this.judge(taking, commit);
+      if (refusal) throw this.refused(refusal, commit.count);
       return undefined;
     }
     const since = this.options.elapsed();
     const { epoch } = this;
-    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, count, epoch);
-    const outcome = await this.options.fleet.append(batch, () => {
+    const { fleet } = this.options;
+    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, commit, epoch);
+    const outcome = await fleet.append(batch, () => {
       // While the database works on one part, the next is put together.
-      if (batch.after.entries < count) commit.prepare(() => this.batch(batch.after, count, epoch));
+      if (batch.after.entries < commit.count)
+        fleet.prepare?.(commit.prepare(() => this.batch(batch.after, commit, epoch)));
     });
     if (outcome.kind === "committed") {
       this.end = batch.after;
+      if (!batch.facts.areBehind) this.indexed = batch.after.entries;
       this.reached = outcome.durability;
       this.facts.committed(batch.after);
       this.answered = since;
@@ -380,11 +404,8 @@ export class FleetCopy implements Outside {
    * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
    * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
    */
-  private async judge(
-    taking: Exclude<Taking, { kind: "away" }>,
-    count: number,
-    commit: CommitInDoubt,
-  ): Promise<Failure | null> {
+  private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: CommitInDoubt): Promise<Failure | null> {
+    const { count } = commit;
     if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
@@ -420,26 +441,17 @@ export class FleetCopy implements Outside {
     );
   }
 
-  private batch(end: FleetEnd, count: number, epoch: number): FleetBatch {
+  /** Returns the next lines of a commit of the first `count` entries; those of a long one follow without their facts. */
+  private batch(end: FleetEnd, { count, isLong }: CommitInDoubt, epoch: number): FleetBatch {
     const { log } = this;
-    const { nodes } = log;
-    let past = end.entries;
-    for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
-      bytes += log.length(past);
+    const past = pastOf(log, end.entries, count, BATCH_BYTES);
     const lines = this.linesOf(end.entries, past);
-    const heads = lines.map((_, i) => {
-      const position = end.entries + i;
-      const parent = nodes.parent(position);
-      return JSON.stringify([
-        nodes.id(position),
-        parent < 0 ? null : nodes.id(parent),
-        nodes.type(position),
-        nodes.role(position),
-      ]);
-    });
-    const after = endAfter(end, lines);
-    const facts = this.facts.between(end, after);
-    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts };
+    const stretches = isLong ? stretchesOf(end, lines) : undefined;
+    const after = stretches?.at(-1) ?? endAfter(end, lines);
+    const facts = this.facts.between(end, after, isLong || this.indexed < end.entries);
+    const heads = headsOf(log.nodes, end.entries, past);
+    const about = { sessionId: this.id, epoch, before: end, after };
+    return { ...about, lines, heads, isPart: past < count, facts, ...(stretches ? { stretches } : {}) };
   }
 
   /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
@@ -457,6 +469,18 @@ export class FleetCopy implements Outside {
     this.end = NOTHING;
     if (this.durability === "local") return storageFailure(error, "making the changes durable");
     return unknown("the fleet has it, and the file here could not be written", error);
+  }
+
+  /** Returns where facts are missing, if this process has the session. */
+  private lateStretch(): LateStretch | null {
+    const { epoch, indexed, end } = this;
+    if (epoch === null || indexed >= end.entries) return null;
+    return { epoch, from: indexed, to: end.entries, added: (to) => (this.indexed = Math.max(this.indexed, to)) };
+  }
+
+  /** Resolves when the facts of all that was given are there, or are left to others. */
+  factsAdded(): Promise<void> {
+    return this.late.done;
   }
 
   release(): void {

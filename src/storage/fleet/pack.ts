@@ -4,7 +4,7 @@
  */
 
 import { promisify } from "node:util";
-import { brotliCompress, brotliDecompress, constants } from "node:zlib";
+import { brotliCompress, brotliDecompress } from "node:zlib";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { FleetEnd } from "../../core/ports/fleet.ts";
@@ -22,6 +22,9 @@ const PACK_LINES = 4096;
 export const QUALITY = { fast: 1, small: 5 } as const;
 /** Share of their length that lines must lose to be kept compressed. */
 const WORTH = 0.05;
+
+/** Numbers of settings of the format, of which the library loads no names. */
+const PARAM = { quality: 1, sizeHint: 5 } as const;
 
 const AS_IT_IS = 0;
 const BROTLI = 1;
@@ -89,10 +92,7 @@ export async function packed(
 }
 
 async function compressed(joined: Uint8Array, quality: number): Promise<Pick<Pack, "codec" | "lines">> {
-  const params = {
-    [constants.BROTLI_PARAM_QUALITY]: quality,
-    [constants.BROTLI_PARAM_SIZE_HINT]: joined.length,
-  };
+  const params = { [PARAM.quality]: quality, [PARAM.sizeHint]: joined.length };
   const small = await compress(joined, { params });
   const isWorth = small.length < joined.length * (1 - WORTH);
   return isWorth ? { codec: BROTLI, lines: small } : { codec: AS_IT_IS, lines: joined };
@@ -143,11 +143,3 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
     join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
     where e.seq >= $3 and e.seq < $4
   order by seq`;
-
-/** Returns the numbers of an array as the database sends it in binary form. */
-export function numbersIn(sent: Uint8Array): number[] {
-  const view = new DataView(sent.buffer, sent.byteOffset, sent.length);
-  // Dimensions, flags, type; then the number of elements, where they begin, and each with its length.
-  const count = view.getInt32(0) === 0 ? 0 : view.getInt32(12);
-  return Array.from({ length: count }, (_, n) => view.getInt32(24 + 8 * n));
-}

@@ -4,14 +4,16 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetOutcome, FleetSession, LateFacts, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
+import { appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
-import { AS_BYTES } from "./driver.ts";
+import type { SqlStatement } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
+import { LineReader } from "./line-reader.ts";
+import { type Pack, packed } from "./pack.ts";
 import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
 
@@ -19,11 +21,6 @@ import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
 export const LEASE = 30_000;
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
-/** Bytes of lines that are fetched together, about. */
-const FETCH_BYTES = 2 << 20;
-const FIRST_FETCH = 64;
-const MOST_FETCHED = 8192;
-
 /** The process that writes, as the database is told of it. */
 export interface FleetWriter {
   /** One that no other process has, before or after. */
@@ -37,7 +34,7 @@ const TAKE = `update pi_fleet.session
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain, ${WAITS_FOR}`;
+  returning epoch, entries, bytes, chain, indexed, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -51,10 +48,6 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
 
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
   where tenant = $1 and holder = $2 and id = any($3::text[])`;
-
-const LINES = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
-  where tenant = $1 and session_id = $2 and seq >= $3 and seq < $4
-    and generation = (select generation from pi_fleet.session where tenant = $1 and id = $2)`;
 
 /** Counts and sizes of a fleet. */
 export interface FleetStatus {
@@ -76,7 +69,8 @@ export interface FleetStatus {
 
 const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') end as stored
+    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.pack')
+      + pg_total_relation_size('pi_fleet.session') end as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
 
 export class PostgresFleet implements Fleet {
@@ -87,6 +81,8 @@ export class PostgresFleet implements Fleet {
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
   private readonly words = new KnownWords();
+  /** Packs of batches that are to be sent. */
+  private readonly packing = new WeakMap<FleetBatch, Promise<Pack[]>>();
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -109,7 +105,8 @@ export class PostgresFleet implements Fleet {
     const [row] = taken.rows;
     if (row) {
       this.hold(sessionId, nameOf(taken.by));
-      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row), durability: provenBy(taken.by, row) };
+      const numbers = { epoch: Number(row.epoch), indexed: Number(row.indexed) };
+      return { kind: "taken", ...numbers, end: endOf(row), durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId, id] });
@@ -142,18 +139,34 @@ export class PostgresFleet implements Fleet {
     }, RENEWED_EVERY).unref();
   }
 
+  prepare(batch: FleetBatch | undefined): void {
+    if (!batch?.stretches || this.packing.has(batch)) return;
+    const packs = packed(batch.before, batch.lines, batch.heads, batch.stretches);
+    // It is asked for again when the batch is sent.
+    packs.catch(() => {});
+    this.packing.set(batch, packs);
+  }
+
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
-    const { description, texts, spendings } = batch.facts;
+    const { description, texts } = batch.facts;
     const words = this.words.unseen(texts);
-    const facts: FactValues = {
-      described: description && describedValue(batch.sessionId, description),
-      said: saidValue(texts),
-      words: words.length === 0 ? undefined : words,
-      spent: spentValue(spendings),
-    };
+    const facts = factValues(batch.facts, words, description && describedValue(batch.sessionId, description));
     const { tenant, lease, writer } = this;
-    const statement = appendStatement(batch, { tenant, lease, holder: writer.id }, facts);
-    const answer = await this.connections.run({ ...statement, server: this.held.get(batch.sessionId) }, sent);
+    this.prepare(batch);
+    const packs = await this.packing.get(batch);
+    const statement = appendStatement(batch, { tenant, lease, holder: writer.id }, facts, packs);
+    return this.commit({ ...statement, server: this.held.get(batch.sessionId) }, words, sent);
+  }
+
+  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
+    const words = this.words.unseen(facts.texts);
+    const by = { tenant: this.tenant, holder: this.writer.id };
+    return this.commit(lateStatement(facts, by, factValues(facts, words)), words);
+  }
+
+  /** Runs a statement that returns a row if it was done. */
+  private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
+    const answer = await this.connections.run(statement, sent);
     if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
@@ -175,23 +188,14 @@ export class PostgresFleet implements Fleet {
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
-    let size = FIRST_FETCH;
-    for (let at = from; at < to; ) {
-      const past = Math.min(to, at + size);
-      const values = [this.tenant, sessionId, at, past];
-      const [row] = await this.connections.read({ text: LINES, values, ...AS_BYTES });
-      const lines = row?.lines instanceof Uint8Array ? split(row.lines, past - at) : [];
-      if (lines.length !== past - at)
-        throw new Failure(
-          "storage_failed",
-          `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,
-          { fleet: true, sessionId },
-          { retryable: false },
-        );
+    const reader = new LineReader(this.connections, this.tenant, sessionId, to);
+    let next = from < to ? reader.after(from) : undefined;
+    while (next) {
+      const { lines, past } = await next;
+      next = past < to ? reader.after(past) : undefined;
+      // While these are used, the next ones come. If nobody asks for them, their failure is nobody's.
+      next?.catch(() => {});
       yield lines;
-      at = past;
-      const mean = (row.lines as Uint8Array).length / lines.length;
-      size = Math.max(1, Math.min(MOST_FETCHED, Math.round(FETCH_BYTES / mean)));
     }
   }
 
@@ -293,17 +297,4 @@ function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<st
   const client = String(holder_name ?? "another server");
   const host = String(holder_host ?? "another machine");
   return { client, pid: 0, since: String(holder_since ?? ""), host };
-}
-
-/** Splits joined lines. */
-function split(joined: Uint8Array, count: number): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  let start = 0;
-  while (lines.length < count) {
-    const end = joined.indexOf(0x0a, start);
-    lines.push(joined.subarray(start, end < 0 ? joined.length : end));
-    if (end < 0) break;
-    start = end + 1;
-  }
-  return lines;
 }
