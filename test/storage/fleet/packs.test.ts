@@ -1,0 +1,169 @@
+/** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
+
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { textOf } from "../../../src/core/json/json.ts";
+import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
+import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
+import { headsIn, lengthsIn, SPINE, stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { memoryStore } from "../../../src/storage/memory.ts";
+import { headerText, userText } from "../../support/lines.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+
+const ODD = "odd \u0000 \ud800";
+
+describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const open: SqlFleet[] = [];
+  const connect = (name: string): SqlFleet => {
+    const fleet = sqlFleet(server.url, name);
+    open.push(fleet);
+    return fleet;
+  };
+  const idOf = (n: number): string => (n % 7 === 3 ? `${ODD} ${n}` : `n${n}`);
+  const lineOf = (n: number, text = `say ${n}`): string => userText(idOf(n), n === 0 ? null : idOf(n - 1), text);
+  const batchOf = (
+    id: string,
+    epoch: number,
+    before: FleetEnd,
+    texts: readonly string[],
+    isLong: boolean,
+  ): FleetBatch => {
+    const lines = texts.map((text) => Buffer.from(text));
+    const heads = texts.map((text) => {
+      const { id: entryId, parentId } = JSON.parse(text);
+      return JSON.stringify([entryId, parentId, "message", "user"]);
+    });
+    const counts = { messages: before.entries + texts.length, modified: null, isPlain: true };
+    const description = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
+    const facts = { counts, description, texts: [], spendings: [], areBehind: isLong || before.entries > 0 };
+    const about = { sessionId: id, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
+    return isLong ? { ...about, stretches: stretchesOf(before, lines) } : about;
+  };
+  const taken = async ({ fleet }: SqlFleet, id: string): Promise<number> => {
+    const taking = await fleet.take(id, 0, Buffer.from(headerText({ id })));
+    if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+    return taking.epoch;
+  };
+  const linesOf = async ({ fleet }: SqlFleet, id: string, from: number, to: number): Promise<string[]> => {
+    const lines: string[] = [];
+    for await (const some of fleet.lines(id, from, to)) lines.push(...some.map((line) => textOf(line)));
+    return lines;
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect("first").fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
+  });
+  afterAll(async () => {
+    await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test("any stretch of a session of rows and packs is read as it was written, lines, heads and lengths", async () => {
+    const one = connect("one");
+    await forSeedsAsync(6, async (random) => {
+      const id = `session ${random.int(1e9)}`;
+      const epoch = await taken(one, id);
+      let end = NOTHING;
+      const all: string[] = [];
+      for (let n = 1 + random.int(6); n > 0; n--) {
+        const texts = Array.from({ length: 1 + random.int(30) }, (_, i) =>
+          lineOf(all.length + i, "x".repeat(random.chance(0.1) ? random.int(900_000) : random.int(200))),
+        );
+        const batch = batchOf(id, epoch, end, texts, random.chance(0.6));
+        expect(await one.fleet.append(batch)).toMatchObject({ kind: "committed" });
+        expect(await one.fleet.append(batch), "a second time").toEqual({ kind: "refused" });
+        end = batch.after;
+        all.push(...texts);
+      }
+      expect(await linesOf(one, id, 0, all.length)).toEqual(all);
+      for (let tries = 0; tries < 10; tries++) {
+        const from = random.int(all.length);
+        const to = from + random.int(all.length - from + 1);
+        expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
+        const rows = await one.connections.read({ text: SPINE, values: ["", id, from, to] });
+        const spine = rows.flatMap((row) => {
+          const { heads, ends } = row as { heads: string; ends: number[] };
+          const lengths = lengthsIn({ ends });
+          return headsIn({ heads }).map((head, n) => [Number(row.seq) + n, JSON.parse(head)[0], lengths[n]]);
+        });
+        expect(spine.filter(([seq]) => seq >= from && seq < to)).toEqual(
+          all.slice(from, to).map((text, n) => [from + n, JSON.parse(text).id, Buffer.byteLength(text)]),
+        );
+      }
+      expect(await one.catalog.heads(id)).toHaveLength(all.length);
+      for await (const row of one.keeper.rows())
+        if (row.id === id) expect(row).toMatchObject({ rows: all.length, hasGap: false, epochsFall: false });
+      await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject({ name: "storage_failed" });
+    });
+  });
+
+  test("a pack that is missing, or twice there, is found", async () => {
+    const one = connect("one");
+    const epoch = await taken(one, "torn");
+    const texts = Array.from({ length: 6 }, (_, n) => lineOf(n, "x".repeat(300_000)));
+    await one.fleet.append(batchOf("torn", epoch, NOTHING, texts, true));
+    const rowOf = async () => {
+      for await (const row of one.keeper.rows()) return row;
+      return undefined;
+    };
+    expect(server.sql("select count(*) from pi_fleet.pack")).toBe("6");
+    server.sql("delete from pi_fleet.pack where seq = 2");
+    expect(await rowOf()).toMatchObject({ rows: 5, hasGap: true });
+    await expect(linesOf(one, "torn", 0, 6)).rejects.toMatchObject({ name: "storage_failed" });
+    server.sql("update pi_fleet.pack set count = 2 where seq = 4");
+    expect(await rowOf()).toMatchObject({ rows: 6, hasGap: true });
+  });
+
+  test("what was said in packs is found, once its facts are there, which another process adds", async () => {
+    const one = connect("one");
+    const epoch = await taken(one, "said");
+    const texts = Array.from({ length: 40 }, (_, n) => lineOf(n, `word${n} ${"x".repeat(20_000)}`));
+    const batch = batchOf("said", epoch, NOTHING, texts, true);
+    expect((await one.fleet.append(batch)).kind).toBe("committed");
+    const after = batchOf("said", epoch, batch.after, [lineOf(40, "word40")], false);
+    expect((await one.fleet.append(after)).kind).toBe("committed");
+    const { sessions } = await one.catalog.list({}, undefined, undefined);
+    expect(sessions).toMatchObject([{ id: "said", messages: 41 }]);
+    expect(await one.catalog.behind()).toBe(1);
+    const two = connect("two");
+    expect(await two.keeper.claimBehind(), "while the first may be adding them").toBeNull();
+    server.sql("update pi_fleet.behind set until = now()");
+    const [claimed, other] = await Promise.all([two.keeper.claimBehind(), connect("three").keeper.claimBehind()]);
+    expect([claimed, other].filter((one) => one !== null)).toHaveLength(1);
+    const behind = claimed ?? other;
+    if (!behind) throw new Error("not claimed");
+    expect(behind).toMatchObject({ id: "said", indexed: 0, end: after.after });
+    expect(await finishFacts({ fleet: two.fleet, memory: memoryStore() }, behind)).toBe(true);
+    expect(await finishFacts({ fleet: two.fleet, memory: memoryStore() }, behind), "a second time").toBe(false);
+    expect(await one.catalog.behind()).toBe(0);
+    expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0");
+    expect(server.sql("select indexed || ' ' || entries from pi_fleet.session")).toBe("41 41");
+    const found = await two.catalog.texts({
+      ...{ kinds: new Map([["talk", undefined]]), words: [["word7", "word39", "word40"]], except: [], limit: 10 },
+    });
+    expect(found.map(({ position, line, entryId }) => [position, textOf(line), entryId]).sort()).toEqual(
+      [7, 39, 40].map((n) => [n, n === 40 ? lineOf(40, "word40") : texts[n], idOf(n)]).sort(),
+    );
+  });
+
+  test("facts of entries are not added twice, nor where the session was taken since", async () => {
+    const [one, two] = [connect("one"), connect("two")];
+    const epoch = await taken(one, "late");
+    await one.fleet.append(batchOf("late", epoch, NOTHING, [lineOf(0), lineOf(1)], true));
+    const late = { sessionId: "late", epoch, from: 0, to: 1, texts: [], spendings: [] };
+    const outcomes = await Promise.all(Array.from({ length: 4 }, () => two.fleet.addFacts(late)));
+    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(["committed", "refused", "refused", "refused"]);
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 3 })).kind, "entries that are not there").toBe("refused");
+    const next = await taken(one, "late");
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 2 })).kind).toBe("refused");
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 2, epoch: next })).kind).toBe("committed");
+  });
+});
