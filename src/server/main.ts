@@ -12,6 +12,7 @@ import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
 import { userFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
+import { LateSweep } from "../storage/fleet/late-sweep.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
@@ -105,6 +106,8 @@ export function serve(settings: ServerSettings, world: World): Service {
     later: (work) => setTimeout(work, PUT_OFF).unref(),
     fleet,
   });
+  const { fleet: care } = stores;
+  const sweep = care && new LateSweep(() => care.finishLate());
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   const sharing = sharingOf(settings, world, disk);
   let document: Promise<object> | undefined;
@@ -151,6 +154,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
     confined?.release();
+    sweep?.end();
     const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
     if (owed > 0)
       world.printError(

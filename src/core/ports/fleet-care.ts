@@ -70,4 +70,6 @@ export interface FleetCare {
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions that older programs wrote. Returns the number of these, and those that are in use. */
   index(progress?: Progress): Promise<{ readonly indexed: number; readonly inUse: readonly string[] }>;
+  /** Adds the facts of a session that a process left behind. Returns whether there was one. */
+  finishLate(): Promise<boolean>;
 }

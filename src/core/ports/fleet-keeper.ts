@@ -20,7 +20,9 @@ export interface FleetRow {
   readonly state: "filling" | "there" | "deleted";
   /** Number of entries whose facts are known; it differs from `end` where an older program wrote. */
   readonly indexed: number;
-  /** Number of rows with lines, whether one is missing between them, and the highest epoch of one. */
+  /** Whether those that are missing are known to be, and are added by whoever comes. */
+  readonly isBehind: boolean;
+  /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */
   readonly rows: number;
   readonly hasGap: boolean;
   readonly highestEpoch: number;

@@ -23,6 +23,7 @@ import { LF } from "../log/lines.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
+import { finishFacts } from "./late-facts.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -92,7 +93,7 @@ export class FleetKeeping implements FleetCare {
   }
 
   private async faultsOf(row: FleetRow): Promise<FleetFault[]> {
-    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed } = row;
+    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind } = row;
     const faults: FleetFault[] = [];
     const add = (fault: FleetFault["fault"], message: string): void => {
       faults.push({ sessionId: id, fault, message });
@@ -108,7 +109,7 @@ export class FleetKeeping implements FleetCare {
     if (epochsFall || highestEpoch > epoch)
       add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
     if (!headerIn(row.headerLine)) add("header", `Its header cannot be read. ${where}`);
-    if (indexed !== end.entries && rows === end.entries)
+    if (indexed !== end.entries && rows === end.entries && !isBehind)
       add(
         "unindexed",
         "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
@@ -330,6 +331,12 @@ export class FleetKeeping implements FleetCare {
     }
     if (indexed > 0) await this.place.keeper.settle();
     return { indexed, inUse };
+  }
+
+  async finishLate(): Promise<boolean> {
+    const session = await this.place.keeper.claimBehind();
+    if (session) await finishFacts(this.place, session);
+    return session !== null;
   }
 
   /** Gathers the facts of a session anew. Returns false where another process has it. */

@@ -81,7 +81,8 @@ export class SqlKeeper implements FleetKeeper {
   async *rows(): AsyncIterable<FleetRow> {
     for (let after = ""; ; ) {
       const rows = await this.connections.read({
-        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.state, s.indexed, s.epoch, e.*
+        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.state, s.indexed, s.epoch, e.*,
+            exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
           from (select * from pi_fleet.session where tenant = $1 and id collate "C" > $2
             order by id collate "C" limit ${ROWS_AT_ONCE}) s
           cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
@@ -104,6 +105,7 @@ export class SqlKeeper implements FleetKeeper {
           end: endOf(row),
           state: STATES[Number(row.state)],
           indexed: Number(row.indexed),
+          isBehind: row.behind === true,
           rows: count,
           hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.past) !== count || row.torn === true),
           highestEpoch: Number(row.highest ?? 0),

@@ -1,14 +1,17 @@
 /** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
+import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
 import { headsIn, lengthsIn, SPINE, stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
+import { user } from "../../support/drafts.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
@@ -165,5 +168,39 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     const next = await taken(one, "late");
     expect((await two.fleet.addFacts({ ...late, from: 1, to: 2 })).kind).toBe("refused");
     expect((await two.fleet.addFacts({ ...late, from: 1, to: 2, epoch: next })).kind).toBe("committed");
+  });
+
+  test("a long commit is listed at once, and found when its words are there; until then a search says so", async () => {
+    const one = connect("long");
+    const words = ["first", "second", "third"];
+    // A process that dies when the lines are there.
+    const dying = { ...one, fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }) };
+    const lives = new HereLives({ fleet: dying, seed: 1 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(600_000)}`)) });
+    const two = connect("searching");
+    const reader = new HereLives({ fleet: two, seed: 2 });
+    const other = await reader.start();
+    expect((await other.result("list_sessions")).sessions).toMatchObject([{ messageCount: 3 }]);
+    const before = await other.result("search_sessions", { query: "second" });
+    expect(before).toMatchObject({ hits: [], limited: expect.stringMatching(/ask again/) });
+    expect((await other.result("get_usage")).limited).toMatch(/ask again/);
+    expect(server.sql("select count(*) from pi_fleet.entry")).toBe("0");
+    await lives.kill();
+    server.sql("update pi_fleet.behind set until = now()");
+    const sweep = new LateSweep(() => reader.care().finishLate(), 0);
+    onTestFinished(() => sweep.end());
+    const found = await vi.waitFor(
+      async () => {
+        const reply = await other.result("search_sessions", { query: "second" });
+        expect(reply.limited).toBeUndefined();
+        return reply;
+      },
+      { timeout: 20_000, interval: 200 },
+    );
+    expect(found.hits).toHaveLength(1);
+    const { sessionId } = found.hits[0];
+    await other.result("switch_session", { sessionId });
+    expect((await other.result("get_state")).messageCount).toBe(3);
   });
 });
