@@ -11,6 +11,7 @@ import type {
   FleetCare,
   FleetFault,
   FleetFile,
+  FleetPacked,
   FleetPushed,
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
@@ -20,6 +21,7 @@ import type { LocalCatalog } from "../catalog/catalog.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { packSession } from "./cold-packing.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
@@ -314,6 +316,25 @@ export class FleetKeeping implements FleetCare {
       if (!(error instanceof Failure)) throw error;
       return { ...told, outcome: "refused", message: error.message };
     }
+  }
+
+  // --- pack --------------------------------------------------------------------------------------------------------
+
+  async pack(since: string, progress?: Progress): Promise<FleetPacked> {
+    const sums = { sessions: 0, lines: 0, bytes: 0, packedBytes: 0 };
+    const inUse: string[] = [];
+    const damaged: string[] = [];
+    for await (const session of this.place.keeper.cold(since)) {
+      const { outcome, lines, bytes, packedBytes } = await packSession(this.place, session);
+      if (outcome === "in_use") inUse.push(session.id);
+      if (outcome === "damaged") damaged.push(session.id);
+      if (lines > 0) sums.sessions++;
+      sums.lines += lines;
+      sums.bytes += bytes;
+      sums.packedBytes += packedBytes;
+      progress?.(sums.sessions, sums.sessions);
+    }
+    return { ...sums, inUse, damaged };
   }
 
   // --- index -------------------------------------------------------------------------------------------------------

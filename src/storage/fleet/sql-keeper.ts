@@ -1,7 +1,15 @@
 /** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
 
+import { Failure } from "../../core/failure.ts";
 import type { FleetFacts } from "../../core/ports/fleet.ts";
-import type { BehindSession, FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.ts";
+import type {
+  BehindSession,
+  ColdSession,
+  FleetKeeper,
+  FleetRow,
+  Kept,
+  PackedStretch,
+} from "../../core/ports/fleet-keeper.ts";
 import { CLAIM, describedValue, factParts, factValues, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
 import { endOf } from "./ends.ts";
@@ -10,6 +18,8 @@ import { SqlValues } from "./sql-values.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
+/** SQLSTATE of a division by zero. */
+const NOTHING_PUT = "22012";
 const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
@@ -155,6 +165,62 @@ export class SqlKeeper implements FleetKeeper {
       epoch: Number(row.epoch),
       indexed: Number(row.indexed),
     };
+  }
+
+  async *cold(since: string): AsyncIterable<ColdSession> {
+    for (let after = ""; ; ) {
+      const rows = await this.connections.read({
+        text: `select s.id, s.entries, s.bytes, s.chain, s.epoch, r.runs
+          from (select * from pi_fleet.session x where tenant = $1 and id collate "C" > $2 and state > 0
+              and changed_at < $3::timestamptz and (holder is null or lease_until <= clock_timestamp())
+              and exists (select from pi_fleet.entry e where e.tenant = x.tenant and e.session_id = x.id
+                and e.generation = x.generation)
+            order by id collate "C" limit ${ROWS_AT_ONCE}) s
+          cross join lateral (select json_agg(json_build_object('from', first, 'to', past) order by first) as runs
+            from (select min(seq) as first, max(seq) + 1 as past
+              from (select seq, seq - row_number() over (order by seq) as run from pi_fleet.entry
+                where tenant = s.tenant and session_id = s.id and generation = s.generation) n group by run) g) r
+          order by s.id collate "C"`,
+        values: [this.tenant, after, since],
+      });
+      for (const row of rows) {
+        after = String(row.id);
+        const runs = (row.runs ?? []) as ColdSession["runs"];
+        yield { id: after, end: endOf(row), epoch: Number(row.epoch), runs };
+      }
+      if (rows.length < ROWS_AT_ONCE) return;
+    }
+  }
+
+  async pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean> {
+    const { seq, count, end, ends, codec, lines } = stretch;
+    // A row that is not what was packed makes the statement fail as a whole, at the division.
+    const answer = await this.connections.run({
+      text: `with held as (select tenant, id, generation from pi_fleet.session
+          where tenant = $1 and id = $2 and epoch = $3 and entries >= $4::bigint + $5::int
+            and (holder is null or lease_until <= clock_timestamp()) for update),
+        gone as (delete from pi_fleet.entry e using held where e.tenant = held.tenant and e.session_id = held.id
+          and e.generation = held.generation and e.seq >= $4 and e.seq < $4 + $5 returning e.seq, e.epoch, e.head, e.line),
+        proof as (select count(*) as lines, min(epoch) as first_epoch, max(epoch) as epoch,
+          string_agg(head, E'\\n' order by seq) as heads, sha256(string_agg(line, '\\x0a'::bytea order by seq)) as sha256
+          from gone),
+        put as (insert into pi_fleet.pack
+            (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+          select held.tenant, held.id, held.generation, $4, $5, proof.first_epoch, proof.epoch, $6, $7, $8::int[],
+            proof.heads, $9, $10
+          from held, proof where proof.lines = $5 and proof.sha256 = $11 returning 1)
+        select 1 / (select count(*) from put) as done`,
+      values: [
+        ...[this.tenant, storable(session.id), session.epoch, seq, count, end.bytes, Buffer.from(end.chain, "hex")],
+        ...[`{${ends.join(",")}}`, codec, Buffer.from(lines.buffer, lines.byteOffset, lines.length)],
+        Buffer.from(sha256, "hex"),
+      ],
+    });
+    if (answer.kind === "failed" && answer.code === NOTHING_PUT) return false;
+    if (answer.kind === "done") return true;
+    throw new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}). Try again.`, {
+      fleet: true,
+    });
   }
 
   async settle(): Promise<void> {

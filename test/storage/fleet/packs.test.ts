@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
+import { packSession } from "../../../src/storage/fleet/cold-packing.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
@@ -202,5 +203,129 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     const { sessionId } = found.hits[0];
     await other.result("switch_session", { sessionId });
     expect((await other.result("get_state")).messageCount).toBe(3);
+  });
+
+  describe("sessions that nobody has written to for long", () => {
+    const NOW = "2100-01-01T00:00:00.000Z";
+    const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {
+      const epoch = await taken(one, id);
+      let end = (await one.fleet.look(id))?.end ?? NOTHING;
+      const all: string[] = [];
+      for (const count of counts) {
+        const texts = Array.from({ length: Math.abs(count) }, (_, n) => lineOf(end.entries + n, "x ".repeat(40 * n)));
+        const batch = batchOf(id, epoch, end, texts, count < 0);
+        expect((await one.fleet.append(batch)).kind).toBe("committed");
+        end = batch.after;
+        all.push(...texts);
+      }
+      await one.fleet.release(id, epoch);
+      return all;
+    };
+    const rows = (): string =>
+      server.sql(
+        "select (select count(*) from pi_fleet.entry) || ' ' || (select coalesce(sum(count), 0) from pi_fleet.pack)",
+      );
+    const packAll = async (one: SqlFleet, since = NOW): Promise<string[]> => {
+      const outcomes: string[] = [];
+      for await (const session of one.keeper.cold(since)) outcomes.push((await packSession(one, session)).outcome);
+      return outcomes;
+    };
+
+    test("are packed byte for byte, and read, continued and packed again as before", async () => {
+      const one = connect("one");
+      const all = await grown(one, "cold", [3, -20, 50, 1, -3, 7]);
+      expect(await packAll(one, "2020-01-01T00:00:00.000Z"), "not before their time").toEqual([]);
+      const before = server.sql("select array_agg(head order by seq) from pi_fleet.entry");
+      expect(await packAll(one)).toEqual(["packed"]);
+      expect(before).toContain("odd");
+      expect(rows()).toBe("0 84");
+      expect(await linesOf(one, "cold", 0, 84)).toEqual(all);
+      const spine = await one.catalog.heads("cold");
+      expect(spine.map(([id]) => id)).toEqual(all.map((_, n) => idOf(n)));
+      all.push(...(await grown(connect("two"), "cold", [2])));
+      expect(rows()).toBe("2 84");
+      expect(await packAll(one)).toEqual(["packed"]);
+      expect(await packAll(one)).toEqual([]);
+      expect(await linesOf(one, "cold", 0, 86)).toEqual(all);
+      for await (const row of one.keeper.rows())
+        expect(row).toMatchObject({ rows: 86, hasGap: false, epochsFall: false });
+      const ends = server
+        .sql("select seq + count || ' ' || encode(chain, 'hex') from pi_fleet.pack order by seq")
+        .split("\n");
+      expect(ends).toEqual(
+        ends.map((text) => {
+          const { entries, chain } = endAfter(
+            NOTHING,
+            all.slice(0, Number.parseInt(text, 10)).map((line) => Buffer.from(line)),
+          );
+          return `${entries} ${chain}`;
+        }),
+      );
+    });
+
+    test("are left alone while somebody has them, and where their lines are not what was acknowledged", async () => {
+      const one = connect("one");
+      await grown(one, "held", [3]);
+      await taken(one, "held");
+      await grown(one, "damaged", [3]);
+      server.sql("update pi_fleet.entry set line = 'x' where session_id = 'damaged' and seq = 1");
+      expect(await packAll(connect("two"))).toEqual(["damaged"]);
+      expect(rows()).toBe("6 0");
+    });
+
+    test("lose nothing where a row changes, or the session is taken, between reading and packing", async () => {
+      const one = connect("one");
+      await grown(one, "raced", [4]);
+      for (const change of [
+        "update pi_fleet.entry set line = 'x' where seq = 2",
+        "delete from pi_fleet.entry where seq = 3",
+        "update pi_fleet.session set epoch = epoch + 1",
+        "update pi_fleet.session set holder = 'x', lease_until = now() + interval '1 hour'",
+      ]) {
+        const fresh = change.startsWith("update pi_fleet.session") ? "raced" : `raced ${change.length}`;
+        if (fresh !== "raced") await grown(one, fresh, [4]);
+        for await (const session of one.keeper.cold(NOW)) {
+          if (session.id !== fresh) continue;
+          const keeper = Object.assign(Object.create(one.keeper), {
+            pack: (...args: Parameters<typeof one.keeper.pack>) => {
+              server.sql(
+                `${change}${change.includes("entry") ? ` and session_id = '${fresh}'` : ` where id = '${fresh}'`}`,
+              );
+              return one.keeper.pack(...args);
+            },
+          });
+          const before = rows();
+          expect((await packSession({ fleet: one.fleet, keeper }, session)).outcome, change).toBe("in_use");
+          const removed = change.startsWith("delete") ? 1 : 0;
+          expect(Number(rows().split(" ")[0])).toBe(Number(before.split(" ")[0]) - removed);
+          expect(rows().split(" ")[1]).toBe(before.split(" ")[1]);
+        }
+        server.sql("update pi_fleet.session set holder = null");
+      }
+    });
+
+    test("are whole for whoever reads while they are packed, and take what is written meanwhile", async () => {
+      const [one, two, three] = [connect("one"), connect("two"), connect("three")];
+      const all: string[] = [];
+      for (let round = 0; round < 3; round++) {
+        all.push(...(await grown(one, "busy", [150])));
+        let isOver = false;
+        const expected = [...all];
+        const reading = (async () => {
+          let reads = 0;
+          for (; !isOver || reads === 0; reads++)
+            expect(await linesOf(two, "busy", 0, expected.length)).toEqual(expected);
+        })();
+        const packing = packAll(three);
+        const writing = grown(one, "busy", [3]);
+        all.push(...(await writing));
+        expect(["packed", "in_use", undefined]).toContain((await packing)[0]);
+        isOver = true;
+        await reading;
+      }
+      await packAll(three);
+      expect(rows()).toBe(`0 ${all.length}`);
+      expect(await linesOf(two, "busy", 0, all.length)).toEqual(all);
+    });
   });
 });
