@@ -33,6 +33,8 @@ const LEAVING = 1000;
 
 /** In the place of a SQLSTATE: another server answers than the one for which a statement is meant. */
 export const MOVED = "moved";
+/** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
+export const NOT_PROVEN = "22012";
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
 const FORMER =

@@ -12,6 +12,7 @@ import { damageOfEntry } from "../../core/format/damage.ts";
 import type { Fleet, FleetBatch, FleetEnd, FleetSession, JournaledSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { commonSource } from "./common-source.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
@@ -19,12 +20,9 @@ import { giveWay, HELD_BYTES } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
-import { headsOf, pastOf } from "./lines-to-send.ts";
+import { BATCH_BYTES, batchAfter, pastOf } from "./lines-to-send.ts";
 import type { Outage } from "./outage.ts";
-import { stretchesOf } from "./pack.ts";
 
-/** Bytes of lines that are sent together; one commit of more is sent in parts. */
-const BATCH_BYTES = 2 << 20;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -349,7 +347,8 @@ export class FleetCopy implements Outside {
   }
 
   private async pushThrough(commit: CommitInDoubt): Promise<void> {
-    const { elapsed, patience } = this.options;
+    const { elapsed, patience, fleet } = this.options;
+    if (commit.isLong && commit.first === 0) commit.source = await commonSource(fleet, this.log, commit.count);
     for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
@@ -395,6 +394,8 @@ export class FleetCopy implements Outside {
     }
     if (outcome.kind === "away") return outcome.reason;
     this.epoch = null;
+    // Of a session that is gone meanwhile nothing can be copied.
+    if (outcome.kind === "refused" && batch.source !== undefined) commit.source = undefined;
     if (outcome.kind === "refused") return undefined;
     commit.isInDoubt = true;
     return outcome.reason;
@@ -441,17 +442,10 @@ export class FleetCopy implements Outside {
     );
   }
 
-  /** Returns the next lines of a commit of the first `count` entries; those of a long one follow without their facts. */
-  private batch(end: FleetEnd, { count, isLong }: CommitInDoubt, epoch: number): FleetBatch {
-    const { log } = this;
-    const past = pastOf(log, end.entries, count, BATCH_BYTES);
-    const lines = this.linesOf(end.entries, past);
-    const stretches = isLong ? stretchesOf(end, lines) : undefined;
-    const after = stretches?.at(-1) ?? endAfter(end, lines);
-    const facts = this.facts.between(end, after, isLong || this.indexed < end.entries);
-    const heads = headsOf(log.nodes, end.entries, past);
-    const about = { sessionId: this.id, epoch, before: end, after };
-    return { ...about, lines, heads, isPart: past < count, facts, ...(stretches ? { stretches } : {}) };
+  private batch(end: FleetEnd, commit: CommitInDoubt, epoch: number): FleetBatch {
+    const { log, facts } = this;
+    const isIndexed = this.indexed >= end.entries;
+    return batchAfter({ log, facts, isIndexed, linesOf: (from, to) => this.linesOf(from, to) }, end, commit, epoch);
   }
 
   /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
