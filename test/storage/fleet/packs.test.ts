@@ -205,6 +205,52 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     expect((await other.result("get_state")).messageCount).toBe(3);
   });
 
+  test("a clone of a long session is copied by the database, without its lines, and one of a source that is gone is sent", async () => {
+    const one = connect("cloning");
+    const lives = new HereLives({ fleet: one, seed: 3 });
+    const wire = await lives.start();
+    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(250_000)}`);
+    await wire.result("append", { entries: texts.map((text) => user(text)) });
+    const { sessionId: source } = await wire.result("get_state");
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    const sent: FleetBatch[] = [];
+    const append = one.fleet.append.bind(one.fleet);
+    let before = (): void => {};
+    one.fleet.append = (batch, given) => {
+      before();
+      sent.push(batch);
+      return append(batch, given);
+    };
+    for (const isGone of [false, true]) {
+      sent.length = 0;
+      // Removed for good between the question and the copy.
+      before = () => isGone && server.sql(`delete from pi_fleet.pack where session_id = '${source}' and seq = 4`);
+      await wire.result("switch_session", { sessionId: source });
+      await wire.result("clone");
+      const { sessionId } = await wire.result("get_state");
+      expect(sent[0]).toMatchObject({ source, lines: [] });
+      expect(sent.reduce((sum, { lines }) => sum + lines.length, 0)).toBe(isGone ? 8 : 0);
+      const lines = await linesOf(one, sessionId, 0, 8);
+      expect(lines.map((line) => JSON.parse(line).message.content.slice(0, 5))).toEqual(
+        texts.map((text) => text.slice(0, 5)),
+      );
+      const heads = await one.catalog.heads(sessionId);
+      expect(heads.map(([id]) => id)).toEqual(lines.map((line) => JSON.parse(line).id));
+      for await (const row of one.keeper.rows())
+        if (row.id === sessionId) expect(row).toMatchObject({ rows: 8, hasGap: false, end: { entries: 8 } });
+      const ends = server.sql(`select seq + count || ' ' || encode(chain, 'hex') from pi_fleet.pack
+        where session_id = '${sessionId}' order by seq desc limit 1`);
+      expect(ends).toBe(
+        `8 ${
+          endAfter(
+            NOTHING,
+            lines.map((line) => Buffer.from(line)),
+          ).chain
+        }`,
+      );
+    }
+  });
+
   describe("sessions that nobody has written to for long", () => {
     const NOW = "2100-01-01T00:00:00.000Z";
     const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {
