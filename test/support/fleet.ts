@@ -3,7 +3,15 @@
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { textOf } from "../../src/core/json/json.ts";
-import type { Fleet, FleetBatch, FleetEnd, FleetHead, FleetOutcome, FleetSession, Taking } from "../../src/core/ports/fleet.ts";
+import type {
+  Fleet,
+  FleetBatch,
+  FleetEnd,
+  FleetHeads,
+  FleetOutcome,
+  FleetSession,
+  Taking,
+} from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
@@ -199,11 +207,12 @@ export class MemoryFleet implements Fleet {
     }
   }
 
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += 5) {
       const past = Math.min(to, at + 5);
       const found = await this.rowFor("heads", sessionId);
-      yield found.heads.slice(at, past).map((text, n) => ({ head: JSON.parse(text), length: found.lines[at + n].length }));
+      const lengths = found.lines.slice(at, past).map(({ length }) => length);
+      yield { text: found.heads.slice(at, past).join("\n"), lengths };
     }
   }
 

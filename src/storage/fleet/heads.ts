@@ -5,35 +5,30 @@
  */
 
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
-import type { FleetHead } from "../../core/ports/fleet.ts";
-import { Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
+import type { FleetHeads } from "../../core/ports/fleet.ts";
+import { Nodes, packId, ROLES, type Role } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
 export function headText(nodes: Nodes, position: number): string {
   const parent = nodes.parent(position);
-  const known = [
-    nodes.id(position),
-    parent < 0 ? null : nodes.id(parent),
-    nodes.type(position),
-    nodes.role(position),
-  ];
+  const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), nodes.type(position), nodes.role(position)];
   const follows = nodes.parentIdOf(position) === null || (parent >= 0 && parent < position);
   const isLiteral = follows && !nodes.bridged.has(position) && !nodes.looksLikeAlias(position);
   return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags] : known);
 }
 
-/** Returns what a stored head says; undefined where only the line does. */
-function headIn([id, parentId, type, role, flags]: FleetHead["head"]): EntryHead | undefined {
-  if (typeof id !== "string" || id === "" || typeof type !== "string" || type === "session") return undefined;
-  if (!(parentId === null || typeof parentId === "string") || !ROLES.includes(role as Role)) return undefined;
-  return typeof flags === "number" ? { id, parentId, type, role: role as Role, flags } : undefined;
-}
+/** The part of a head after its ids. A session has few that differ. */
+type RestOfHead = Pick<EntryHead, "type" | "role" | "flags">;
+
+/** Characters of an id that needs no parsing. */
+const USUAL_ID = 8;
 
 /** Nodes and lengths of lines that come piece by piece. */
 export class Spine {
   readonly nodes = new Nodes();
   readonly lengths: Uint32Array;
   private readonly reader = new HeadReader(this.nodes);
+  private readonly rests = new Map<string, RestOfHead | undefined>();
 
   /** `count`: number of entries that come. */
   constructor(count: number) {
@@ -41,20 +36,63 @@ export class Spine {
     this.nodes.expect(count);
   }
 
-  /** Adds entries. Returns false where only their lines tell how they lie in the tree; they are not to be used then. */
-  add(heads: readonly FleetHead[]): boolean {
-    const { nodes, lengths, reader } = this;
-    for (const { head, length } of heads) {
-      const known = headIn(head);
-      if (!known || nodes.count >= lengths.length) return false;
-      reader.set(known);
-      lengths[nodes.count] = length;
-      nodes.add(reader);
-    }
-    return nodes.aliases === 0 && nodes.missingParent.size === 0;
-  }
-
   get isWhole(): boolean {
     return this.nodes.count === this.lengths.length;
   }
+
+  /** Adds entries. Returns false where only their lines tell how they lie in the tree; they are not to be used then. */
+  add({ text, lengths }: FleetHeads): boolean {
+    const { nodes, reader } = this;
+    if (nodes.count + lengths.length > this.lengths.length) return false;
+    this.lengths.set(lengths, nodes.count);
+    let at = 0;
+    for (let n = 0; n < lengths.length; n++) {
+      const feed = text.indexOf("\n", at);
+      const end = feed < 0 ? text.length : feed;
+      const head = this.usual(text, at, end) ?? headIn(text.slice(at, end));
+      if (!head) return false;
+      reader.set(head);
+      nodes.add(reader);
+      if (nodes.aliases > 0 || nodes.missingParent.size > 0) return false;
+      at = end + 1;
+    }
+    return true;
+  }
+
+  /** Reads a head with ids of eight characters that need no parsing: 100,000 take 40 ms, and by JSON.parse 150. */
+  private usual(text: string, at: number, end: number): EntryHead | undefined {
+    const quote = at + 2 + USUAL_ID;
+    const id = text.slice(at + 2, quote);
+    if (packId(id) < 0 || !text.startsWith('["', at)) return undefined;
+    let parentId: string | null = null;
+    let rest = quote + '",null'.length;
+    if (text.startsWith('","', quote)) {
+      rest = quote + 3 + USUAL_ID + 1;
+      parentId = text.slice(quote + 3, rest - 1);
+      if (packId(parentId) < 0 || text[rest - 1] !== '"') return undefined;
+    } else if (!text.startsWith('",null', quote)) return undefined;
+    const known = this.restOf(text.slice(rest, end));
+    return known && { ...known, id, parentId };
+  }
+
+  private restOf(text: string): RestOfHead | undefined {
+    if (this.rests.has(text)) return this.rests.get(text);
+    const rest = headIn(`["00000000",null${text}`);
+    this.rests.set(text, rest);
+    return rest;
+  }
+}
+
+/** Returns what a stored head says; undefined where only the line does. */
+function headIn(text: string): EntryHead | undefined {
+  let head: unknown;
+  try {
+    head = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const [id, parentId, type, role, flags] = Array.isArray(head) ? (head as unknown[]) : [];
+  if (typeof id !== "string" || id === "" || typeof type !== "string" || type === "session") return undefined;
+  if (!(parentId === null || typeof parentId === "string") || !ROLES.includes(role as Role)) return undefined;
+  return typeof flags === "number" ? { id, parentId, type, role: role as Role, flags } : undefined;
 }

@@ -4,7 +4,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetHead, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetHeads, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
@@ -58,8 +58,9 @@ const OF_GENERATION = `tenant = $1 and session_id = $2
     and generation = (select generation from pi_fleet.session where tenant = $1 and id = $2)`;
 
 /** Lengths are known without the lines. */
-const HEADS = `select '[' || string_agg('[' || head || ',' || octet_length(line) || ']', ',' order by seq) || ']' as heads
-  from pi_fleet.entry where ${OF_GENERATION} and seq >= $3 and seq < $4`;
+const HEADS = `select string_agg(head, e'\\n') as heads, string_agg(length::text, ',') as lengths
+  from (select head, octet_length(line) as length from pi_fleet.entry
+    where ${OF_GENERATION} and seq >= $3 and seq < $4 order by seq) as found`;
 
 const LINES = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
   where ${OF_GENERATION} and seq >= $3 and seq < $4`;
@@ -210,13 +211,13 @@ export class PostgresFleet implements Fleet {
     return lines;
   }
 
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += HEADS_FETCHED) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
-      const found = JSON.parse(String(row?.heads ?? "[]")) as [FleetHead["head"], number][];
-      if (found.length !== past - at) throw lacking(sessionId);
-      yield found.map(([head, length]) => ({ head, length }));
+      const lengths = typeof row?.lengths === "string" ? row.lengths.split(",").map(Number) : [];
+      if (lengths.length !== past - at) throw lacking(sessionId);
+      yield { text: String(row.heads), lengths };
     }
   }
 

@@ -103,11 +103,7 @@ class Publication {
   }
 }
 
-async function publish(
-  options: JsonlOptions,
-  made: Publication,
-  content: Content | ComingContent,
-): Promise<Log> {
+async function publish(options: JsonlOptions, made: Publication, content: Content | ComingContent): Promise<Log> {
   const { disk, durability } = options;
   try {
     const shared = made.prepare();
