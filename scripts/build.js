@@ -32,6 +32,28 @@ const whenCalled = {
   },
 };
 
+/** Takes the failures from whoever loads the file. */
+const failuresGiven = {
+  name: "failures that are given",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /\/failure\.ts$/ }, () => ({ path: "failure", namespace: "given" }));
+    onLoad({ filter: /.*/, namespace: "given" }, () => ({ contents: "module.exports = FAILURE;" }));
+  },
+};
+
+/** The stores of the library that few need: a file of its own, which throws the same failures. */
+const OTHERS = `
+  import { createRequire } from "node:module";
+  import * as failure from "../core/failure.ts";
+  let loaded;
+  const others = () => (loaded ??= createRequire(import.meta.url)("./others.cjs")(failure));
+  export const foreignStore = (...all) => others().foreignStore(...all);
+  export const segmentedStore = (...all) => others().segmentedStore(...all);`;
+
+const OTHERS_BEGIN = `module.exports = (FAILURE) => {
+const module = { exports: {} };
+const OTHERS_URL = require("node:url").pathToFileURL(__filename).href;`;
+
 try {
   const { text } = await buildProgram(`${fresh}/bin`);
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
@@ -64,8 +86,19 @@ try {
     ...modules,
     logLevel: "warning",
     entryPoints: ["src/index.ts"],
-    plugins: [whenCalled],
+    plugins: [whenCalled, inPlaceOf("src/library/others.ts", OTHERS)],
     outfile: `${fresh}/lib/index.js`,
+  });
+  await build({
+    ...modules,
+    format: "cjs",
+    logLevel: "warning",
+    entryPoints: ["src/library/others.ts"],
+    plugins: [whenCalled, failuresGiven],
+    define: { "import.meta.url": "OTHERS_URL" },
+    banner: { js: OTHERS_BEGIN },
+    footer: { js: "return module.exports;\n};" },
+    outfile: `${fresh}/lib/others.cjs`,
   });
   await build({
     ...modules,

@@ -37,6 +37,50 @@ test("opening a session loads no sockets, hashes or compression; writing to it l
   expect(run(script, home)).toEqual({ before: [], opened: [], messages: 3, entries: 4 });
 });
 
+test("sessions that are no session files are opened by a second file, which throws the same failures", () => {
+  const home = temporaryFolder();
+  const path = join(home, "session.jsonl");
+  const text = join(home, "notes.txt");
+  const claude = join(home, "claude.jsonl");
+  writeFileSync(path, fileText(headerText(), ...chain(3)));
+  writeFileSync(text, "hello\n");
+  const message = { role: "user", content: "hello" };
+  const record = { type: "user", uuid: "u1", parentUuid: null, sessionId: "s1", timestamp: "2026-01-01T00:00:00.000Z" };
+  writeFileSync(claude, `${JSON.stringify({ ...record, cwd: "/p", version: "2.0.0", message })}\n`);
+  const script = `
+    import { createRequire } from "node:module";
+    const { SessionManager, Failure } = library;
+    const { cache } = createRequire(import.meta.url);
+    const isLoaded = () => Object.keys(cache).some((name) => name.endsWith("others.cjs"));
+    SessionManager.open(${JSON.stringify(path)});
+    const before = isLoaded();
+    const failures = [];
+    const refused = (act) => {
+      try {
+        act();
+      } catch (error) {
+        failures.push([error instanceof Failure, error.name]);
+      }
+    };
+    refused(() => SessionManager.open(${JSON.stringify(text)}));
+    const container = SessionManager.open(${JSON.stringify(join(home, "made.v2"))});
+    container.appendMessage({ role: "user", content: "one", timestamp: 1 });
+    container.close();
+    const again = SessionManager.open(container.getSessionFile());
+    const other = SessionManager.open(${JSON.stringify(claude)});
+    refused(() => other.appendMessage({ role: "user", content: "more", timestamp: 1 }));
+    const texts = [again, other].map((manager) => JSON.stringify(manager.buildSessionContext().messages[0].content));
+    console.log(JSON.stringify({ before, after: isLoaded(), failures, texts }));`;
+  const told = run(script, home) as { failures: unknown; texts: string[] };
+  expect(told).toMatchObject({ before: false, after: true });
+  expect(told.failures).toEqual([
+    [true, "not_a_session"],
+    [true, "read_only"],
+  ]);
+  expect(told.texts[0]).toContain("one");
+  expect(told.texts[1]).toContain("hello");
+});
+
 test("it writes, forks and lists sessions, and finds the latest", () => {
   const home = temporaryFolder();
   const script = `

@@ -5,16 +5,18 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { timestamp } from "../core/ports/env.ts";
 import type { Log } from "../core/ports/store.ts";
-import type { Stores } from "../core/ports/stores.ts";
+import type { SessionStores } from "../core/ports/stores.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
-import { findPaths, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
+import { containerFor, fileFor, findPaths, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
 import { jsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
-import { makeStores } from "../storage/stores.ts";
+import { snapshotCache } from "../storage/log/snapshot-cache.ts";
+import { memoryStore } from "../storage/memory.ts";
+import { openingOf } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
-import { segmentedStore } from "../storage/v2/store.ts";
+import { foreignStore, segmentedStore } from "./others.ts";
 import type { Durability } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
@@ -23,9 +25,9 @@ export { closing, readAt, withFile } from "../storage/fs/files.ts";
 export { readHeader } from "../storage/fs/header.ts";
 export { sessionFolders } from "../storage/fs/paths.ts";
 export { clockOf, isSameStamp, isYoung, type Stamp } from "../storage/fs/stamps.ts";
+export { isSessionIn, latestIn } from "../storage/latest.ts";
 export { scanLines } from "../storage/log/lines.ts";
 export { memoryStore, wholeLines } from "../storage/memory.ts";
-export { isSessionIn, latestIn } from "../storage/stores.ts";
 
 export const disk = containedDisk(realDisk);
 export const env = realEnv;
@@ -51,21 +53,31 @@ function locksFor(stateFolder: string): Locks {
 /** Milliseconds after which is done what no caller waits for. */
 const PUT_OFF = 50;
 
+function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
+
 /** Returns the stores of a session folder. */
-export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): Stores {
+export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): SessionStores {
   const { state } = storagePaths();
+  const paths = { flat: folder, state };
   const cwd = process.cwd();
   const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
-  return makeStores({
-    disk,
-    env,
-    paths: { flat: folder, state },
-    durability,
-    locks: locksFor(state),
-    cwd,
-    kind,
-    later,
-  });
+  const snapshots = snapshotCache(disk, state, undefined, later);
+  const common = { disk, env, locks: locksFor(state), durability, snapshots, quarantine: join(state, "quarantine") };
+  return openingOf(
+    { disk, paths, durability, cwd, kind },
+    {
+      jsonl: jsonlStore({ ...common, cwd, fileFor: (header) => fileFor(paths, header) }),
+      memory: memoryStore(),
+      v2: once(() => segmentedStore({ ...common, containerFor: (header) => containerFor(paths, header) })),
+      foreign: once(() => foreignStore(disk, env, state)),
+    },
+  ).stores;
 }
 
 /** Returns a path as a person writes it, made absolute: `~` and file URLs are understood. */
@@ -100,6 +112,6 @@ export function readingStores(): (file: string) => Log {
     throw new TypeError("a store for reading makes no files");
   };
   const jsonl = jsonlStore({ ...common, cwd: process.cwd(), fileFor: makesNone });
-  const v2 = segmentedStore({ ...common, containerFor: makesNone });
-  return (file) => (isContainerName(file) ? v2 : jsonl).open(file);
+  const v2 = once(() => segmentedStore({ ...common, containerFor: makesNone }));
+  return (file) => (isContainerName(file) ? v2() : jsonl).open(file);
 }

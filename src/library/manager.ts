@@ -4,7 +4,7 @@ import { spanAt } from "../core/context/context.ts";
 import { Failure } from "../core/failure.ts";
 import { type Draft, draftOfValues } from "../core/format/entry.ts";
 import type { Beginning } from "../core/ports/store.ts";
-import type { Stores } from "../core/ports/stores.ts";
+import type { SessionStores } from "../core/ports/stores.ts";
 import { compactionDraft } from "../core/session/compaction-draft.ts";
 import { planFork } from "../core/session/fork.ts";
 import type { Session } from "../core/session/session.ts";
@@ -55,7 +55,7 @@ import type {
  */
 export class SessionManager {
   private readonly resources: HeldSession;
-  private readonly stores: Stores;
+  private readonly stores: SessionStores;
   private readonly cwd: string;
   private readonly folder: string;
   /** File that was named, for a manager in memory. */
@@ -69,7 +69,7 @@ export class SessionManager {
     cwd: string,
     folder: string,
     { durability = "os" }: SessionOptions,
-    session: (stores: Stores) => Session,
+    session: (stores: SessionStores) => Session,
   ) {
     this.cwd = absolutePath(cwd);
     this.folder = folder;

@@ -4,7 +4,7 @@ import { Failure } from "../core/failure.ts";
 import { type SessionHeader as CoreHeader, type Draft, draftOfValues, SESSION_ID } from "../core/format/entry.ts";
 import { bytesOf, concat } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Content, type Log, type Store } from "../core/ports/store.ts";
-import type { LeafMemory, Stores } from "../core/ports/stores.ts";
+import type { LeafMemory, SessionStores } from "../core/ports/stores.ts";
 import { planCopy } from "../core/session/fork.ts";
 import { Session } from "../core/session/session.ts";
 import { forkedLines, newBeginning } from "../core/session/workspace.ts";
@@ -34,7 +34,7 @@ function sessionOn(log: Log, leaves?: LeafMemory): Session {
 }
 
 /** Makes a session without entries. Throws already_exists when there is something at its path. */
-export function newSession(stores: Stores, beginning: Beginning): Session {
+export function newSession(stores: SessionStores, beginning: Beginning): Session {
   const session = sessionOn(stores.forNew.create(beginning));
   if (session.file !== null && stores.exists(session.file))
     throw new Failure("already_exists", `There is a file at ${session.file} already. Open it, or choose another id.`, {
@@ -44,7 +44,7 @@ export function newSession(stores: Stores, beginning: Beginning): Session {
 }
 
 /** Opens the session of a file, at the leaf that the server recorded for it. */
-export function openSession(stores: Stores, file: string): Session {
+export function openSession(stores: SessionStores, file: string): Session {
   return sessionOn(stores.open(file), stores.leaves);
 }
 
@@ -57,7 +57,7 @@ export function sessionWith(store: Store, beginning: Beginning, content: Content
 }
 
 /** Makes a session that holds everything of a file's, with the leaf where that has it, as `make` begins it. */
-export function copyOf(stores: Stores, file: string, into: Store, make: (source: Log) => Beginning): Session {
+export function copyOf(stores: SessionStores, file: string, into: Store, make: (source: Log) => Beginning): Session {
   return closing(openSession(stores, file), (source) => {
     const copy = sessionWith(into, make(source.log), forkedLines(source, planCopy(source.tree)), false);
     copy.moveLeaf(source.leafId === null ? ROOT : copy.log.nodes.position(source.leafId));
@@ -66,7 +66,7 @@ export function copyOf(stores: Stores, file: string, into: Store, make: (source:
 }
 
 /** Makes a session in memory that holds everything of a file's. */
-export function copyInMemory(stores: Stores, file: string): Session {
+export function copyInMemory(stores: SessionStores, file: string): Session {
   return copyOf(stores, file, memoryStore(), ({ headerLine, header }) => ({ headerLine, header }));
 }
 

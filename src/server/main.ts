@@ -12,6 +12,7 @@ import { commandNames } from "../handlers/shared/find.ts";
 import { makeAttachments } from "../storage/attach/attach.ts";
 import { userFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
+import { notedStore } from "../storage/fleet/identity.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
@@ -74,7 +75,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containedDisk(world.disk);
-  const fleet = fleetOf(settings, world);
+  const fleet = fleetOf(settings, world, paths);
   const stores = makeStores({
     disk,
     env: world.env,
@@ -104,6 +105,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharedState: confined?.hasState,
     later: (work) => setTimeout(work, PUT_OFF).unref(),
     fleet,
+    leavesFleet: settings.readOnly && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   workspace.opensEarly = settings.agent === undefined && world.agent === undefined;
@@ -202,7 +204,7 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
 }
 
 /** Returns the fleet that the settings name; without one, or where sessions live in memory, there is none. */
-function fleetOf(settings: ServerSettings, world: World): FleetConnection | undefined {
+function fleetOf(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
   const place = {
@@ -210,6 +212,7 @@ function fleetOf(settings: ServerSettings, world: World): FleetConnection | unde
     processId: world.env.sessionId(),
     since: timestamp(world.env),
     readFile: (path: string) => Buffer.from(readWhole(world.disk, path)).toString("utf8"),
+    storeAt: (shown: string) => notedStore(world.disk, paths.state, shown),
   };
   return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
 }

@@ -72,9 +72,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   } else if (session !== undefined) {
     const named = where(workspace, session);
     const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
-    first = isNew
-      ? workspace.create({ file: named.sessionPath, id: sessionId, name })
-      : await workspace.opened(named);
+    first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : await workspace.opened(named);
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
     first = latest === undefined ? workspace.create({ id: sessionId, name }) : workspace.open({ sessionPath: latest });

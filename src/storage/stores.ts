@@ -1,21 +1,19 @@
 /** Puts the backends together, and chooses the one that opens a given path. */
 
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { pirust } from "../core/foreign/pirust/pirust.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
-import { concat } from "../core/json/json.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
-import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
+import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
-import { momentOf, unknownId } from "../core/search/listing.ts";
+import { unknownId } from "../core/search/listing.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
-import { changeTime } from "./catalog/containers.ts";
 import { jointCatalog } from "./catalog/joint.ts";
 import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
+import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
 import { type FleetConnection, fleetOf } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
@@ -25,13 +23,14 @@ import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded, infoOrNull } from "./fs/files.ts";
-import { readHeader, type StoredHeader } from "./fs/header.ts";
+import { infoOrNull } from "./fs/files.ts";
+import { readHeader } from "./fs/header.ts";
 import {
   absolute,
   allFolders,
   archivedFolders,
   archiveFolder,
+  containerFor,
   fileFor,
   fileName,
   folderFor,
@@ -43,6 +42,7 @@ import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
+import { isSessionIn, latestIn } from "./latest.ts";
 import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
@@ -50,42 +50,33 @@ import { operationLog } from "./lifecycle/operation-log.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
 import { recordedMigrations } from "./lifecycle/recorded-migrations.ts";
 import type { Locks } from "./locks/locks.ts";
-import type { Durability } from "./log/file-log.ts";
-import { leafMemory } from "./log/leaf-store.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
-import { memoryStore, wholeLines } from "./memory.ts";
+import { memoryStore } from "./memory.ts";
+import { MIGRATED, nowAt, type OpeningOptions, openingOf } from "./opening.ts";
 import { makeMigrations } from "./v2/migration.ts";
-import { containerOf, currentPathOf, folderOf, frozenFrom, isActive } from "./v2/pointer.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 
-export interface StoresOptions {
-  readonly disk: Disk;
+export interface StoresOptions extends OpeningOptions {
   readonly env: Env;
-  readonly paths: StoragePaths;
-  readonly durability: Durability;
   readonly locks: Locks;
   /** Folders in which agents look for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
   /** Folders in which other agents keep their sessions. */
   readonly agentPlaces?: readonly AgentPlace[];
-  /** Working directory of this process, in which relative paths of a host begin. */
-  readonly cwd: string;
-  /** The backend of new sessions. */
-  readonly kind: "jsonl" | "v2" | "memory";
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
   /** Folders of the user's in which holders are announced. */
   readonly userFolders?: LifecycleDeps["userFolders"];
-  /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
-  readonly requireAllowed?: (path: string) => void;
   /** Whether other users may write in our state folder, so that files in it may be opened only through the disk. */
   readonly sharedState?: boolean;
   /** Runs work that nobody waits for; without it, nothing is put off. */
   readonly later?: (work: () => void) => void;
   /** The database that has the sessions, too. */
   readonly fleet?: FleetConnection;
+  /** Whether there is one that is not asked, because nothing may be brought here. */
+  readonly leavesFleet?: boolean;
 }
 
 export function makeStores(options: StoresOptions): Stores {
@@ -96,18 +87,21 @@ export function makeStores(options: StoresOptions): Stores {
   const inFleet = fleetOf(readOnly ? undefined : options.fleet, {
     ...{ disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) },
   });
-  const containerFor = ({ id, cwd }: { readonly id: string; readonly cwd?: string | null }): string =>
-    join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
   const copies = {
     jsonl: jsonlStore(inFleet.copying(files)),
-    v2: segmentedStore({
-      ...inFleet.copying(common),
-      containerFor,
-    }),
+    v2: segmentedStore({ ...inFleet.copying(common), containerFor: (header) => containerFor(paths, header) }),
   };
   const jsonl = inFleet.store(copies.jsonl);
   const v2 = inFleet.store(copies.v2);
-  const at = (file: string): Store => (isContainerName(file) ? v2 : jsonl);
+  const byName = { jsonl, v2, memory: memoryStore() };
+  const foreign = foreignStore(disk, env, paths.state);
+  const { stores, allowed, at, openLog } = openingOf(options, {
+    jsonl,
+    memory: byName.memory,
+    v2: () => v2,
+    foreign: () => foreign,
+  });
+  const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
    * session folders nor in our state folder (archive, trash), and no single folder is configured for all sessions.
@@ -117,52 +111,26 @@ export function makeStores(options: StoresOptions): Stores {
     const folder = knownPath(disk, dirname(file));
     return [paths.root as string, paths.state].every((above) => !isBelow(knownPath(disk, above), folder));
   };
-  const allowed = (file: string): string => {
-    const path = absolute(file, cwd);
-    if (path.includes("\0")) {
-      const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
-      throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
-    }
-    options.requireAllowed?.(path);
-    return path;
-  };
-  const foreign = foreignStore(disk, env, paths.state);
   /** Opens a session file, or a database of pi_agent_rust as if it were a session file. */
   const openSource = (file: string, asReader?: boolean): Log => {
     if (!isDatabase(disk, file)) return jsonl.open(file, asReader);
     const shown = withBytes(disk, file, linesOf(disk, file));
     return jsonlStore({ ...files, disk: shown, snapshots: undefined }).open(file, true);
   };
-  const openLog = (file: string, asReader?: boolean): Log => {
-    // A database of pi_agent_rust may have become a container.
-    const others = foreign.open(file, { but: pirust.agent, asReader });
-    if (others) return others;
-    try {
-      return openActive(disk, at, file, asReader);
-    } catch (error) {
-      if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
-      const database = foreign.open(file);
-      if (database) return database;
-      const sentence = `${file} is an SQLite database, of no agent that is known here.`;
-      throw new Failure("not_a_session", sentence, error.details);
-    }
-  };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
     const file = allowed(path);
     // A database of pi_agent_rust can be migrated.
-    const refusal = foreign.refusal(file, pirust.agent);
+    const refusal = foreign.refusal(file, MIGRATED);
     if (refusal) throw refusal;
     return file;
   };
-  const byName = { jsonl, v2, memory: memoryStore() };
   const folders = {
     listed: () => sessionFolders(paths, disk),
     archived: () => archivedFolders(paths, disk),
     both: () => allFolders(paths, disk),
   };
   const isDurable = durability === "sync";
-  const leaves = leafMemory(disk, paths.state, isDurable);
   const operations = operationLog({ ...options, stateFolder: paths.state, isDurable });
   const lifeCycleDeps: LifecycleDeps = {
     ...options,
@@ -195,7 +163,7 @@ export function makeStores(options: StoresOptions): Stores {
   const local = makeCatalog(catalog);
   const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
     options.kind === "v2"
-      ? { path: containerFor({ id, cwd }), store: "v2" }
+      ? { path: containerFor(paths, { id, cwd }), store: "v2" }
       : {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
           store: "jsonl",
@@ -209,12 +177,14 @@ export function makeStores(options: StoresOptions): Stores {
   });
   const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   return {
+    ...stores,
     names: Object.keys(byName),
-    forNew: options.kind === "memory" ? byName.memory : byPath(byName[options.kind], at),
-    leaves,
-    open: (file, asReader) => openLog(allowed(file), asReader),
     absolute: allowed,
     ...arrivals,
+    ...inFleet.giving({
+      openCopy: (file) => openLog(allowed(file)),
+      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+    }),
     kept: keptPlace(disk, common.quarantine),
     ...inFleet.care({
       local,
@@ -228,22 +198,16 @@ export function makeStores(options: StoresOptions): Stores {
       write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
       memory: byName.memory,
     }),
-    exists: (file) => exists(disk, file),
-    holds(path) {
-      const file = allowed(path);
-      // An interrupted repair left a container under another name.
-      return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
-    },
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
-    find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
-    offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
-    prepareFolder(file) {
+    find(id) {
       try {
-        disk.makeFolder(dirname(file));
-      } catch {
-        // The first append fails in the same way and reports it.
+        return findById(disk, sessionFolders(paths, disk), id, openForReading);
+      } catch (error) {
+        const isMissing = error instanceof Failure && error.name === "session_not_found";
+        throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
       }
     },
+    offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     agentFile(agent, parts) {
@@ -316,65 +280,6 @@ interface Placed {
   readonly id: string;
   readonly cwd?: string | null;
   readonly timestamp?: string | null;
-}
-
-/** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
-function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
-  if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
-  if (isContainerName(file) || !exists(disk, file)) {
-    const moved = nowAt(disk, file);
-    if (moved !== file) return at(moved).open(moved, readOnly);
-  }
-  const log = at(file).open(file, readOnly);
-  if (isContainerName(file)) return log;
-  let container: string | null = file;
-  try {
-    container = containerOf(disk, file, log.header.id);
-  } finally {
-    // Between the commit marker of a migration and the freezing of the file, both exist.
-    if (container !== null) log.close();
-  }
-  return container === null ? log : at(container).open(container, readOnly);
-}
-
-/** Returns the current path of the session that a path names. Throws storage failures. */
-function nowAt(disk: Disk, file: string): string {
-  return guarded("looking for the session", () => currentPathOf(disk, file));
-}
-
-/** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
-function openFrozen(disk: Disk, store: Store, file: string): Log {
-  const source = frozenFrom(file) as string;
-  const id = readHeader(disk, file)?.id;
-  const now = exists(disk, source) ? source : containerOf(disk, source, typeof id === "string" ? id : undefined);
-  const [where, out] =
-    now === null
-      ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
-      : [`the session is ${now}`, "Open that one"];
-  const sentence = `This is the kept file of a migrated session; ${where}. ${out}; nothing is written to this file.`;
-  return store.open(file, new Failure("read_only", sentence, { sessionPath: now ?? source }));
-}
-
-/** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */
-function byPath(store: Store, at: (file: string) => Store): Store {
-  const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
-  return {
-    ...store,
-    create: (beginning) => storeOf(beginning).create(beginning),
-    publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
-    publishNow(beginning, content) {
-      const store = storeOf(beginning);
-      if (store.publishNow) return store.publishNow(beginning, content);
-      const log = store.create(beginning);
-      log.append(wholeLines(concat([...bytesOfContent(content)])));
-      return log;
-    },
-  };
-}
-
-/** Whether a name in a folder belongs to a session. Throws errno errors. */
-export function isSessionIn(disk: Disk, folder: string, name: string): boolean {
-  return isSessionName(name) || (isContainerName(name) && isActive(disk, join(folder, name)));
 }
 
 /** Returns the folders that a confined server may access. */
@@ -460,35 +365,4 @@ function madeWith(disk: Disk, folder: string, key: string): string | undefined {
     ...names.filter(isContainerName).slice(0, YOUNGEST),
   ].filter((name) => isSessionIn(disk, folder, name));
   return youngest.map((name) => join(folder, name)).find((file) => readHeader(disk, file)?.idempotencyKey === key);
-}
-
-/**
- * Returns the most recently changed session of a folder whose header fits, or undefined. Of two that were changed
- * within one tick of the file system's clock, returns the one that was created later.
- */
-export function latestIn(disk: Disk, folder: string, fits: (header: StoredHeader) => boolean): string | undefined {
-  if (!exists(disk, folder)) return undefined;
-  const candidates = disk
-    .names(folder)
-    .filter((name) => isSessionName(name) || isContainerName(name))
-    // Joining thousands of names takes as long as looking at the files.
-    .map((name) => `${folder}/${name}`)
-    .map((file) => ({ file, changed: changeTime(disk, file) ?? Number.NEGATIVE_INFINITY }))
-    .sort((a, b) => b.changed - a.changed || (a.file < b.file ? 1 : -1));
-  let latest: { file: string; changed: number; begun: number } | undefined;
-  for (const { file, changed } of candidates) {
-    // Only the headers of the newest are read: a folder may contain thousands.
-    if (latest !== undefined && changed < latest.changed) break;
-    const header = readHeader(disk, file);
-    if (header === undefined || !fits(header)) continue;
-    try {
-      if (!isSessionIn(disk, folder, basename(file))) continue;
-    } catch {
-      // It was removed after the listing, or may not be read.
-      continue;
-    }
-    const begun = momentOf(header.timestamp) ?? Number.NEGATIVE_INFINITY;
-    if (latest === undefined || begun > latest.begun) latest = { file, changed, begun };
-  }
-  return latest?.file;
 }

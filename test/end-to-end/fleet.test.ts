@@ -3,12 +3,15 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import * as z from "zod";
+import { Failure } from "../../src/core/failure.ts";
+import { declarations } from "../../src/handlers/shared/declarations.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
-import type { Json, Wire } from "../support/server.ts";
+import { type Json, temporaryPlace, type Wire } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -222,6 +225,8 @@ test.each(STORES)(
     expect(await wire.result("append", params)).toMatchObject({ entryIds: ["two", "three"], durability: "local" });
     expect(await wire.result("append", params)).toMatchObject({ entryIds: ["two", "three"], durability: "local" });
     expect(await wire.result("set_session_name", { name: "away" })).toMatchObject({ durability: "local" });
+    expect(await wire.result("set_thinking_level", { level: "high" })).toBe(null);
+    expect(wire.events.findLast(({ method }) => method === "session_append")?.params.durability).toBe("local");
     expect((await wire.result("get_state")).durability).toBe("local");
     await wire.result("fork", { entryId: "three", position: "at" });
     const fork = (await wire.result("get_state")).sessionId;
@@ -247,6 +252,37 @@ test.each(STORES)(
     fleet.table.check();
   },
 );
+
+test("every change has a result that says where it is, but for one, and so in Pi's dialect", async () => {
+  const changes = declarations.commands.filter(({ effect }) => effect === "write" || effect === "replace");
+  const silent = changes.filter(({ result }) => !(result instanceof z.ZodObject && "durability" in result.shape));
+  expect(silent.map(({ name }) => name)).toEqual(["set_thinking_level"]);
+  expect(changes.flatMap(({ name, pi }) => (pi ? [name] : [])).sort()).toEqual([
+    "new_session",
+    "set_model",
+    "set_session_name",
+  ]);
+  const fleet = new MemoryFleet();
+  const lives = new HereLives({ fleet: fleetOptions(fleet, { outage: new Outage(fleet, 0, () => 0) }) });
+  const wire = await lives.start(["--dialect", "pi"]);
+  const said: Json[] = [];
+  const until = async (isLast: (message: Json) => boolean): Promise<void> => {
+    for (let last: Json = {}; !isLast(last); said.push(last)) [last] = await wire.take(1);
+  };
+  const appended = (): Json[] => said.filter(({ type }) => type === "session_append");
+  wire.send({ id: "1", type: "append", entries: [user("one")] });
+  await until(({ type }) => type === "session_append");
+  fleet.faultAt = () => "before";
+  wire.send({ id: "2", type: "append", entries: [user("two")] });
+  wire.send({ id: "3", type: "set_session_name", name: "away" });
+  wire.send({ id: "4", type: "set_thinking_level", level: "high" });
+  await until(() => appended().length === 4);
+  const reply = (id: string): Json => said.find((message) => message.id === id) as Json;
+  expect(reply("2").data.durability).toBe("local");
+  // As Pi has them.
+  for (const id of ["3", "4"]) expect([reply(id).success, "data" in reply(id)]).toEqual([true, false]);
+  expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
+});
 
 test.each(STORES)(
   "where another machine wrote meanwhile, what was written here is a branch, and all are told (%s)",
@@ -284,6 +320,26 @@ test.each(STORES)(
   },
 );
 
+test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
+  const fleet = new MemoryFleet();
+  const { wire } = await started("jsonl", fleet, 1, true);
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  fleet.faultAt = () => "before";
+  await wire.result("append", { entries: [user("two", { id: "two" })] });
+  await wire.result("clone");
+  const clone = (await wire.result("get_state")).sessionId;
+  await wire.result("new_session");
+  fleet.faultAt = () => undefined;
+  const since = performance.now();
+  while (idsIn(fleet.table, sessionId).length < 2 || fleet.table.linesOf(clone).length < 2) {
+    expect(performance.now() - since).toBeLessThan(20_000);
+    // Its timers have their turn.
+    await new Promise(setImmediate);
+  }
+  expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two"]);
+});
+
 test("a server that ends while the fleet is away says what only this machine has", async () => {
   const fleet = new MemoryFleet();
   const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];
@@ -295,6 +351,65 @@ test("a server that ends while the fleet is away says what only this machine has
   await wire.result("append", { entries: [user("one")] });
   await lives.end();
   expect(lives.said).toEqual([expect.stringContaining("fleet push")]);
+});
+
+test.each(STORES)(
+  "whole sessions are not moved while the fleet is away, and the words are those of the fleet (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    let isLost = false;
+    const keeper = {
+      keep: async () => !isLost,
+      restore: async () => {
+        if (isLost) throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
+        return true;
+      },
+      rows: async function* () {},
+    } as unknown as FleetConnection["keeper"];
+    const lives = new HereLives({
+      fleet: { ...fleetOptions(fleet, { outage: new Outage(fleet, 0, () => 0) }), keeper },
+    });
+    const wire = await lives.start(["--store", store]);
+    const sessions: string[] = [];
+    for (const isAway of [false, true]) {
+      if (isAway) fleet.faultAt = () => "before";
+      await wire.result("new_session");
+      await wire.result("append", { entries: [user("one")] });
+      sessions.push((await wire.result("get_state")).sessionId);
+    }
+    await wire.result("new_session");
+    for (const method of ["archive_session", "delete_session"])
+      for (const [sessionId, words] of [
+        [sessions[0], "has the session as it is"],
+        [sessions[1], "only this machine has"],
+      ]) {
+        const { message, data } = await wire.failure(method, { sessionId });
+        expect([data.name, data.retryable, message]).toEqual(["storage_failed", true, expect.stringContaining(words)]);
+      }
+    fleet.faultAt = () => undefined;
+    const [sessionId] = sessions;
+    await wire.result("delete_session", { sessionId });
+    isLost = true;
+    expect((await wire.failure("restore_session", { sessionId })).message).toContain("It is back on this machine");
+    isLost = false;
+    await wire.result("delete_session", { sessionId });
+    await wire.result("restore_session", { sessionId });
+  },
+);
+
+test("a server that only reads says what is to be done about a session that only the fleet has", async () => {
+  const sessionId = "01991f6e-1f1d-7c3e-b0a4-000000000000";
+  for (const [url, words] of [
+    ["postgres://db.example/agents", "without it"],
+    ["", "list_sessions"],
+  ]) {
+    const place = temporaryPlace();
+    const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
+    const wire = await lives.start(["--read-only"]);
+    const { message, data } = await wire.failure("open_session", { sessionId });
+    expect([data.name, message]).toEqual(["session_not_found", expect.stringContaining(words)]);
+    await lives.end();
+  }
 });
 
 test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
@@ -318,7 +433,8 @@ test.each(
   await wire.result("append", { entries: [user("one", { id: "one" })] });
   await wire.result("switch_session", { sessionId, leaf });
   fleet.faultAt = () => "before";
-  await wire.result("append", { entries: [user("mine", { id: "same" })] });
+  const mine = { entries: [user("mine", { id: "same" })], idempotencyKey: "mine" };
+  expect((await wire.result("append", mine)).entryIds).toEqual(["same"]);
   const other = new MemoryFleet(table, "two");
   other.leasesEnd = true;
   const two = await started(store, other, 2);
@@ -331,11 +447,15 @@ test.each(
     // Nothing is written: the leaf is still that entry when the branch is made.
     await wire.failure("append", { entries: [user("after")], expectedLeafId: "other" });
   }
-  const { leafId } = await wire.result("get_state");
+  const { leafId, diagnostics } = await wire.result("get_state");
+  // It is told by which id that is now, and a repeated request finds the same entry.
+  expect(diagnostics[0]).toMatchObject({ kind: "diverged", renamed: [{ from: "same", to: leafId }] });
+  const damage = wire.events.filter(({ method }) => method === "session_damage").flatMap(({ params }) => params.damage);
+  expect(damage[0].renamed).toEqual(diagnostics[0].renamed);
+  expect((await wire.result("append", mine)).entryIds).toEqual([leafId]);
   const texts = (await wire.result("get_messages")).messages.map(({ content }: Json) => content);
   expect([leafId === "same", texts.slice(0, 2)]).toEqual([false, ["one", "mine"]]);
-  const { diagnostics } = await wire.result("get_state");
-  expect(JSON.stringify(diagnostics)).toContain("got another id");
+  expect(diagnostics[0].reason).toContain("got another id");
 });
 
 test.each(STORES)("kept lines that are damaged are left out and counted, and hide nothing else (%s)", async (store) => {

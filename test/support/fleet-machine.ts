@@ -4,13 +4,14 @@ import { expect } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
+import type { Journal } from "../../src/storage/fleet/journal.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
 import { harnessOn as containersOn } from "../storage/v2/harness.ts";
 import { FaultDisk } from "./disk.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "./fleet.ts";
+import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "./fleet.ts";
 import { id, SESSION, userText } from "./lines.ts";
 import { beginning } from "./sessions.ts";
 
@@ -32,6 +33,7 @@ export class Machine {
   readonly disk: FaultDisk;
   readonly fleet: MemoryFleet;
   readonly aside: string[] = [];
+  readonly journal: Journal;
   readonly store: Store;
   /** Programs that know nothing of the fleet. */
   readonly plain: Store;
@@ -47,9 +49,11 @@ export class Machine {
     this.fleet = new MemoryFleet(table, name);
     this.disk.makeFolder("/root/sessions");
     this.file = `/root/sessions/${SESSION}.${kind}`;
+    this.journal = journalOn(disk);
+    const { journal } = this;
     const outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
     const ours = <T extends FileLogOptions>(options: T): T =>
-      copying(options, fleetOptions(this.fleet, { aside: this.aside, disk, outage, ...more }));
+      copying(options, fleetOptions(this.fleet, { aside: this.aside, journal, outage, ...more }));
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
     this.store = fleetStore(store);
     this.plain = files?.other({ ignoresLocks: true }) as Store;

@@ -247,7 +247,12 @@ export function fleetOptions(
       aside.push(...lines.map((line) => textOf(line)));
       return `/aside/${header.id}`;
     },
-    journal: new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z"),
+    journal: journalOn(disk),
     ...rest,
   };
+}
+
+/** Returns the journal of a machine with this disk, as one process has it. */
+export function journalOn(disk: Disk): Journal {
+  return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z");
 }

@@ -29,7 +29,7 @@ export const POSTGRES = ((): string | undefined => {
 /** Why the tests that need a server are skipped, as their name says. */
 export const WITH_POSTGRES = POSTGRES ? "" : " (SKIPPED: there is no PostgreSQL; apt-get install postgresql)";
 
-/** The user who runs the server, which refuses to be run by root. */
+/** The user who runs servers, which refuse to be run by root; undefined where that is who runs the tests. */
 const user = ((): { uid: number; gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined;
   for (const name of ["postgres", "nobody"])
@@ -42,6 +42,10 @@ const user = ((): { uid: number; gid: number } | undefined => {
     }
   return undefined;
 })();
+
+export function serverUser(): { uid: number; gid: number } | undefined {
+  return user;
+}
 
 export class Postgres {
   readonly folder = mkdtempSync(join(tmpdir(), "pi-pg-"));

@@ -2,17 +2,20 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
+import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { TENANTS } from "../../storage/fleet/isolation.ts";
+import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
-import { absolute } from "../../storage/fs/paths.ts";
+import { absolute, findPaths } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
+import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "isolate"];
+const OF_DATABASE = ["status", "migrate", "isolate", "prune", "adopt"];
 const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -22,40 +25,72 @@ export default {
   name: "fleet",
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
   operands: ["<word>", "[folder]"],
+  flags: {
+    "--older-than": { value: "time", meaning: "with prune: what was deleted before this time, by default 30d" },
+    "--forget-ids": {
+      value: "time",
+      meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
+    },
+    "--apply": { meaning: "with prune: remove it for good" },
+    "--yes": { meaning: "with prune: do not ask before; required without a terminal" },
+  },
+  onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, isolate, verify, import, export or push. " +
+    "The word is status, migrate, isolate, prune, adopt, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
-    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. verify reads every line of it against its hash chain, " +
+    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
+    "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
+    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. " +
+    "adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
-  async run(asking, { operands: [word, folder], flags }) {
+  async run(asking, given) {
+    const { operands, flags } = given;
+    const [word, folder] = operands;
     if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${inWords(WORDS)}; it got ${word}.`);
     const needsFolder = word === "import" || word === "export";
     if (needsFolder && folder === undefined)
       throw new UsageError(`fleet ${word} needs a folder: fleet ${word} <folder>.`);
     if (!needsFolder && folder !== undefined) throw new UsageError(`fleet ${word} takes no folder; it got ${folder}.`);
-    const given = flags.get("--fleet");
-    const text = given ?? asking.variables.PI_FLEET_URL;
+    const stray = PRUNING_FLAGS.find((name) => flags.has(name));
+    if (word !== "prune" && stray !== undefined) throw new UsageError(`${stray} goes with fleet prune.`);
+    const address = flags.get("--fleet");
+    const text = address ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
     if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, folder);
-    const { fleet, shown } = connect(text, given !== undefined, (path) =>
-      Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
+    const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
+    const { state } = findPaths(asking.variables, undefined, () => undefined);
+    // It takes whatever it meets for the one that is known from then on.
+    const adopted = (at: string): KnownStore => ({ ...notedStore(asking.disk, state, at), known: () => undefined });
+    const { fleet, pruning, shown } = connect(
+      text,
+      address !== undefined,
+      readFile,
+      word === "adopt" ? adopted : undefined,
     );
     try {
+      if (word === "prune") {
+        await fleet.requireTables();
+        return { address: shown, ...(await prunedBy(pruning, asking, given)) };
+      }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
       if (word === "isolate") await fleet.isolate();
       const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
-      return { address: shown, ...(await fleet.status()), ...from };
+      const status = await fleet.status();
+      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
+      const left = aside && { ...aside, named: undefined };
+      return { address: shown, ...status, ...(left ? { deleted: left } : {}), ...from };
     } finally {
       await fleet.close();
     }
   },
-  print(result, { operands: [word] }) {
+  print(result, { operands: [word] }, page) {
     if (word === "verify") return verifiedLines(result);
+    if (word === "prune") return prunedLines(result, page);
     if (word === "push") return pushedLines(result);
     if (word === "isolate") return isolatedLines(result);
     return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
@@ -176,6 +211,11 @@ function* statusLines({
   const stored = sums.storedBytes === null ? "" : `; ${sizeText(sums.storedBytes)} in the database`;
   yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}`;
   yield `${grouped(sums.held)} of them have a writer now`;
+  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0 } = sums.deleted ?? {};
+  if (sessions + unfinished + halfway > 0) {
+    const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
+    yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
+  }
   if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }
 
@@ -184,12 +224,17 @@ function inWords(words: readonly string[]): string {
 }
 
 /** Connects for one question. Throws UsageError where the address is wrong. */
-function connect(text: string, isSeen: boolean, readFile: (path: string) => string): ReturnType<typeof connectFleet> {
+function connect(
+  text: string,
+  isSeen: boolean,
+  readFile: (path: string) => string,
+  storeAt: ((shown: string) => KnownStore) | undefined,
+): ReturnType<typeof connectFleet> {
   const since = new Date(realEnv.now()).toISOString();
   try {
     return connectFleet(
       text,
-      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile },
+      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile, storeAt },
       isSeen,
     );
   } catch (error) {

@@ -28,6 +28,8 @@ export interface Damage {
   readonly length: number;
   readonly entryId?: string;
   readonly reason: string;
+  /** Entries that have another id now, as far as they are told. */
+  readonly renamed?: { readonly from: string; readonly to: string }[];
   /** Path of the bytes that were moved out of the file. */
   readonly keptAt?: string;
   /** Whether what the bytes held is still reachable. */

@@ -32,8 +32,10 @@ export interface FleetRow {
 export interface FleetKeeper {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
   keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean>;
-  /** Brings a deleted session back. Returns whether there was one. */
+  /** Brings a deleted session back. Returns whether there was one that has its lines. */
   restore(sessionId: string, archived: boolean): Promise<boolean>;
+  /** Has a deleted session whose lines were removed begin again, without lines. Returns whether there was one. */
+  beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean>;
   /** Yields the sessions with their rows, by their ids; only the deleted ones where these are asked for. */
   rows(): AsyncIterable<FleetRow>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */

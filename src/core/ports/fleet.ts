@@ -157,6 +157,8 @@ export interface FleetConflict {
   readonly lastEntryId: string;
   /** Entries that have another id in the branch, because others gave theirs to something else. */
   readonly renamed: number;
+  /** The first of these, with the ids that they had. */
+  readonly names?: { readonly from: string; readonly to: string }[];
 }
 
 export interface Fleet {

@@ -56,6 +56,11 @@ export interface Stores {
     where: { readonly sessionPath?: string; readonly sessionId?: string },
     early?: boolean,
   ): Promise<Log | undefined>;
+  /**
+   * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
+   * missing where there are none.
+   */
+  giveOwed?(isOpen: (sessionId: string) => boolean): void;
   /** Entries that were refused, or gave way to those of other machines. */
   readonly kept: KeptPlace;
   exists(file: string): boolean;
@@ -110,3 +115,6 @@ export interface Stores {
   readonly operations: OperationLog;
   readonly health: HealthCheck;
 }
+
+/** The part that opens sessions and makes new ones. */
+export type SessionStores = Pick<Stores, "forNew" | "leaves" | "open" | "exists" | "holds" | "prepareFolder">;

@@ -85,6 +85,10 @@ export const damage = z.looseObject({
   reason: z.string(),
   salvaged: z.boolean(),
   keptAt: z.string().optional().describe("where the bytes are that were removed from the file"),
+  renamed: z
+    .array(z.object({ from: z.string(), to: z.string() }))
+    .optional()
+    .describe("entries of a branch that have another id now, because others gave theirs: the first 100"),
 });
 
 const recordCount = z.number().int();

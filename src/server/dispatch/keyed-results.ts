@@ -12,9 +12,15 @@ export interface KeyedParams {
   readonly idempotencyKey?: string;
 }
 
+/** A result, and how often entries of its session had got other ids by then. */
+interface RememberedResult {
+  readonly result: unknown;
+  readonly renamings: number | undefined;
+}
+
 export class KeyedResults {
   private readonly workspace: Workspace;
-  private readonly results = new Map<string, unknown>();
+  private readonly results = new Map<string, RememberedResult>();
 
   constructor(workspace: Workspace) {
     this.workspace = workspace;
@@ -24,10 +30,10 @@ export class KeyedResults {
   ofWrite(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
     const remembered = this.results.get(this.nameOf(call, key));
-    if (remembered !== undefined) return remembered;
-    if (!command.repeat) return undefined;
-    const entryIds = context.session.repeated(key)?.ids;
-    return entryIds && command.repeat(context, entryIds, call.params as never);
+    const isTrue = remembered?.renamings === context.session.foreign.renamings;
+    if (remembered && (isTrue || !command.repeat)) return remembered.result;
+    const entryIds = command.repeat && context.session.repeated(key)?.ids;
+    return entryIds ? command.repeat?.(context, entryIds, call.params as never) : remembered?.result;
   }
 
   /**
@@ -40,7 +46,7 @@ export class KeyedResults {
     const { cwd } = params as { cwd?: string };
     const made = this.workspace.made(key, [cwd, this.workspace.current?.cwd, this.workspace.cwd]);
     if (!made) return undefined;
-    const remembered = this.results.get(this.nameOf(call, key)) as { sessionId?: string } | undefined;
+    const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
     const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
     if (made !== this.workspace.current) await context.replace(made, { reason: "resume" });
     return result;
@@ -53,7 +59,8 @@ export class KeyedResults {
     if (result instanceof Promise) return result.then((value) => this.remember(call, value));
     // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
-    if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), result);
+    const { renamings } = (call.target ?? this.workspace.current)?.foreign ?? {};
+    if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, renamings });
     if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;
   }

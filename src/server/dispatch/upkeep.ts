@@ -49,6 +49,7 @@ export class Upkeep {
     for (const { log } of workspace.sessions) log.renewLock?.();
     sharing?.hosting.renew();
     sharing?.sweep();
+    workspace.stores.giveOwed?.((id) => workspace.sessions.some((session) => session.id === id));
     for (const session of workspace.sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || sharing?.attaching.of(session)) continue;

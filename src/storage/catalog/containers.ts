@@ -1,20 +1,11 @@
 /** Finds containers of Session Store V2 that are sessions, and reads their stamps and summaries for the catalog. */
 
-import { join } from "node:path";
 import type { Log } from "../../core/ports/store.ts";
-import {
-  CONTAINER,
-  headerFile,
-  indexFile,
-  isContainerName,
-  POINTER,
-  pointerFile,
-  segmentFolder,
-} from "../fs/container-paths.ts";
+import { CONTAINER, indexFile, POINTER, pointerFile } from "../fs/container-paths.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
-import { closing, infoOrNull } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
+import { closing } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
+import { containerFiles } from "../v2/container-files.ts";
 import { activeSource } from "../v2/pointer.ts";
 import { type Scan, type SessionSummary, summaryOfLog } from "./summary.ts";
 
@@ -38,7 +29,7 @@ export function foundContainer(disk: Disk, path: string): FoundContainer | undef
   try {
     const source = activeSource(disk, path);
     if (source === undefined) return undefined;
-    const files = filesOf(disk, path, pointerFile(path), indexFile(path));
+    const files = containerFiles(disk, path, pointerFile(path), indexFile(path));
     const [{ device, inode }] = files;
     const sum = (of: (info: FileInfo) => number): number => files.reduce((total, info) => total + of(info), 0);
     const stamp = {
@@ -56,20 +47,6 @@ export function foundContainer(disk: Disk, path: string): FoundContainer | undef
   }
 }
 
-/**
- * Returns the time of a session's last change in milliseconds; undefined when it is missing. In a container only the
- * files that contain the session count: checkpoints, manifest and index are also written when it is closed.
- */
-export function changeTime(disk: Disk, path: string): number | undefined {
-  try {
-    if (!isContainerName(path)) return disk.info(path).modified;
-    return Math.max(...filesOf(disk, path, pointerFile(path)).map(({ modified }) => modified));
-  } catch {
-    // It was removed, or may not be read.
-    return undefined;
-  }
-}
-
 /** Returns the size of the files that contain the session's entries, and its summary. Throws what opening it throws. */
 export function scanContainer(disk: Disk, path: string, openLog: (path: string) => Log, known?: SessionSummary): Scan {
   return closing(openLog(path), (log) => {
@@ -77,22 +54,11 @@ export function scanContainer(disk: Disk, path: string, openLog: (path: string) 
     const grown = known !== undefined && known.reach <= count && markOf(log, known.reach) === known.mark;
     const summary = summaryOfLog(log, grown ? known : undefined);
     const base = { ...summary, reach: count, mark: markOf(log, count) };
-    const size = filesOf(disk, path).reduce((sum, info) => sum + info.size, 0);
+    const size = containerFiles(disk, path).reduce((sum, info) => sum + info.size, 0);
     return { base, now: base, size, grown };
   });
 }
 
 function markOf(log: Log, count: number): string {
   return count === 0 ? "" : log.nodes.id(count - 1);
-}
-
-/** Returns the files that contain a session, header first, and of these others the ones that exist. */
-function filesOf(disk: Disk, path: string, ...others: string[]): FileInfo[] {
-  // A copy of a session without entries may lack the folder of the segments.
-  const segments = namesIn(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
-  return [
-    disk.info(headerFile(path)),
-    ...segments.map((name) => disk.info(join(segmentFolder(path), name))),
-    ...others.map((part) => infoOrNull(disk, part)).filter((info) => info !== null),
-  ];
 }

@@ -12,8 +12,9 @@ import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { folderFor, isSessionName } from "../fs/paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
+import { changeTime } from "../v2/container-files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
-import { changeTime, foundContainer, scanContainer } from "./containers.ts";
+import { foundContainer, scanContainer } from "./containers.ts";
 import { scanFile } from "./summary.ts";
 
 /** Sessions that are read without a pause. */

@@ -7,13 +7,14 @@ import type { FleetBatch, FleetDescription, FleetSpending, FleetText } from "../
 import { idInPath, momentOf } from "../../core/search/listing.ts";
 import { fold } from "../../core/search/query.ts";
 import type { SqlStatement } from "./driver.ts";
-import { WAITS_FOR } from "./server-fact.ts";
+import { isServer, WAITS_FOR } from "./server-fact.ts";
 
-const HELD = `update pi_fleet.session
+const HELD = (isThere: string): string => `update pi_fleet.session
     set entries = $6, bytes = $7, chain = $8, state = case when $9 then state else 1 end,
       lease_until = clock_timestamp() + $10 * interval '1 millisecond', changed_at = clock_timestamp(),
       messages = $15, modified = $16, is_plain = $17, indexed = case when indexed = $4 then $6 else indexed end
     where tenant = $1 and id = $2 and epoch = $3 and holder = $18 and entries = $4 and chain = $5 and state < 2
+      and ${isThere}
     returning tenant, id, generation`;
 
 const PUT = `insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
@@ -43,6 +44,9 @@ export const FACTS = {
     on conflict do nothing`,
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
     select held.tenant, w from held, unnest(${value}::text[]) as w on conflict do nothing`,
+  // Only those that a removal of texts has noted are locked: everybody else writes the same words.
+  wanted: (value: string): string => `update pi_fleet.word w set unused_since = null from held
+    where w.tenant = held.tenant and w.word = any(${value}::text[]) and w.unused_since is not null`,
   spent: (value: string): string => `insert into pi_fleet.spent as old
       (tenant, session_id, generation, quarter, provider, model, inherited, ${SUMS.join(", ")})
     select held.tenant, held.id, held.generation, s.quarter, s.provider, s.model, s.inherited, ${SUMS.map((name) => `s.${name}`).join(", ")}
@@ -53,19 +57,22 @@ export const FACTS = {
 } as const;
 
 /** Facts as the parts take them; a part that a batch does not need is missing. */
-export type FactValues = Partial<Record<keyof typeof FACTS, unknown>>;
+export type FactValues = Partial<Record<Exclude<keyof typeof FACTS, "wanted">, unknown>>;
 
 /** Returns the parts for some values, of which the first is the parameter with this number, and the values. */
 export function factParts(facts: FactValues, first: number): { parts: string[]; values: unknown[] } {
   const wanted = Object.entries(facts).filter(([, value]) => value !== undefined);
+  const part = (name: keyof typeof FACTS, n: number): string => `put_${name} as (${FACTS[name](`$${first + n}`)})`;
   return {
-    parts: wanted.map(([name, _], n) => `put_${name} as (${FACTS[name as keyof typeof FACTS](`$${first + n}`)})`),
+    parts: wanted.flatMap(([name], n) =>
+      name === "words" ? [part(name, n), part("wanted", n)] : part(name as keyof typeof FACTS, n),
+    ),
     values: wanted.map(([, value]) => value),
   };
 }
 
 /** Number of the parameter after those that every commit has. */
-const FIRST_FACT = 19;
+const FIRST_FACT = 20;
 
 /** The process that appends. */
 export interface Appender {
@@ -73,11 +80,13 @@ export interface Appender {
   readonly lease: number;
   /** A promotion may forget a taking, and then another process is given the same epoch. */
   readonly holder: string;
+  /** The server on which the session was taken. Behind a pooler the statement itself finds out where it is run. */
+  readonly server: string | undefined;
 }
 
 /** Returns the statement that appends a batch, if epoch and end are those of the session; a row says that it was done. */
 export function appendStatement(batch: FleetBatch, by: Appender, facts: FactValues): SqlStatement {
-  const { tenant, lease, holder } = by;
+  const { tenant, lease, holder, server } = by;
   const { sessionId, epoch, before, after, lines, heads, isPart } = batch;
   const { messages, modified, isPlain } = batch.facts.counts;
   const starts: number[] = [];
@@ -87,15 +96,18 @@ export function appendStatement(batch: FleetBatch, by: Appender, facts: FactValu
     start += line.length;
   }
   const { parts, values } = factParts(facts, FIRST_FACT);
-  const text = ["held as (", HELD, "), put as (", PUT, ")", ...parts.map((part) => `, ${part}`)].join("");
+  const held = HELD(server === undefined ? "$19::text is null" : isServer("$19::text"));
+  const text = ["held as (", held, "), put as (", PUT, ")", ...parts.map((part) => `, ${part}`)].join("");
   return {
     text: `with ${text} select ${WAITS_FOR} from held`,
     values: [
       ...[tenant, sessionId, epoch, before.entries, Buffer.from(before.chain, "hex")],
       ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, lease, Buffer.concat(lines)],
       ...[starts, lines.map(({ length }) => length), heads, messages, modified, isPlain, holder],
+      server ?? null,
       ...values,
     ],
+    server,
   };
 }
 

@@ -17,12 +17,12 @@ import type {
 import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
-import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
+import { type GivingPlace, give, owedIn } from "./giving.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -56,9 +56,11 @@ export interface CarePlace {
 
 export class FleetKeeping implements FleetCare {
   private readonly place: CarePlace;
+  private readonly giving: GivingPlace;
 
   constructor(place: CarePlace) {
     this.place = place;
+    this.giving = { ...place, journal: place.options.journal };
   }
 
   // --- verify ------------------------------------------------------------------------------------------------------
@@ -159,57 +161,17 @@ export class FleetKeeping implements FleetCare {
   // --- what is owed ------------------------------------------------------------------------------------------------
 
   owed(): JournaledSession[] {
-    return this.place.options.journal.all().filter(({ from }) => from !== null);
+    return owedIn(this.giving);
   }
 
   async push(progress?: Progress): Promise<FleetPushed[]> {
     const owed = this.owed();
     const pushed: FleetPushed[] = [];
     for (const known of owed) {
-      pushed.push(await this.pushOne(known));
+      pushed.push(await give(this.giving, known));
       progress?.(pushed.length, owed.length);
     }
     return pushed;
-  }
-
-  private async pushOne(known: JournaledSession): Promise<FleetPushed> {
-    const { journal } = this.place.options;
-    const { sessionId, sessionPath, conflicts } = known;
-    try {
-      const file = this.fileOf(known);
-      // The first time may put another file in the place of the copy, with a branch.
-      for (let times = 0; times < 2 && journal.of(sessionId)?.from; times++)
-        await closing(this.place.openCopy(file), async (log) => {
-          if (!(log instanceof FileLog)) return;
-          await log.outside?.follow();
-          log.outside?.requireOurs();
-        });
-      const now = journal.of(sessionId);
-      if (now?.from)
-        return { sessionId, sessionPath: file, outcome: "refused", message: "Its database is away again." };
-      const isBranch = now !== null && now.conflicts.length > conflicts.length;
-      return { sessionId, sessionPath: file, outcome: isBranch ? "branched" : "given" };
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      return { sessionId, sessionPath, outcome: "refused", message: error.message };
-    }
-  }
-
-  /** Returns the path of a session: where lists have it, or, as of one in another folder, where it was noted. */
-  private fileOf({ sessionId, sessionPath }: JournaledSession): string {
-    try {
-      return this.place.find(sessionId);
-    } catch (error) {
-      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-      const log = this.opened(sessionPath);
-      log?.close();
-      if (log?.header.id === sessionId) return sessionPath;
-      throw new Failure(
-        "session_not_found",
-        "Its file is gone, and with it what only this machine had. Put it back and push again; opening the session by its id gives that up, and fetches what the fleet has.",
-        { sessionId, sessionPath },
-      );
-    }
   }
 
   // --- import ------------------------------------------------------------------------------------------------------

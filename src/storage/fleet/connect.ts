@@ -4,8 +4,10 @@ import { hostname } from "node:os";
 import { AddressError, addressOf } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
+import type { KnownStore } from "./identity.ts";
 import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
+import { FleetPruning } from "./pruning.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
 import { SqlKeeper } from "./sql-keeper.ts";
 import type { FleetConnection } from "./store.ts";
@@ -31,6 +33,8 @@ export interface FleetPlace {
   /** ISO 8601. */
   readonly since: string;
   readonly readFile: (path: string) => string;
+  /** Returns the store that this machine knows at an address; without it, the one that is met first is used. */
+  readonly storeAt?: (shown: string) => KnownStore;
 }
 
 /** A fleet in PostgreSQL, as stores and verbs use it. */
@@ -38,6 +42,7 @@ export interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
   readonly keeper: SqlKeeper;
+  readonly pruning: FleetPruning;
   /** The address without its password. */
   readonly shown: string;
 }
@@ -61,6 +66,7 @@ export function connectFleet(
   const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
     ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
+    store: place.storeAt?.(address.shown),
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
   const { tenant } = address;
@@ -70,6 +76,7 @@ export function connectFleet(
     fleet,
     catalog: new SqlCatalog(connections, tenant),
     keeper: new SqlKeeper(connections, place.processId, tenant),
+    pruning: new FleetPruning(connections, tenant),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,

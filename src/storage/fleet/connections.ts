@@ -7,8 +7,17 @@
 import { Failure } from "../../core/failure.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
 import { requireTenant } from "./isolation.ts";
-import { isFormer, nameOf, type ServerFact, type ServerPlace, serverFact } from "./server-fact.ts";
+import {
+  forgetfulness,
+  isFormer,
+  nameOf,
+  placeNamed,
+  type ServerFact,
+  type ServerPlace,
+  serverFact,
+} from "./server-fact.ts";
 
 /** The outcome of a statement. */
 export type SqlAnswer =
@@ -19,6 +28,9 @@ export type SqlAnswer =
   | { readonly kind: "away"; readonly reason: string }
   /** It was sent, and what became of it is not known. */
   | { readonly kind: "unknown"; readonly reason: string };
+
+/** A statement, or one whose text depends on what the server can be asked. */
+export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
@@ -33,6 +45,8 @@ const LEAVING = 1000;
 
 /** In the place of a SQLSTATE: another server answers than the one for which a statement is meant. */
 export const MOVED = "moved";
+/** Answered with a warning wherever it arrives, and changes nothing. */
+const WARNED = "commit";
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
 const FORMER =
@@ -47,6 +61,8 @@ export interface ConnectionLimits {
   readonly connectWithin: number;
   /** Milliseconds within which a statement is answered. */
   readonly answerWithin: number;
+  /** The store that is known there; by default the one that is met first. */
+  readonly store?: KnownStore;
 }
 
 class DatabaseConnection {
@@ -91,20 +107,22 @@ export class Connections {
   private chosen: DatabaseServer | undefined;
   /** The latest primary that is known. */
   private latest: ServerPlace | undefined;
+  private readonly store: KnownStore;
 
   constructor(options: ConnectionLimits) {
     this.options = options;
+    this.store = options.store ?? metStore();
   }
 
   /** Runs a statement. `sent` is called when the server was given all of it, unless it has answered. Never rejects. */
-  async run(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
+  async run(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
     while (this.busy >= this.options.most) await new Promise<void>((resolve) => this.waiting.push(resolve));
     this.busy++;
     try {
-      let answer = await this.runOnce(statement, sent);
+      let answer = await this.runOnce(question, sent);
       for (let n = 1; n < MOST_AGAIN && answer.kind === "failed" && AGAIN.has(answer.code); n++) {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 10 * 2 ** n));
-        answer = await this.runOnce(statement);
+        answer = await this.runOnce(question);
       }
       return answer;
     } finally {
@@ -114,24 +132,24 @@ export class Connections {
   }
 
   /** Runs a statement that only reads. Throws storage_failed. */
-  async read(statement: SqlStatement): Promise<Rows["rows"]> {
-    let answer = await this.run(statement);
+  async read(question: SqlQuestion): Promise<Rows["rows"]> {
+    let answer = await this.run(question);
     // The connection may have been one of a server that is gone.
-    if (answer.kind === "unknown") answer = await this.run(statement);
+    if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
-    throw new Failure("storage_failed", `The fleet's database cannot be read (${answer.reason}). Try again.`, {
-      fleet: true,
-    });
+    const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
+    throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
 
-  private async runOnce(statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
+  private async runOnce(question: SqlQuestion, sent?: () => void): Promise<SqlAnswer> {
     let connection: DatabaseConnection;
     try {
       connection = await this.connection();
     } catch (error) {
       return { kind: "away", reason: reasonOf(error) };
     }
-    const answer = isMeant(connection.fact, statement)
+    const statement = typeof question === "function" ? question(connection.fact) : question;
+    const answer = this.isMeant(connection.fact, statement)
       ? await this.ask(connection, statement, sent)
       : { kind: "failed" as const, code: MOVED, reason: "another server is the primary by now" };
     if (connection.isOver || this.isClosed) this.forget(connection);
@@ -161,9 +179,11 @@ export class Connections {
       const asked = client.query(statement);
       if (sent) whenWritten(client, () => isAnswered || sent());
       const { rows } = await Promise.race([asked, lateness]);
-      if (warnings.length === 0) return { kind: "done", rows, by: connection.fact };
+      // Several statements have a list of results instead.
+      const doubt = statement.text === WARNED ? undefined : this.doubtIn(connection, rows?.[0] ?? {});
+      if (doubt === undefined) return { kind: "done", rows, by: connection.fact };
       connection.drop();
-      return { kind: "unknown", reason: warnings.join("; ") };
+      return { kind: "unknown", reason: doubt };
     } catch (error) {
       const { code } = error as { code?: unknown };
       const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object);
@@ -177,10 +197,42 @@ export class Connections {
     }
   }
 
+  /**
+   * Returns why an answer is worth nothing, if it is: a commit that may have been given up by its standby, or may be
+   * forgotten, and whatever a former primary says. Where the answer tells which server it is of, that is noted.
+   */
+  private doubtIn(connection: DatabaseConnection, row: Readonly<Record<string, unknown>>): string | undefined {
+    if (connection.warnings.length > 0) return connection.warnings.join("; ");
+    const place = placeNamed(row.server);
+    if (isFormer(place, this.latest)) return FORMER;
+    if (place) this.note(connection, place);
+    return forgetfulness(row);
+  }
+
+  /** Notes which server answers at the other end of a connection. */
+  private note(connection: DatabaseConnection, place: ServerPlace): void {
+    this.latest = place;
+    if (nameOf(connection.fact) !== nameOf({ ...connection.fact, place }))
+      connection.fact = { ...connection.fact, place };
+    this.fact = connection.fact;
+  }
+
+  /** Returns whether a statement is meant for a server, as far as either is known. */
+  private isMeant(fact: ServerFact, { server }: SqlStatement): boolean {
+    const name = nameOf(fact);
+    return server === undefined || name === undefined || (server === name && !isFormer(fact.place, this.latest));
+  }
+
+  /** Returns whether warnings of the server come through. */
+  private async hears(connection: DatabaseConnection): Promise<boolean> {
+    await this.ask(connection, { text: WARNED });
+    return connection.warnings.length > 0;
+  }
+
   /** Returns a connection that waits for work, or makes one to the latest primary. */
   private async connection(): Promise<DatabaseConnection> {
     for (let known = this.idle.pop(); known; known = this.idle.pop()) {
-      if (!known.isOver && !isFormer(known.fact, this.latest)) {
+      if (!known.isOver && !isFormer(known.fact.place, this.latest)) {
         this.fact = known.fact;
         return known;
       }
@@ -207,10 +259,11 @@ export class Connections {
       await connection.client.connect();
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
-      connection.fact = await serverFact(ask);
+      connection.fact = await serverFact(ask, () => this.hears(connection));
       await requireTenant(ask, this.options.address.tenant);
+      await requireSameStore(ask, this.store);
       const { place } = connection.fact;
-      if (isFormer(connection.fact, this.latest)) throw new Error(FORMER);
+      if (isFormer(place, this.latest)) throw new Error(FORMER);
       if (place) this.latest = place;
       return connection;
     } catch (error) {
@@ -246,7 +299,7 @@ export class Connections {
     clearTimeout(late);
     isLate = true;
     const found = made.filter((one) => one !== undefined);
-    const best = found.find(({ fact }) => !isFormer(fact, this.latest));
+    const best = found.find(({ fact }) => !isFormer(fact.place, this.latest));
     for (const other of found) if (other !== best) this.leave(other);
     if (best) return best;
     throw failed;
@@ -279,12 +332,6 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
-}
-
-/** Returns whether a statement is meant for a server, as far as either is known. */
-function isMeant(fact: ServerFact, { server }: SqlStatement): boolean {
-  const name = nameOf(fact);
-  return server === undefined || name === undefined || server === name;
 }
 
 /** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */

@@ -8,21 +8,19 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { damageOfEntry } from "../../core/format/damage.ts";
-import type { Fleet, FleetBatch, FleetEnd, FleetSession, JournaledSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { batchAfter, linesOf } from "./batch.ts";
+import { Debt } from "./debt.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
+import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow } from "./failures.ts";
 import { giveWay, HELD_BYTES } from "./giving-way.ts";
-import { headText } from "./heads.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
 import type { Outage } from "./outage.ts";
 
-/** Bytes of lines that are sent together; one commit of more is sent in parts. */
-const BATCH_BYTES = 2 << 20;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -64,8 +62,10 @@ export class FleetCopy implements Outside {
   /** The reason why this process may not write, as it was found last. */
   private refusal: Failure | null = null;
   private readying: Promise<void> | undefined;
-  /** The note of the journal about the session; undefined while it was not asked. */
-  private journaled: JournaledSession | null | undefined;
+  /** Entries that this machine has acknowledged, and the fleet may lack. */
+  private readonly debt: Debt;
+  /** The commit that ran last. */
+  private commit = new CommitInDoubt(0);
   /** Where the entries are that were committed last. */
   private reached: "replicated" | "primary" | undefined;
 
@@ -73,6 +73,7 @@ export class FleetCopy implements Outside {
     this.log = log;
     this.options = options;
     this.facts = new CopyFacts(log);
+    this.debt = new Debt(log, options.journal);
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
@@ -93,8 +94,7 @@ export class FleetCopy implements Outside {
 
   get durability(): Log["durability"] {
     // A process before this one may have gone on alone.
-    if (this.journaled === undefined && this.log.persisted) this.journaled = this.options.journal.of(this.id);
-    return this.isOwed ? "local" : this.reached;
+    return this.log.persisted && this.debt.isOwed ? "local" : this.reached;
   }
 
   private get id(): string {
@@ -112,13 +112,16 @@ export class FleetCopy implements Outside {
     const { elapsed, trustedFor } = this.options;
     const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    // Nobody here writes what is being given.
+    const given = this.options.journal.giving.get(this.id);
+    if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
       if (this.refusal?.name !== "read_only" && this.refusal?.name !== "session_not_found") this.refusal = null;
       this.holder = null;
       return undefined;
     }
-    this.readying ??= this.becomeWriter()
+    this.readying ??= this.becomeWriter(true)
       .catch((error) => {
         this.epoch = null;
         if (!this.mayGoOnAfter(error)) this.refusal = asFailure(error);
@@ -132,17 +135,33 @@ export class FleetCopy implements Outside {
   followNow(): Promise<void> | undefined {
     if (this.hasMoved) this.epoch = null;
     if (this.epoch !== null || !this.log.persisted || this.isAlone) return undefined;
-    if (this.news.take()) return this.follow();
+    if (this.news.take()) return this.follow(true);
     this.news.renew();
     return undefined;
   }
 
   private async hasNews(): Promise<boolean> {
-    const { log, options } = this;
+    const { log, options, debt } = this;
     const there = await options.fleet.look(this.id);
+    debt.renew();
     if (there !== null && there.end.entries > log.nodes.count) return true;
+    if (debt.isOwed && there !== null && this.isAllIn(there.end)) this.paidByOthers();
     if (this.hasLost(there)) return true;
-    return !there?.holder && options.journal.of(this.id)?.from != null;
+    return !there?.holder && (debt.isOwed || debt.isUntold);
+  }
+
+  /** Whether all that the copy has is durable, and the same as what the fleet has. */
+  private isAllIn(there: FleetEnd): boolean {
+    const { log, end } = this;
+    const { count } = log.nodes;
+    const isResting = log.durableCount === count && this.readying === undefined;
+    return isResting && there.entries === count && isSameEnd(endIn(log, count, end), there);
+  }
+
+  /** Notes that another process of this machine has given the fleet what this one has acknowledged. */
+  private paidByOthers(): void {
+    this.debt.paidByOthers();
+    if (!this.debt.isOwed) this.reached = "primary";
   }
 
   /** Whether another server was promoted since it was last said what the fleet has. */
@@ -151,27 +170,33 @@ export class FleetCopy implements Outside {
     return server !== undefined && this.server !== undefined && server !== this.server;
   }
 
-  /** Whether the fleet lacks lines that it had, because another server was promoted that had not got them. */
+  /**
+   * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
+   * database was restored. A session that is missing was deleted, unless there is another server.
+   */
   private hasLost(there: FleetSession | null): boolean {
-    return this.hasMoved && (there?.end.entries ?? 0) < this.end.entries;
+    const had = this.end.entries;
+    return there === null ? this.hasMoved && had > 0 : there.end.entries < had;
   }
 
-  async follow(): Promise<void> {
-    const { log, options } = this;
+  async follow(isHost = false): Promise<void> {
+    const { log, options, debt } = this;
     if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
     const there = await options.fleet.look(this.id);
-    const isOwed = options.journal.of(this.id)?.from != null || this.hasLost(there);
+    debt.renew();
+    const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
     if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
     const isNew = log.acquireLock();
     try {
-      if (isOwed) await this.becomeWriter();
+      if (isOwed) await this.becomeWriter(isHost);
       else if (there) await this.catchUp(there.end);
     } finally {
       if (isNew) log.unlock();
     }
   }
 
-  private async becomeWriter(): Promise<void> {
+  /** `isHost`: somebody is told of what is found. */
+  private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
     this.refusal = null;
     this.holder = null;
@@ -184,13 +209,15 @@ export class FleetCopy implements Outside {
       if (error instanceof Failure) return;
       throw error;
     }
-    this.journaled = this.options.journal.of(this.id);
+    this.debt.renew();
     const had = this.end.entries;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
       // Of what is deleted a row is left: a session that is missing was lost with a server.
-      const taking = await this.take(this.isOwed || had > 0);
+      const taking = await this.take(this.debt.isOwed || had > 0);
       if (taking.kind === "taken") {
-        if (await this.catchUp(taking.end)) await this.giveOwed(had);
+        if (!(await this.catchUp(taking.end))) return;
+        if (isHost) await this.debt.tell();
+        await this.giveOwed(had);
         return;
       }
       if (taking.kind === "missing") return;
@@ -208,38 +235,15 @@ export class FleetCopy implements Outside {
     return true;
   }
 
-  /** Whether the journal says that entries were acknowledged that the fleet may lack. */
-  private get isOwed(): boolean {
-    return this.journaled?.from != null;
-  }
-
   /**
    * Gives the fleet what was acknowledged while it was away, and what it has lost of the first `had` entries. This process
    * has the session, and nothing waits.
    */
   private async giveOwed(had: number): Promise<void> {
-    const { journaled, log, options } = this;
-    if (!journaled?.from) {
-      if (this.end.entries < had) await this.pushThrough(log.durableCount, new CommitInDoubt(this.end.entries));
-      return;
-    }
-    const conflict = options.journal.takeUntold(journaled);
-    if (conflict) {
-      const { entries, lastEntryId, renamed } = conflict;
-      const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
-      const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.${others}`;
-      log.addDamage(damageOfEntry(lastEntryId, "diverged", sentence));
-    }
-    const count = log.durableCount;
-    await this.pushThrough(count, new CommitInDoubt(this.end.entries));
-    await this.gave();
-  }
-
-  /** Notes that the fleet has all that was acknowledged. */
-  private async gave(): Promise<void> {
-    this.journaled ??= this.options.journal.of(this.id);
-    if (this.journaled?.from) await this.options.journal.end(this.journaled);
-    this.journaled = null;
+    const { debt, log } = this;
+    const { isOwed } = debt;
+    if (isOwed || this.end.entries < had) await this.pushThrough(log.durableCount, new CommitInDoubt(this.end.entries));
+    if (isOwed) await debt.end();
   }
 
   /** Takes the session, and begins it in the fleet if `begins`. */
@@ -264,6 +268,7 @@ export class FleetCopy implements Outside {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log } = this;
+    this.lookHere();
     const { count } = log.nodes;
     this.server ??= this.options.fleet.server;
     if (there.entries <= count) {
@@ -275,18 +280,32 @@ export class FleetCopy implements Outside {
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
     if (more === null) return this.giveWay(there);
-    if (more !== "long") await log.takeIn(more);
+    if (more !== "long") await this.takeIn(more, count);
     else
-      for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
+      for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
+        await this.takeIn([...lines], log.nodes.count);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw this.unsettled();
     this.end = there;
     return true;
   }
 
+  /** Adds lines after the first `count`, unless there are more by now: nothing is to be there twice. */
+  private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
+    this.lookHere();
+    if (this.log.nodes.count !== count) throw this.unsettled();
+    await this.log.takeIn(lines);
+  }
+
+  /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
+  private lookHere(): void {
+    const { kind } = this.log.refresh();
+    if (kind === "replaced" || kind === "gone") throw this.unsettled();
+  }
+
   private async giveWay(there: FleetEnd): Promise<false> {
-    const { log, options, journaled } = this;
-    await giveWay({ log, options, journaled, linesOf: (from, to) => this.linesOf(from, to) }, there);
+    const { log, options, debt } = this;
+    await giveWay({ log, options, journaled: debt.journaled }, there);
     return false;
   }
 
@@ -316,18 +335,21 @@ export class FleetCopy implements Outside {
   // --- a commit ------------------------------------------------------------------------------------------------
 
   async push(count: number): Promise<void> {
-    const { end } = this;
-    const commit = new CommitInDoubt(end.entries);
+    const { debt, end, log } = this;
+    // What was durable here before is no part of it.
+    const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
+    const commit = new CommitInDoubt(before);
+    this.commit = commit;
     try {
-      if (this.isAlone) return await this.owe();
+      if (this.isAlone) return await debt.begin(end);
       await this.pushThrough(count, commit);
-      if (this.journaled !== null) await this.gave();
+      if (debt.isOwed) await debt.end();
     } catch (error) {
       let failure = error;
       this.epoch = null;
       if (this.mayGoOnAfter(error))
         try {
-          return await this.owe();
+          return await debt.begin(this.end);
         } catch (refused) {
           failure = refused;
         }
@@ -338,18 +360,13 @@ export class FleetCopy implements Outside {
     }
   }
 
-  /** Notes that what is committed now has to be given to the fleet later. */
-  private async owe(): Promise<void> {
-    if (!this.isOwed) this.journaled = await this.options.journal.begin(this.id, this.log.file ?? "", this.end);
-  }
-
   private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
     const { elapsed, patience } = this.options;
     for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < count; tries++) {
       const reason = await this.advance(count, commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (tries >= MOST_TRIES && this.end.entries === commit.first) throw tooSlow();
+      if (tries >= MOST_TRIES && this.end.entries <= commit.first) throw tooSlow();
     }
   }
 
@@ -364,10 +381,11 @@ export class FleetCopy implements Outside {
     }
     const since = this.options.elapsed();
     const { epoch } = this;
-    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, count, epoch);
+    const batch = commit.prepared(this.end, epoch) ?? batchAfter(this.end, count, epoch, this.log, this.facts);
     const outcome = await this.options.fleet.append(batch, () => {
       // While the database works on one part, the next is put together.
-      if (batch.after.entries < count) commit.prepare(() => this.batch(batch.after, count, epoch));
+      if (batch.after.entries < count)
+        commit.prepare(() => batchAfter(batch.after, count, epoch, this.log, this.facts));
     });
     if (outcome.kind === "committed") {
       this.end = batch.after;
@@ -379,7 +397,7 @@ export class FleetCopy implements Outside {
     if (outcome.kind === "away") return outcome.reason;
     this.epoch = null;
     if (outcome.kind === "refused") return undefined;
-    commit.isInDoubt = true;
+    commit.doubt = outcome.reason;
     return outcome.reason;
   }
 
@@ -397,13 +415,13 @@ export class FleetCopy implements Outside {
     const isAll = there.entries > count;
     const here = isAll ? endIn(this.log, count, this.end) : this.prefix(there);
     if (here === null || (isAll && (await this.moreAfter(here, there)) === null)) {
-      commit.isInDoubt = false;
+      commit.doubt = undefined;
       return overtaken(taking);
     }
     this.end = here;
     // Lines that are there are where the taking is; where another process has them, that is not known.
     this.reached = taking.kind === "taken" ? taking.durability : "primary";
-    commit.isInDoubt = false;
+    commit.doubt = undefined;
     // What came after ours is fetched before the next write.
     if (isAll) this.epoch = null;
     return taking.kind === "held" && here.entries < count ? locked(taking.holder) : null;
@@ -415,7 +433,7 @@ export class FleetCopy implements Outside {
     // What was acknowledged before stays.
     const first = Math.max(this.end.entries, this.log.durableCount);
     try {
-      if (first < count) keptAt = this.options.keepAside(this.log, this.linesOf(first, count));
+      if (first < count) keptAt = this.options.keepAside(this.log, linesOf(this.log, first, count));
     } catch {
       // The host still has what it sent.
     }
@@ -427,34 +445,11 @@ export class FleetCopy implements Outside {
     );
   }
 
-  private batch(end: FleetEnd, count: number, epoch: number): FleetBatch {
-    const { log } = this;
-    const { nodes } = log;
-    let past = end.entries;
-    for (let bytes = 0; past < count && (past === end.entries || bytes + log.length(past) <= BATCH_BYTES); past++)
-      bytes += log.length(past);
-    const lines = this.linesOf(end.entries, past);
-    const heads = lines.map((_, i) => headText(nodes, end.entries + i));
-    const after = endAfter(end, lines);
-    const facts = this.facts.between(end, after);
-    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts };
-  }
-
-  /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */
-  private linesOf(from: number, to: number): Uint8Array[] {
-    const { log } = this;
-    const { losses } = log.nodes;
-    const lines = [...log.readMany(Int32Array.from({ length: to - from }, (_, i) => from + i))];
-    if (log.nodes.losses === losses) return lines;
-    const sentence = "The session's file is damaged where entries are to go to the fleet. repair_session repairs it.";
-    throw new Failure("storage_failed", sentence, { sessionPath: log.file }, { retryable: false });
-  }
-
   lost(error: unknown): Failure {
+    const { commit, end } = this;
     this.epoch = null;
     this.end = NOTHING;
-    if (this.durability === "local") return storageFailure(error, "making the changes durable");
-    return unknown("the fleet has it, and the file here could not be written", error);
+    return asFailure(commit.doubted(storageFailure(error, "making the changes durable"), end));
   }
 
   release(): void {

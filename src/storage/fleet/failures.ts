@@ -7,10 +7,10 @@ import { isSameEnd } from "./ends.ts";
 
 /** The commit that runs, as far as its failure depends on what was sent. */
 export class CommitInDoubt {
-  /** Number of entries that the fleet had before. */
+  /** Number of entries that were there before it. */
   readonly first: number;
-  /** Whether lines were sent, and no answer came. */
-  isInDoubt = false;
+  /** Why there was no answer, where lines were sent and nobody knows what became of them. */
+  doubt: string | undefined;
   private next: FleetBatch | undefined;
 
   constructor(first: number) {
@@ -35,18 +35,16 @@ export class CommitInDoubt {
 
   /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
   doubted(error: unknown, end: FleetEnd): unknown {
-    if (!this.isInDoubt && end.entries <= this.first) return error;
-    return unknown(error instanceof Error ? error.message : "it did not answer", error);
+    const { doubt, first } = this;
+    if (doubt !== undefined) return unknown(`Whether the fleet has it is not known (${doubt}).`, error);
+    if (end.entries > first) return unknown("The fleet has it, or a part of it, and this machine has not.", error);
+    return error;
   }
 }
 
-export function unknown(reason: string, cause?: unknown): Failure {
-  return new Failure(
-    "outcome_unknown",
-    `Whether the fleet has it is not known (${reason}). Send the same request with its idempotencyKey again, or read the state and decide again.`,
-    { fleet: true },
-    { cause, retryable: true },
-  );
+function unknown(known: string, cause: unknown): Failure {
+  const sentence = `${known} Send the same request with its idempotencyKey again, or read the state and decide again.`;
+  return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
 export function away(reason: string): Failure {
@@ -74,6 +72,15 @@ export function deleted(sessionId: string): Failure {
   return new Failure("session_not_found", "The session was deleted from the fleet. clone writes what is known of it.", {
     sessionId,
   });
+}
+
+/** Returns the failure for a session that only the fleet may have, where nothing is brought here. */
+export function notBroughtHere(sessionId: string): Failure {
+  return new Failure(
+    "session_not_found",
+    `No session on this machine has the id ${sessionId}. A server with --read-only brings none here from the fleet: a server without it does when it opens the session, and from then on this one shows it, too.`,
+    { sessionId },
+  );
 }
 
 /** Returns the failure for a session that another machine has. */

@@ -11,11 +11,14 @@ import type { Log } from "../../core/ports/store.ts";
 import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
+import { linesOf } from "./batch.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
 
 /** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
 export const HELD_BYTES = 64 << 20;
+/** Entries with another id that are told of one conflict. */
+const MOST_NAMED = 100;
 /** Lines at the end that are compared first where copy and fleet differ. */
 const FIRST_BACK = 64;
 
@@ -29,8 +32,6 @@ interface Differing {
     readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
   };
   readonly journaled: JournaledSession | null | undefined;
-  /** Returns the lines of entries. Throws storage_failed where one is damaged. */
-  linesOf(from: number, to: number): Uint8Array[];
 }
 
 /**
@@ -60,27 +61,28 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
 }
 
 async function branchOff(
-  { log, options, linesOf }: Differing,
+  { log, options }: Differing,
   journaled: JournaledSession,
   common: number,
   theirs: readonly Uint8Array[],
 ): Promise<void> {
   const base = { log, count: common, theirs };
-  const branch = branchOf(base, linesOf(common, log.nodes.count), sha256);
+  const branch = branchOf(base, linesOf(log, common, log.nodes.count), sha256);
   const { lines, entryIds, renamed } = branch;
   const lastEntryId = entryIds.at(-1);
   if (lastEntryId === undefined) {
     log.replaceFrom(common, theirs);
     return;
   }
-  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size });
+  const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
+  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size, names });
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
 }
 
-function setAside({ log, options, linesOf }: Differing, common: number, theirs: readonly Uint8Array[]): void {
+function setAside({ log, options }: Differing, common: number, theirs: readonly Uint8Array[]): void {
   try {
-    options.keepAside(log, linesOf(common, log.nodes.count));
+    options.keepAside(log, linesOf(log, common, log.nodes.count));
   } catch {
     // The whole copy is kept beside the session.
   }

@@ -17,11 +17,11 @@ export const TENANTS = "pi_fleet_tenant";
 
 /** Rights of tenants on the tables that have rows of tenants: those that the statements of a fleet need. */
 const RIGHTS: Readonly<Record<string, string>> = {
-  session: "select, insert, update",
+  session: "select, insert, update, delete",
   entry: "select, insert, delete",
   described: "select, insert, update, delete",
   said: "select, insert, delete",
-  word: "select, insert",
+  word: "select, insert, update, delete",
   spent: "select, insert, update, delete",
 };
 

@@ -22,8 +22,11 @@ export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly now: () => string;
-  /** Sessions whose conflict this process has not told yet. */
-  private readonly untold = new Map<string, FleetConflict>();
+  /** Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. */
+  private readonly acknowledged = new Map<string, JournaledSession>();
+
+  /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
+  readonly giving = new Map<string, Promise<void>>();
 
   /** `now` returns the time in ISO 8601. */
   constructor(disk: Disk, folder: string, now: () => string) {
@@ -39,7 +42,13 @@ export class Journal {
 
   /** Returns what is known of a session; null for most. Throws storage_failed where the disk does not say. */
   of(sessionId: string): JournaledSession | null {
-    return this.read(this.fileOf(sessionId), sessionId);
+    return this.withOwn(this.read(this.fileOf(sessionId), sessionId), sessionId);
+  }
+
+  /** Returns what is known of a session, of which a note says something or nothing. */
+  private withOwn(noted: JournaledSession | null, sessionId: string): JournaledSession | null {
+    const own = this.acknowledged.get(sessionId);
+    return noted?.from || !own ? noted : { ...own, ...noted, from: own.from };
   }
 
   private read(file: string, sessionId: string): JournaledSession | null {
@@ -58,43 +67,44 @@ export class Journal {
   /** Returns all sessions of which something is known. */
   all(): JournaledSession[] {
     const names = ifPresent(() => namesIn(this.disk, this.folder)) ?? [];
-    return names
+    const noted = names
       .filter((name) => NAME.test(name))
       .flatMap((name) => this.read(join(this.folder, name), "") ?? [])
       .filter(({ sessionId }) => sessionId !== "");
+    const all = new Map([...this.acknowledged.values(), ...noted].map((known) => [known.sessionId, known]));
+    return [...all.values()].map((known) => this.withOwn(known, known.sessionId) ?? known);
   }
 
   /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet. */
   async begin(sessionId: string, sessionPath: string, from: FleetEnd): Promise<JournaledSession> {
-    const known = this.of(sessionId);
-    if (known?.from) return known;
-    return this.write({ sessionId, sessionPath, since: this.now(), from, conflicts: known?.conflicts ?? [] });
+    let known = this.read(this.fileOf(sessionId), sessionId);
+    if (!known?.from)
+      known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since: this.now(), from });
+    this.acknowledged.set(sessionId, known);
+    return known;
   }
 
   /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
   async diverged(known: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
-    const told = { ...conflict, at: this.now() };
-    const conflicts = [...known.conflicts, told].slice(-MOST_CONFLICTS);
-    await this.write({ ...known, conflicts, isUntold: true });
-    this.untold.set(known.sessionId, told);
+    const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
+    const noted = await this.write({ ...known, conflicts, isUntold: true });
+    if (known.from) this.acknowledged.set(known.sessionId, noted);
   }
 
-  /** Returns the conflict of a session that this process has to tell, once. */
-  takeUntold(known: JournaledSession): FleetConflict | undefined {
-    const { sessionId, isUntold, conflicts } = known;
-    const conflict = this.untold.get(sessionId) ?? (isUntold ? conflicts.at(-1) : undefined);
-    this.untold.delete(sessionId);
-    return conflict;
-  }
-
-  /** Notes that the fleet has all of it. Where that fails, it is found out again. */
-  async end({ isUntold: _, ...known }: JournaledSession): Promise<void> {
+  /** Notes that the fleet has all of it, and whether somebody was told of the latest conflict. Where that fails, it is found out again. */
+  async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
+    this.acknowledged.delete(known.sessionId);
     try {
       if (known.conflicts.length === 0) removeQuietly(this.disk, this.fileOf(known.sessionId));
-      else await this.write({ ...known, from: null });
+      else await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
     } catch {
       // The next process that opens the session compares, and tries again.
     }
+  }
+
+  /** Notes that the fleet has what this process has acknowledged, unless a note says that more is owed. */
+  paidByOthers(sessionId: string): void {
+    if (!this.read(this.fileOf(sessionId), sessionId)?.from) this.acknowledged.delete(sessionId);
   }
 
   private async write(known: JournaledSession): Promise<JournaledSession> {

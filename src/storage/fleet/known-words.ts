@@ -1,17 +1,34 @@
-/** The words that the fleet is known to have: few of a text's words are new, and only those are sent. */
+/**
+ * The words that the fleet is known to have: few of a text's words are new, and only those are sent. What is known is
+ * forgotten from time to time, because words that are in no text any more are removed.
+ */
 
 import type { FleetText } from "../../core/ports/fleet.ts";
 
 /** Words that are remembered. The fleet ignores one that it has already. */
 const MOST = 200_000;
+/** Milliseconds for which they are, which is much less than the time for which a word stays that no text has. */
+const LIFETIME = 3_600_000;
 /** A word of ASCII, whose parts are looked for; those of other scripts are in the index by themselves. */
 const ASCII = /^[a-z0-9_]+$/;
 
 export class KnownWords {
   private readonly known = new Set<string>();
+  private readonly now: () => number;
+  private since: number;
+
+  /** `now` returns the time in milliseconds, also of a machine that slept. */
+  constructor(now: () => number) {
+    this.now = now;
+    this.since = now();
+  }
 
   /** Returns the words of texts that are not known, in an order in which no two processes wait for each other. */
   unseen(texts: readonly FleetText[]): string[] {
+    if (Math.abs(this.now() - this.since) > LIFETIME) {
+      this.known.clear();
+      this.since = this.now();
+    }
     const unseen = new Set<string>();
     for (const { words } of texts)
       for (const word of words) if (!this.known.has(word) && ASCII.test(word)) unseen.add(word);

@@ -12,7 +12,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
-import { locked } from "./failures.ts";
+import { isAway, locked } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 
 export interface LifeCyclePlace {
@@ -28,7 +28,6 @@ export interface LifeCyclePlace {
 }
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
-  const { keeper } = place;
   const move = async <T extends { readonly movedTo: string }>(file: string, run: () => Promise<T>): Promise<T> =>
     withSession(place, file, run, ({ movedTo }) => ({ as: "there", archived: place.isArchived(movedTo) }));
   return {
@@ -43,7 +42,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     async restore(where) {
       await requireThere(place);
       const restored = await own.restore(where);
-      await keeper.restore(restored.sessionId, place.isArchived(restored.movedTo));
+      await toldOfReturn(place, restored.sessionId, restored.movedTo);
       return restored;
     },
     archive: (file, wishes) => move(file, () => own.archive(file, wishes)),
@@ -75,7 +74,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           ({ sessionPath }) => keptAt(place, sessionPath),
         );
       const taken = await own.takeBack(operation, as);
-      if (taken.sessionPath !== undefined) await keeper.restore(sessionId, place.isArchived(taken.sessionPath));
+      if (taken.sessionPath !== undefined) await toldOfReturn(place, sessionId, taken.sessionPath);
       return taken;
     },
   };
@@ -133,22 +132,58 @@ async function withSession<T>(
   );
 }
 
+/** Tells the fleet of a deleted session that is here again. Throws storage_failed. */
+async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<void> {
+  try {
+    await broughtBack(place, sessionId, path);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    throw new Failure(
+      "storage_failed",
+      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, delete it and bring it back again, unless it can be written to.",
+      { fleet: true, sessionId, sessionPath: path },
+      { cause: error },
+    );
+  }
+}
+
+/** Has the fleet take a session back. Where its lines were removed there, this file gives them. */
+async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
+  const archived = place.isArchived(file);
+  if (await place.keeper.restore(sessionId, archived)) return;
+  const log = place.open(file);
+  let isBegun: boolean;
+  try {
+    isBegun = await place.keeper.beginAgain(sessionId, log.headerLine, archived);
+  } finally {
+    log.close();
+  }
+  if (isBegun) await pushed(place, file);
+}
+
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
 async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
   // The first time may put another file in the place of the copy, with a branch.
-  for (let times = 0; times < 2 && journal.of(id)?.from; times++)
-    await closing(open(file), async (log) => {
-      if (log instanceof FileLog) await log.outside?.follow();
-    });
+  let cause: unknown;
+  try {
+    for (let times = 0; times < 2 && journal.of(id)?.from; times++)
+      await closing(open(file), async (log) => {
+        if (log instanceof FileLog) await log.outside?.follow();
+      });
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    cause = error;
+  }
   if (!journal.of(id)?.from) return;
   throw new Failure(
     "storage_failed",
-    "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again.",
+    "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again when the database is there.",
     { fleet: true, sessionId: id },
+    { cause },
   );
 }
 
-/** Gives the fleet an imported session. Where that fails, the first write to it does so. */
+/** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
 async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
   let log: Log | undefined;
   try {
@@ -165,7 +200,8 @@ async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {
   try {
     await fleet.look("");
   } catch (error) {
-    throw away(error instanceof Error ? error.message : "no reason given");
+    const { cause, message } = error as Error;
+    throw away(cause instanceof Error ? cause.message : message);
   }
 }
 

@@ -7,13 +7,13 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetHeads, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
-import { type Connections, MOVED, NO_TABLES, type SqlAnswer } from "./connections.ts";
+import { type Connections, MOVED, NO_TABLES, type SqlAnswer, type SqlQuestion } from "./connections.ts";
 import { AS_BYTES, type SqlStatement } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
-import { nameOf, provenBy, WAITS_FOR } from "./server-fact.ts";
+import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -34,19 +34,22 @@ export interface FleetWriter {
   readonly shown: Holder;
 }
 
-const TAKE = `update pi_fleet.session
+const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain, ${WAITS_FOR}`;
+  returning epoch, entries, bytes, chain, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
 
-const LOOK = `select header, entries, bytes, chain, epoch, state, holder_name, holder_host, holder_since,
-    holder <> $3 and lease_until > clock_timestamp() as held
-  from pi_fleet.session where tenant = $1 and id = $2`;
+/** Also tells of which server nothing is said of a session. */
+const LOOK = (
+  fact: ServerFact,
+): string => `select header, entries, bytes, chain, epoch, state, holder_name, holder_host,
+    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, one.server
+  from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
@@ -98,15 +101,16 @@ export class PostgresFleet implements Fleet {
   private readonly lease: number;
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
-  private readonly words = new KnownWords();
+  private readonly words: KnownWords;
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
-  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "" } = {}) {
+  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
     this.connections = connections;
     this.writer = writer;
     this.lease = lease;
     this.tenant = tenant;
+    this.words = new KnownWords(now);
   }
 
   get server(): string | undefined {
@@ -116,7 +120,7 @@ export class PostgresFleet implements Fleet {
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
-    const taken = await this.connections.run({ text: TAKE, values });
+    const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
     if (taken.kind !== "done") return awayOf(taken);
     const [row] = taken.rows;
     if (row) {
@@ -124,10 +128,10 @@ export class PostgresFleet implements Fleet {
       return { kind: "taken", epoch: Number(row.epoch), end: endOf(row), durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
-    const looked = await this.connections.run({ text: LOOK, values: [this.tenant, sessionId, id] });
+    const looked = await this.connections.run(this.looking(sessionId));
     if (looked.kind !== "done") return awayOf(looked);
     const [there] = looked.rows;
-    if (there) {
+    if (typeof there?.state === "number") {
       if (there.state === 2) return { kind: "deleted" };
       // Its lease may have run out between the two.
       if (!there.held) return { kind: "away", reason: "another process let go of the session just now" };
@@ -139,6 +143,10 @@ export class PostgresFleet implements Fleet {
       values: [this.tenant, sessionId, bytes(headerLine), Buffer.from(NOTHING.chain, "hex")],
     });
     return begun.kind === "done" ? this.take(sessionId, above) : awayOf(begun);
+  }
+
+  private looking(sessionId: string): SqlQuestion {
+    return (fact) => ({ text: LOOK(fact), values: [this.tenant, sessionId, this.writer.id] });
   }
 
   /** Lets others see from now on that this process is there, also while it writes nothing. */
@@ -164,8 +172,8 @@ export class PostgresFleet implements Fleet {
       spent: spentValue(spendings),
     };
     const { tenant, lease, writer } = this;
-    const statement = appendStatement(batch, { tenant, lease, holder: writer.id }, facts);
-    const answer = await this.connections.run({ ...statement, server: this.held.get(batch.sessionId) }, sent);
+    const by = { tenant, lease, holder: writer.id, server: this.held.get(batch.sessionId) };
+    const answer = await this.connections.run(appendStatement(batch, by, facts), sent);
     if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
@@ -180,7 +188,7 @@ export class PostgresFleet implements Fleet {
   }
 
   async look(sessionId: string): Promise<FleetSession | null> {
-    const [row] = await this.connections.read({ text: LOOK, values: [this.tenant, sessionId, this.writer.id] });
+    const [row] = await this.connections.read(this.looking(sessionId));
     if (row?.state !== 1) return null;
     const holder = row.held ? holderOf(row) : null;
     return { id: sessionId, headerLine: row.header as Uint8Array, end: endOf(row), epoch: Number(row.epoch), holder };

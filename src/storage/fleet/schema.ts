@@ -98,7 +98,27 @@ const VERSIONS: readonly string[] = [
     primary key (tenant, session_id, generation, quarter, provider, model, inherited)
   );
   comment on column pi_fleet.spent.quarter is 'quarter of an hour since 1970, or -1';`,
+  // The removal of rows. What a commit changes is in none of these indexes.
+  `alter table pi_fleet.session
+    add column removed_at timestamptz,
+    add column emptied int not null default 0;
+  comment on column pi_fleet.session.removed_at is 'since when its rows are removed for good; this one stays, so that the id is taken';
+  comment on column pi_fleet.session.emptied is 'generations before this one have no rows any more';
+  create index session_aside on pi_fleet.session (tenant, state, deleted_at) where state <> 1;
+  create index session_halfway on pi_fleet.session (tenant, id) where generation > emptied;
+  alter table pi_fleet.word add column unused_since timestamptz;
+  create index word_unused on pi_fleet.word (tenant, word) where unused_since is not null;
+  comment on column pi_fleet.word.unused_since is 'when a text with it was removed, unless a later one was written since';`,
 ];
+
+/** Tables with rows of a session that have its generation. */
+export const SESSION_ROWS = ["entry", "said", "spent"] as const;
+
+/** Returns the statement that notes that words of texts, which were removed, may be in no other text. */
+export const NOTED_WORDS = (tenant: string, removed: string): string => `update pi_fleet.word w
+  set unused_since = clock_timestamp()
+  where w.tenant = ${tenant} and w.unused_since is null
+    and w.word in (select distinct unnest(tsvector_to_array(words)) from ${removed})`;
 
 /** The version that this program reads and writes. */
 export const SCHEMA_VERSION = VERSIONS.length;

@@ -9,8 +9,9 @@ export type ServerAnswer =
   | { readonly kind: "failed"; readonly code: string; readonly reason: string }
   | { readonly kind: "away" | "unknown"; readonly reason: string };
 
-/** Facts about a server, asked once for each connection. */
+/** Facts about the server that answered last at the other end of a connection. */
 export interface ServerFact {
+  /** The most that commits there may prove, as it was when the connection was made. */
   readonly durability: "replicated" | "primary";
   readonly version: string;
   /** Undefined where the engine does not say. */
@@ -25,67 +26,94 @@ export interface ServerPlace {
   readonly timeline: number;
 }
 
-const SETTINGS = `select pg_is_in_recovery() as standby, current_setting('synchronous_commit', true) as commit,
-  current_setting('fsync', true) as fsync, current_setting('synchronous_standby_names', true) as standbys,
-  current_setting('client_min_messages', true) as told, current_setting('server_version') as version`;
+/**
+ * Expression for the name of the server that runs a statement. Behind a pooler that may be another one than was asked
+ * before. Fails on engines that are only like PostgreSQL, and where a role may not ask.
+ */
+const SERVER = `(select system_identifier::text from pg_control_system()) || '/' ||
+  ltrim(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')`;
 
-/** Fails on engines that are only like PostgreSQL, and where a role may not ask. */
-const PLACE = `select (select system_identifier::text from pg_control_system()) as system,
-  substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) as timeline`;
-
-/** Columns with which a statement tells what its own commit waits for. */
+/** Columns with which a statement tells what its own commit waits for, and whether it is told what became of that. */
 export const WAITS_FOR = `current_setting('synchronous_commit', true) as commit,
-  current_setting('synchronous_standby_names', true) as standbys`;
+  current_setting('synchronous_standby_names', true) as standbys,
+  current_setting('client_min_messages', true) as told, current_setting('fsync', true) as fsync`;
+
+const SETTINGS = `select pg_is_in_recovery() as standby, current_setting('server_version') as version, ${WAITS_FOR}`;
 
 const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
 /** Settings with which a server keeps the warning to itself that a commit was given up by its standby. */
 const SILENT = new Set(["error", "fatal", "panic"]);
 
-/** Finds out what a commit means to a server. Throws where it may not be written to, or where it forgets. */
-export async function serverFact(ask: AskServer): Promise<ServerFact> {
+/** Returns the column with which a statement tells which server runs it, or one without a value where that cannot be asked. */
+export function serverColumn({ place }: ServerFact): string {
+  return `${place ? `(${SERVER})` : "null"} as server`;
+}
+
+/** Returns the condition that a statement is run by the server whose name is a parameter. */
+export function isServer(parameter: string): string {
+  return `(select ${SERVER}) = ${parameter}`;
+}
+
+/**
+ * Finds out what a commit means to a server. `hears` tells whether its warnings come here: a pooler may keep them. Throws
+ * where it may not be written to, or where it forgets.
+ */
+export async function serverFact(ask: AskServer, hears: () => Promise<boolean>): Promise<ServerFact> {
   const answer = await ask({ text: SETTINGS });
   if (answer.kind !== "done") throw new Error(answer.reason);
   const [row] = answer.rows;
-  const { standby, commit, fsync, told, version } = row;
-  if (standby === true) throw new Error("it is a standby, which cannot be written to");
-  if (fsync === "off" || commit === "off")
-    throw new Error(
-      `the database has ${fsync === "off" ? "fsync" : "synchronous_commit"} = off, so that it forgets in a crash what it acknowledged; set it to on`,
-    );
+  if (row.standby === true) throw new Error("it is a standby, which cannot be written to");
+  const forgets = forgetfulness(row);
+  if (forgets !== undefined) throw new Error(forgets);
   const place = await placeOf(ask);
   // Without a timeline nobody sees a promotion, and without warnings nobody a commit that its standby did not get.
-  const isProven = place !== undefined && !SILENT.has(String(told)) && isReplicated(row);
+  const isProven = place !== undefined && isReplicated(row) && (await hears());
   return {
     durability: isProven ? "replicated" : "primary",
-    version: String(version),
+    version: String(row.version),
     ...(place ? { place } : {}),
   };
 }
 
 async function placeOf(ask: AskServer): Promise<ServerPlace | undefined> {
-  const answer = await ask({ text: PLACE });
+  const answer = await ask({ text: `select ${SERVER} as server` });
   if (answer.kind === "failed") return undefined;
   if (answer.kind !== "done") throw new Error(answer.reason);
-  const { system, timeline } = answer.rows[0] ?? {};
-  const number = Number.parseInt(String(timeline), 16);
-  return typeof system === "string" && number > 0 ? { system, timeline: number } : undefined;
+  return placeNamed(answer.rows[0]?.server);
 }
 
-function isReplicated({ commit, standbys }: Readonly<Record<string, unknown>>): boolean {
-  return REPLICATING.has(String(commit)) && Boolean(standbys);
+/** Returns why a commit whose answer has WAITS_FOR may be forgotten, if it may. */
+export function forgetfulness({ commit, fsync }: Readonly<Record<string, unknown>>): string | undefined {
+  if (fsync !== "off" && commit !== "off") return undefined;
+  const setting = fsync === "off" ? "fsync" : "synchronous_commit";
+  return `the database has ${setting} = off, so that it forgets in a crash what it acknowledged; set it to on`;
 }
 
-/** Returns where a commit is whose answer has WAITS_FOR: what was so at the beginning must still be so. */
+function isReplicated({ commit, standbys, told }: Readonly<Record<string, unknown>>): boolean {
+  return REPLICATING.has(String(commit)) && Boolean(standbys) && !SILENT.has(String(told));
+}
+
+/**
+ * Returns where a commit is whose answer has WAITS_FOR. What was so when the connection was made must be so for the
+ * commit: a pooler may have another connection to the server for each, in which others left their settings.
+ */
 export function provenBy(fact: ServerFact, row: Readonly<Record<string, unknown>>): ServerFact["durability"] {
   return fact.durability === "replicated" && isReplicated(row) ? "replicated" : "primary";
 }
 
 /** Returns the name of a server, which a promoted standby of it does not have. */
 export function nameOf({ place }: ServerFact): string | undefined {
-  return place && `${place.system}/${place.timeline}`;
+  return place && `${place.system}/${place.timeline.toString(16).toUpperCase()}`;
+}
+
+/** Returns the place of the server with a name; undefined for what is none. */
+export function placeNamed(name: unknown): ServerPlace | undefined {
+  const [system, digits] = typeof name === "string" ? name.split("/") : [];
+  const timeline = Number.parseInt(digits ?? "", 16);
+  return system && timeline > 0 ? { system, timeline } : undefined;
 }
 
 /** Returns whether a server was the primary before another one that is known. */
-export function isFormer({ place }: ServerFact, known: ServerPlace | undefined): boolean {
+export function isFormer(place: ServerPlace | undefined, known: ServerPlace | undefined): boolean {
   return place !== undefined && place.system === known?.system && place.timeline < known.timeline;
 }

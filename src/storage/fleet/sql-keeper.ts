@@ -4,7 +4,9 @@ import type { FleetFacts } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.ts";
 import { describedValue, type FactValues, factParts, saidValue, spentValue, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
-import { endOf } from "./ends.ts";
+import { endOf, NOTHING } from "./ends.ts";
+import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+import { serverColumn } from "./server-fact.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
@@ -15,9 +17,12 @@ const HELD = (set: string): string => `update pi_fleet.session set ${set}
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning tenant, id, generation`;
 const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
+/** Of such a session only this row is left, and nothing that was in the others. */
+const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
+
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `gone_${table} as (delete from pi_fleet.${table} t using held
-  where t.tenant = held.tenant and t.session_id = held.id)`;
+  where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""})`;
 
 export class SqlKeeper implements FleetKeeper {
   private readonly connections: Connections;
@@ -34,8 +39,11 @@ export class SqlKeeper implements FleetKeeper {
   /** Runs a change that begins with `held`. Returns whether it was made. */
   private async change(held: string, parts: readonly string[], values: readonly unknown[]): Promise<boolean> {
     const rest = parts.map((part) => `, ${part}`).join("");
-    const text = `with held as (${held})${rest} select 1 as done from held`;
-    return (await this.connections.read({ text, values })).length > 0;
+    const rows = await this.connections.read((fact) => ({
+      text: `with held as (${held})${rest} select ${serverColumn(fact)} from held`,
+      values,
+    }));
+    return rows.length > 0;
   }
 
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
@@ -57,7 +65,11 @@ export class SqlKeeper implements FleetKeeper {
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;
     if (kept.as === "deleted") return this.change(HELD(deleted), [], whose);
     if (kept.as === "gone")
-      return this.change(HELD(deleted), ["entry", "described", "said", "spent"].map(REMOVED), whose);
+      return this.change(
+        HELD(`${deleted}, ${NO_ROWS}`),
+        [...["described", ...SESSION_ROWS].map(REMOVED), `noted as (${NOTED_WORDS("$1", "gone_said")})`],
+        whose,
+      );
     const described = describedValue(sessionId, kept.description);
     const { parts, values } = factParts({ described }, 6);
     return this.change(HELD(`header = $5, archived = false, ${LET_GO}`), parts, [
@@ -69,9 +81,19 @@ export class SqlKeeper implements FleetKeeper {
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
     const held = `update pi_fleet.session s set state = 1, deleted_at = null, archived = $3, ${LET_GO}
-      where tenant = $1 and id = $2 and state = 2 and (entries = 0 or exists (select from pi_fleet.entry e
+      where tenant = $1 and id = $2 and state = 2 and removed_at is null and (entries = 0 or exists (
+        select from pi_fleet.entry e
         where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)) returning id`;
     return this.change(held, [], [this.tenant, storable(sessionId), archived]);
+  }
+
+  async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {
+    const held = `update pi_fleet.session set state = 0, deleted_at = null, removed_at = null, archived = $3, header = $4,
+        entries = 0, bytes = 0, chain = $5, indexed = 0, messages = 0, ${LET_GO}
+      where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and holder is null)
+      returning id`;
+    const nothing = Buffer.from(NOTHING.chain, "hex");
+    return this.change(held, [], [...[this.tenant, storable(sessionId), archived, Buffer.from(headerLine)], nothing]);
   }
 
   async *rows(): AsyncIterable<FleetRow> {

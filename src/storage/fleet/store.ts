@@ -12,6 +12,7 @@ import { FileLog, type FileLogOptions } from "../log/file-log.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
+import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { Journal } from "./journal.ts";
 import { keepAside } from "./kept.ts";
@@ -33,6 +34,8 @@ export interface InFleet {
   lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper" | "journal">): LifeCycle;
   /** Returns the care of the fleet, where there is one. */
   care(place: Omit<CarePlace, "fleet" | "keeper" | "options">): Pick<Stores, "fleet">;
+  /** Returns what gives the fleet, beside everything else, what only this machine has. */
+  giving(place: Omit<GivingPlace, "journal">): Pick<Stores, "giveOwed">;
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
@@ -59,6 +62,7 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
         catalog: ({ here }) => here,
         lifeCycle: (own) => own,
         care: () => ({}),
+        giving: () => ({}),
       },
     };
   const { disk, stateFolder, now } = places;
@@ -83,6 +87,10 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
             }),
           }
         : {},
+    giving(place) {
+      const giving = new BackgroundGiving({ ...place, journal }, connection);
+      return { giveOwed: (isOpen) => giving.renew(isOpen) };
+    },
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };
 }

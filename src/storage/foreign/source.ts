@@ -2,12 +2,11 @@
 
 import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
-import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
+import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
+import { beginsAsOurs } from "../fs/header.ts";
 
-/** The beginning of a session file of ours, as all of us write it. */
-const OUR_BEGINNING = bytesOf('{"type":"session",');
 /** Bytes of one read. */
 const CHUNK = 1 << 20;
 /** Bytes of a line that are held until its end is found. A longer one is read again then, instead of being there twice. */
@@ -19,11 +18,9 @@ export const LARGEST_DOCUMENT = 1 << 29;
 
 /** Returns the translator that knows a file; undefined for a session of ours, and anything else. Throws errno errors. */
 export function recognised(disk: Disk, file: string): Translator | undefined {
-  // Nearly all files that are opened are our own.
-  const begun = ifPresent(() => beginningOf(disk, file, OUR_BEGINNING.length));
-  if (!begun || begun.length === 0 || sameBytes(begun, OUR_BEGINNING)) return undefined;
+  if (beginsAsOurs(disk, file)) return undefined;
   // One byte more shows whether this is all.
-  const bytes = beginningOf(disk, file, BYTES_SEEN + 1);
+  const bytes = ifPresent(() => beginningOf(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
   return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
 }

@@ -68,7 +68,7 @@ export function beginningOf(disk: Disk, path: string, most: number): Uint8Array 
   return withFile(disk, disk.openRead(path), (fd) => {
     const { kind, size } = disk.infoOf(fd);
     if (kind !== "file") return null;
-    const bytes = new Uint8Array(Math.min(most, size));
+    const bytes = Buffer.allocUnsafe(Math.min(most, size));
     return bytes.subarray(0, disk.read(fd, bytes, 0, bytes.length, 0));
   });
 }

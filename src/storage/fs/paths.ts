@@ -4,6 +4,7 @@ import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { nameable, type SessionHeader } from "../../core/format/entry.ts";
 import type { SessionRoot } from "../../core/ports/health.ts";
+import { CONTAINER } from "./container-paths.ts";
 import { type Disk, exists } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
 
@@ -68,6 +69,11 @@ function expand(path: string | undefined, home: string): string | undefined {
 /** Returns the folder name of a working directory. Two may have the same: callers check the header's cwd too. */
 export function folderName(cwd: string): string {
   return `--${cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
+}
+
+/** Returns the path of a new container. */
+export function containerFor(paths: StoragePaths, { id, cwd }: { id: string; cwd?: string | null }): string {
+  return join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
 }
 
 /** Returns the folder in which new sessions of a working directory are created. */

@@ -12,6 +12,8 @@ import type { KnownEntries } from "../log/known-entries.ts";
 import { CHUNK, LF } from "../log/lines.ts";
 import type { FileEnd, SessionFile } from "./session-file.ts";
 
+/** Bytes of a file that are read together to look at the heads in them. */
+const NEAR = 1 << 18;
 /** Bytes at the end of a file in which the last append of a dead writer is expected. */
 const LAST_APPEND = 1 << 20;
 
@@ -120,11 +122,24 @@ export class LineRecords implements EntrySource {
     const { disk, fd } = this.file;
     // Halves of two lines are a damaged line, unless they make a whole one by chance.
     if (damage.some(({ kind, byteOffset }) => kind === "bad_line" && byteOffset >= from)) return false;
+    const ends = (position: number): number => this.starts.values[position] + this.lengths.values[position];
+    let end = 0;
+    for (let position = first; position < nodes.count; position++)
+      if (!overrides.has(position)) end = Math.max(end, ends(position));
+    // Read together: a read for each takes 5 ms for the 1,500 that a new copy ends with.
+    let near: Buffer | null = Buffer.alloc(0);
+    let nearStart = 0;
     for (let position = first; position < nodes.count; position++) {
       if (overrides.has(position)) continue;
-      const length = this.lengths.values[position];
-      const head = readIfThere(disk, fd, this.starts.values[position], Math.min(length, HEAD_BYTES));
-      if (!head || !this.hasHeadOf(position, head, head.length === length)) return false;
+      const start = this.starts.values[position];
+      const length = Math.min(this.lengths.values[position], HEAD_BYTES);
+      if (start < nearStart || start + length > nearStart + near.length) {
+        nearStart = start;
+        near = readIfThere(disk, fd, start, Math.min(end - start, NEAR));
+        if (!near) return false;
+      }
+      const head = near.subarray(start - nearStart, start - nearStart + length);
+      if (!this.hasHeadOf(position, head, length === this.lengths.values[position])) return false;
     }
     return true;
   }

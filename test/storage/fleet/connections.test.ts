@@ -99,7 +99,8 @@ describe("an address", () => {
 function databaseThat(
   answer: (text: string, say: (notice: Notice) => void) => Rows | Error,
   facts: object = {},
-  place: () => object | Error = () => ({ system: "7", timeline: "00000001" }),
+  place: () => object | Error = () => ({ server: "7/1" }),
+  hears = true,
 ) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
@@ -109,6 +110,10 @@ function databaseThat(
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
       if (text.includes("row_security_active")) return { rows: [] };
+      if (text === "commit") {
+        if (hears) said({ severity: "WARNING", message: "there is no transaction in progress" });
+        return { rows: [] };
+      }
       const answered = text.includes("pg_control_system") ? rowOf(place()) : answer(text, said);
       if (answered instanceof Error) throw answered;
       return answered;
@@ -193,6 +198,11 @@ describe("an answer", () => {
     expect(connections.fact?.durability).toBe(durability);
   });
 
+  test("that a pooler keeps the warnings of proves no second machine", async () => {
+    const { connections } = databaseThat(() => ({ rows: [{ one: 1 }] }), { standbys: "*" }, undefined, false);
+    expect(await connections.run({ text: "append" })).toMatchObject({ kind: "done", by: { durability: "primary" } });
+  });
+
   test("of an engine that does not say which server it is proves no second machine, and is used", async () => {
     const { connections } = databaseThat(
       () => ({ rows: [{ one: 1 }] }),
@@ -206,7 +216,7 @@ describe("an answer", () => {
   test("is not asked for of a server that was promoted since the question was put", async () => {
     let timeline = 1;
     let asked = 0;
-    const place = (): object => ({ system: "7", timeline: `0000000${timeline}` });
+    const place = (): object => ({ server: `7/${timeline}` });
     const { connections } = databaseThat(() => (++asked === 2 ? errorOf("57P01") : { rows: [] }), {}, place);
     await connections.run({ text: "take", server: undefined });
     expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "unknown" });
@@ -218,7 +228,7 @@ describe("an answer", () => {
 
   test("of the primary before the latest is not asked for", async () => {
     let timeline = 2;
-    const place = (): object => ({ system: "7", timeline: `0000000${timeline}` });
+    const place = (): object => ({ server: `7/${timeline}` });
     const { connections } = databaseThat(({ length }) => (length > 5 ? errorOf("57P01") : { rows: [] }), {}, place);
     expect(await connections.run({ text: "take" })).toMatchObject({ kind: "done" });
     await connections.run({ text: "its connection ends" });

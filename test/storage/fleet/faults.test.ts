@@ -142,6 +142,18 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.fleet.table.check();
   });
 
+  test("a commit that is refused from the start is not told as unknown, also by one who has just opened the session", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    other.append(lines(1));
+    await expect(other.commit()).rejects.toEqual(failed("session_locked"));
+    expect([textsOf(other), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [line(0)]]);
+  });
+
   test("a server whose lease ran out goes on where nobody else wrote", async () => {
     const one = new Machine(kind);
     const log = one.create();
@@ -202,6 +214,23 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     Object.assign(row, before);
     await written(log, 2);
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
+  test("a copy that is open gives back what an older state of the database lacks, without another write", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const row = one.fleet.table.rows.get(SESSION);
+    if (!row) throw new Error("the session is missing");
+    const before = { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+    await written(log, 1);
+    log.unlock();
+    Object.assign(row, before, { holder: null });
+    for (let turns = 0; turns < 50; turns++) {
+      await log.follow?.();
+      await Promise.resolve();
+    }
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
   });
 
   test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {

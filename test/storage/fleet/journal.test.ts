@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { FleetTable } from "../../support/fleet.ts";
+import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -285,6 +285,86 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       expect(inFleet(one)).toEqual([0, 1, 2].map(line));
     }
   });
+
+  /** Another process of the same machine gives the fleet what the journal names, and ends. */
+  async function pushedByAnother(one: Machine): Promise<void> {
+    const again = new Machine(kind, one.fleet.table, "push", { disk: one.disk });
+    again.fleet.leasesEnd = true;
+    const opened = again.store.open(one.file);
+    await opened.follow?.();
+    await opened.ready?.();
+    opened.close();
+    await Promise.resolve();
+  }
+
+  test("what is acknowledged after another process ended the note is acknowledged: it becomes a branch", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    let log = one.create();
+    await written(log, 0);
+    cut(one);
+    await written(log, 1);
+    await pushedByAnother(one);
+    expect(inFleet(one)).toEqual([0, 1].map(line));
+    log.append([bytesOf(mine(7, 1))]);
+    await log.commit();
+    expect(log.durability).toBe("local");
+    const { other } = await second(kind, one, [0, 1].map(line));
+    await written(other, 2);
+    other.close();
+    log = await healed(one, log);
+    expect(inFleet(one)).toEqual([0, 1, 2].map(line).concat(mine(7, 1), { leaf: id(2) } as never));
+    expect([told(log), one.aside]).toEqual([["diverged"], []]);
+  });
+
+  test.each(["lives", "ended"] as const)(
+    "what another process gave to the fleet is there without another write, whether that process %s",
+    async (life) => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      cut(one);
+      await written(log, 1);
+      await pushedByAnother(one);
+      if (life === "lives") await new MemoryFleet(one.fleet.table, "push").take(SESSION);
+      one.fleet.faultAt = () => undefined;
+      for (let turns = 0; log.durability === "local" && turns < 50; turns++) {
+        await log.follow?.();
+        await Promise.resolve();
+      }
+      expect(["primary", "replicated"]).toContain(log.durability);
+      expect(one.disk.paths().filter((path) => path.includes("fleet-journal/"))).toEqual([]);
+    },
+  );
+
+  test.each(["acknowledged", "a branch"] as const)(
+    "a note that is removed under a living server changes nothing about what that has acknowledged (%s)",
+    async (moment) => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      let log = one.create();
+      await written(log, 0);
+      cut(one);
+      log.append([bytesOf(mine(7, 0))]);
+      await log.commit();
+      const { other } = await second(kind, one, [line(0)]);
+      await written(other, 1);
+      other.close();
+      if (moment === "a branch") {
+        // It is made, and nothing of it is sent.
+        one.fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
+        log = await found(log);
+        cut(one);
+      }
+      one.disk.remove(one.disk.paths().find((path) => path.includes("fleet-journal/")) as string);
+      const { other: later } = await second(kind, one, [0, 1].map(line));
+      await written(later, 2);
+      later.close();
+      log = await healed(one, log);
+      const there = inFleet(one);
+      expect(there.filter((one) => typeof one === "string")).toEqual([line(0), line(1), line(2), mine(7, 0)]);
+      expect(there.at(-1)).toEqual({ leaf: id(2) });
+      expect([told(log), one.aside]).toEqual([["diverged"], []]);
+    },
+  );
 
   test("two machines begin a session with the same id while the fleet is away of one: both conversations are there", async () => {
     const one = new Machine(kind, undefined, "one", journaled);

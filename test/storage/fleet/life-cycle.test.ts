@@ -7,6 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -111,10 +112,10 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     const { connections } = fleet;
     const run = connections.run.bind(connections);
     let lost = 0;
-    connections.run = async (statement) => {
-      const answer = await run(statement);
-      if (!statement.text.includes("deleted_at = clock_timestamp()") && !statement.text.includes("archived = $5"))
-        return answer;
+    connections.run = async (question) => {
+      const answer = await run(question);
+      const { text } = typeof question === "function" ? question(connections.fact as ServerFact) : question;
+      if (!text.includes("deleted_at = clock_timestamp()") && !text.includes("archived = $5")) return answer;
       return lost++ === 0 ? { kind: "unknown", reason: "test: the answer is lost" } : answer;
     };
     await one.result(method, { sessionId });

@@ -184,6 +184,8 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
           ]) {
             const of = (value: string): string =>
               `select from pi_fleet.${table} where ${column}${begins}'${value}'${ends}${tenant}`;
+            // Dead versions of their own rows are met once.
+            await planOf(of(nobodys));
             const plan = await planOf(of(theirs));
             expect(plan).toBe(await planOf(of(nobodys)));
             // Their own rows are few.
@@ -222,7 +224,8 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       "update pi_fleet.session set state = 2 where id = 'm-secret' and tenant <> 'mallory' returning 1",
       "update pi_fleet.described set facts = '{}' where tenant = 'alice' returning 1",
       "update pi_fleet.spent set cost = 0 where tenant = 'alice' returning 1",
-      ...["entry", "described", "said", "spent"].map(
+      "update pi_fleet.word set unused_since = null where tenant = 'alice' returning 1",
+      ...["session", "entry", "described", "said", "word", "spent"].map(
         (table) => `delete from pi_fleet.${table} where tenant = 'alice' returning 1`,
       ),
       "select 1 from pi_fleet.session where tenant = 'alice' for update",
@@ -231,9 +234,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     for (const sql of [
       "insert into pi_fleet.entry values ('alice', 'm-secret', 0, 1, 1, '', '')",
       "update pi_fleet.entry set line = ''",
-      "delete from pi_fleet.session",
       "truncate pi_fleet.entry",
-      "delete from pi_fleet.word",
       "update pi_fleet.meta set value = '99'",
       "alter table pi_fleet.session disable row level security",
       "drop policy own on pi_fleet.session",

@@ -1,0 +1,150 @@
+/**
+ * The giving of what only this machine has, because the fleet's database was away: by `fleet push` at once, and by a server
+ * beside everything else, of sessions that it does not have open. Those that are open give it themselves.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { JournaledSession } from "../../core/ports/fleet.ts";
+import type { FleetPushed } from "../../core/ports/fleet-care.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { closing } from "../fs/files.ts";
+import { FileLog } from "../log/file-log.ts";
+import type { FleetOptions } from "./copy.ts";
+import type { Journal } from "./journal.ts";
+
+/** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
+const LONGEST_WAIT = 60_000;
+
+export interface GivingPlace {
+  readonly journal: Journal;
+  /** Opens a session as a working copy. */
+  openCopy(file: string): Log;
+  /** Returns the path of a session that is here. Throws session_not_found. */
+  find(id: string): string;
+}
+
+/** Returns the sessions with entries that only this machine has. */
+export function owedIn({ journal }: GivingPlace): JournaledSession[] {
+  return journal.all().filter(({ from }) => from !== null);
+}
+
+/** Gives the fleet what only this machine has of a session. */
+export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+  const { journal } = place;
+  const { sessionId, sessionPath, conflicts } = known;
+  try {
+    const file = fileOf(place, known);
+    // The first time may put another file in the place of the copy, with a branch.
+    for (let times = 0; times < 2 && journal.of(sessionId)?.from; times++)
+      await closing(place.openCopy(file), async (log) => {
+        if (!(log instanceof FileLog)) return;
+        await log.outside?.follow();
+        log.outside?.requireOurs();
+      });
+    const now = journal.of(sessionId);
+    if (now?.from) return { sessionId, sessionPath: file, outcome: "refused", message: "Its database is away again." };
+    const isBranch = now !== null && now.conflicts.length > conflicts.length;
+    return { sessionId, sessionPath: file, outcome: isBranch ? "branched" : "given" };
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return { sessionId, sessionPath, outcome: "refused", message: error.message };
+  }
+}
+
+/** Returns the path of a session: where lists have it, or, as of one in another folder, where it was noted. */
+function fileOf({ find, openCopy }: GivingPlace, { sessionId, sessionPath }: JournaledSession): string {
+  try {
+    return find(sessionId);
+  } catch (error) {
+    if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+    if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
+    throw new Failure(
+      "session_not_found",
+      "Its file is gone, and with it what only this machine had. Put it back and push again; opening the session by its id gives that up, and fetches what the fleet has.",
+      { sessionId, sessionPath },
+    );
+  }
+}
+
+function idAt(open: (file: string) => Log, file: string): string | undefined {
+  try {
+    return closing(open(file), ({ header }) => header.id);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}
+
+/** The giving by a server: one session after the other, those that were refused less and less often. */
+export class BackgroundGiving {
+  private readonly place: GivingPlace;
+  private readonly options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">;
+  private isBusy = false;
+  /** Whether the journal is looked through as soon as it may be. */
+  private isDue = true;
+  private asked = Number.NEGATIVE_INFINITY;
+  private wait: number;
+  /** Sessions that were refused, each with when it is tried again, and how long that was waited for. */
+  private readonly refused = new Map<string, { readonly at: number; readonly wait: number }>();
+
+  constructor(place: GivingPlace, options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">) {
+    this.place = place;
+    this.options = options;
+    this.wait = options.followedEvery;
+  }
+
+  /** Begins with the next session, when it is time. `isOpen`: whether it is open here, and gives by itself. */
+  renew(isOpen: (sessionId: string) => boolean): void {
+    const { elapsed, followedEvery, outage } = this.options;
+    if (outage?.lasts) {
+      this.isDue = true;
+      this.wait = followedEvery;
+      this.refused.clear();
+      return;
+    }
+    if (this.isBusy || !(this.isDue || elapsed() - this.asked >= this.wait)) return;
+    this.isDue = false;
+    this.asked = elapsed();
+    const next = this.next(isOpen);
+    if (!next) {
+      this.wait = Math.min(LONGEST_WAIT, 2 * this.wait);
+      return;
+    }
+    this.isBusy = true;
+    const { giving } = this.place.journal;
+    const given = this.give(next).finally(() => {
+      giving.delete(next.sessionId);
+      this.isBusy = false;
+    });
+    giving.set(next.sessionId, given);
+  }
+
+  private next(isOpen: (sessionId: string) => boolean): JournaledSession | undefined {
+    const now = this.options.elapsed();
+    try {
+      return owedIn(this.place).find(
+        ({ sessionId }) => !isOpen(sessionId) && (this.refused.get(sessionId)?.at ?? now) <= now,
+      );
+    } catch {
+      // The journal cannot be read: another time.
+      return undefined;
+    }
+  }
+
+  private async give(known: JournaledSession): Promise<void> {
+    const { sessionId } = known;
+    const { elapsed, followedEvery } = this.options;
+    let isGiven = false;
+    try {
+      isGiven = (await give(this.place, known)).outcome !== "refused";
+    } catch {
+      // Whoever opens the session meets the same.
+    }
+    this.isDue = true;
+    if (isGiven) this.refused.delete(sessionId);
+    else {
+      const wait = Math.min(LONGEST_WAIT, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
+      this.refused.set(sessionId, { at: elapsed() + wait, wait });
+    }
+  }
+}

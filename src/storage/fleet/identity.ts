@@ -1,0 +1,75 @@
+/**
+ * The identity of a fleet's database: the one that a machine gave its sessions to. Another one at the same address, made anew
+ * or not, is not taken for it: it would get sessions that are not its own, and lacks those that were acknowledged.
+ */
+
+import { join } from "node:path";
+import { bytesOf, parse } from "../../core/json/json.ts";
+import { type Disk, readWhole } from "../fs/disk.ts";
+import { ifPresent, replaceFile } from "../fs/files.ts";
+import { sha256 } from "../v2/frame.ts";
+import type { AskServer } from "./server-fact.ts";
+
+/** The store that is known at an address. */
+export interface KnownStore {
+  /** Returns its id; undefined where none was met. */
+  known(): string | undefined;
+  note(id: string): Promise<void>;
+}
+
+const STORE = "select value from pi_fleet.meta where key = 'store'";
+
+/** Throws unless the database at the other end is the known one. The first one that is met becomes that. */
+export async function requireSameStore(ask: AskServer, store: KnownStore): Promise<void> {
+  const answer = await ask({ text: STORE });
+  // It has no tables yet, or does not say.
+  if (answer.kind === "failed") return;
+  if (answer.kind !== "done") throw new Error(answer.reason);
+  const id = answer.rows[0]?.value;
+  if (typeof id !== "string") return;
+  const known = store.known();
+  if (known === undefined) await store.note(id);
+  else if (known !== id)
+    throw new Error(
+      `another database is at this address than before: its store is ${id}, and this machine's sessions are in ${known}. If it was made anew, or is to have them from now on: pi-session-server fleet adopt`,
+    );
+}
+
+/** Returns the store that this process met at an address, for when nobody else remembers. */
+export function metStore(): KnownStore {
+  let met: string | undefined;
+  return {
+    known: () => met,
+    async note(id) {
+      met = id;
+    },
+  };
+}
+
+/** Returns the store that this machine has met at an address (without its password). */
+export function notedStore(disk: Disk, stateFolder: string, shown: string): KnownStore {
+  const folder = join(stateFolder, "fleet-stores");
+  const file = join(folder, `${sha256(shown).slice(0, 32)}.json`);
+  const met = metStore();
+  return {
+    known() {
+      try {
+        const bytes = ifPresent(() => readWhole(disk, file));
+        const { store } = (bytes ? parse(bytes) : {}) as { store?: unknown };
+        if (typeof store === "string") return store;
+      } catch {
+        // This process remembers it.
+      }
+      return met.known();
+    },
+    async note(id) {
+      await met.note(id);
+      try {
+        disk.makeFolder(folder);
+        await replaceFile(disk, file, bytesOf(JSON.stringify({ address: shown, store: id })), { sync: true });
+      } catch {
+        // The next process notes it.
+      }
+    },
+  };
+}

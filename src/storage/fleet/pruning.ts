@@ -1,0 +1,240 @@
+/**
+ * The removal of what a fleet has and nobody wants any more: rows of sessions that were deleted long ago, sessions that
+ * were begun and never finished, and words that no text has. Each step is one transaction of bounded size, and a removal
+ * that ends in the middle is finished by the next one.
+ *
+ * A session whose rows go gets the next generation first. From then on nobody reads them, nobody brings them back, and
+ * the row of the session says that its id is taken.
+ */
+
+import type { Progress } from "../../core/ports/catalog.ts";
+import type { Connections } from "./connections.ts";
+import { NOTHING } from "./ends.ts";
+import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+
+/** Sessions that one transaction marks, or whose rows are looked for together. */
+const SESSIONS_AT_ONCE = 100;
+/** Rows that one transaction removes. */
+const ROWS_AT_ONCE = 1000;
+/** Sessions that a preview names. */
+const MOST_NAMED = 50;
+/** Hours for which a word stays after the last text with it went: what processes remember of words is younger. */
+const UNUSED_HOURS = 24;
+
+/** The ages from which on things go, in milliseconds. The database's clock counts. */
+export interface PruningAges {
+  /** Of the deletion of sessions, and of the last change of those that were never finished. */
+  readonly rows: number;
+  /** Of the deletion of sessions whose ids are given up, too; undefined: none. */
+  readonly ids?: number;
+}
+
+/** A deleted session whose rows may go. */
+export interface PrunableSession {
+  readonly sessionId: string;
+  readonly name: string | null;
+  /** ISO 8601. */
+  readonly deletedAt: string;
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+/** The things that may go, or went. */
+export interface Prunable {
+  /** Deleted sessions with rows, their entries, and the bytes of these. */
+  readonly sessions: number;
+  readonly entries: number;
+  readonly bytes: number;
+  /** Sessions that were begun, and whose first lines never came as a whole. */
+  readonly unfinished: number;
+  /** Sessions of which an earlier removal has left rows. */
+  readonly halfway: number;
+  /** Ids of sessions without rows. */
+  readonly ids: number;
+  /** Words that may be in no text any more. */
+  readonly words: number;
+}
+
+export interface PrunedFleet extends Prunable {
+  /** Rows with lines, texts and sums that were removed. */
+  readonly rows: number;
+}
+
+const AGE = (parameter: string): string => `clock_timestamp() - ${parameter}::float8 * interval '1 millisecond'`;
+const UNUSED = `unused_since < clock_timestamp() - interval '${UNUSED_HOURS} hours'`;
+const DELETED = "tenant = $1 and state = 2 and removed_at is null";
+const UNFINISHED = "tenant = $1 and state = 0 and (lease_until is null or lease_until <= clock_timestamp())";
+const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
+
+const FOUND = `select
+    count(*) filter (where ${DELETED} and deleted_at < ${AGE("$2")}) as sessions,
+    coalesce(sum(entries) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as entries,
+    coalesce(sum(bytes) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as bytes,
+    count(*) filter (where ${UNFINISHED} and changed_at < ${AGE("$2")}) as unfinished,
+    count(*) filter (where ${REMOVED} and deleted_at < ${AGE("$3")}) as ids,
+    (select count(*) from pi_fleet.session where tenant = $1 and generation > emptied) as halfway,
+    (select count(*) from pi_fleet.word where tenant = $1 and ${UNUSED}) as words
+  from pi_fleet.session where tenant = $1 and state <> 1`;
+
+const NAMED = `select s.id, s.entries, s.bytes, s.deleted_at, d.facts
+  from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+  where s.tenant = $1 and s.state = 2 and s.removed_at is null and s.deleted_at < ${AGE("$2")}
+  order by s.deleted_at limit ${MOST_NAMED}`;
+
+/** Nobody reads the rows of the generations before, and a session that came back meanwhile is not among these. */
+const MARK_DELETED = `with due as (
+    select id from pi_fleet.session where ${DELETED} and deleted_at < ${AGE("$2")}
+    order by deleted_at limit ${SESSIONS_AT_ONCE} for update skip locked)
+  , held as (
+    update pi_fleet.session s set removed_at = clock_timestamp(), generation = generation + 1, header = '', epoch = epoch + 1
+    from due where s.tenant = $1 and s.id = due.id and s.state = 2 and s.removed_at is null
+    returning s.tenant, s.id, s.entries, s.bytes)
+  , nameless as (
+    delete from pi_fleet.described d using held where d.tenant = held.tenant and d.session_id = held.id)
+  select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes from held`;
+
+/** Whoever goes on with one begins it again. */
+const EMPTY_UNFINISHED = `with due as (
+    select id from pi_fleet.session where ${UNFINISHED} and changed_at < ${AGE("$2")} and entries > 0
+    limit ${SESSIONS_AT_ONCE} for update skip locked)
+  , held as (
+    update pi_fleet.session s set generation = generation + 1, epoch = epoch + 1, holder = null, lease_until = null,
+      entries = 0, bytes = 0, chain = $3, indexed = 0, messages = 0
+    from due where s.tenant = $1 and s.id = due.id returning 1)
+  select count(*) as sessions from held`;
+
+const DROP_UNFINISHED = `with due as (
+    select id from pi_fleet.session where ${UNFINISHED} and changed_at < ${AGE("$2")} and entries = 0
+      and generation = emptied
+    limit ${SESSIONS_AT_ONCE} for update skip locked)
+  , gone as (delete from pi_fleet.session s using due where s.tenant = $1 and s.id = due.id returning s.id)
+  , nameless as (delete from pi_fleet.described d using gone where d.tenant = $1 and d.session_id = gone.id)
+  select count(*) as sessions from gone`;
+
+const DROP_IDS = `with due as (
+    select id from pi_fleet.session where ${REMOVED} and deleted_at < ${AGE("$2")} and generation = emptied
+    limit ${ROWS_AT_ONCE} for update skip locked)
+  , gone as (delete from pi_fleet.session s using due where s.tenant = $1 and s.id = due.id returning 1)
+  select count(*) as sessions from gone`;
+
+const HALFWAY = `select id, generation from pi_fleet.session where tenant = $1 and generation > emptied and id > $2
+  order by id limit ${SESSIONS_AT_ONCE}`;
+
+const EMPTIED = `update pi_fleet.session set emptied = generation where tenant = $1 and id = $2 and generation = $3`;
+
+/** Returns the statement that removes some rows of a session's earlier generations from a table. */
+function removal(table: (typeof SESSION_ROWS)[number]): string {
+  // Words of texts that go may be in no other text.
+  const [returned, noted] = table === "said" ? ["words", `, noted as (${NOTED_WORDS("$1", "gone")})`] : ["1", ""];
+  return `with gone as (delete from pi_fleet.${table} where ctid = any(array(
+      select ctid from pi_fleet.${table} where tenant = $1 and session_id = $2 and generation < $3 limit ${ROWS_AT_ONCE}))
+      returning ${returned})
+    ${noted} select count(*) as rows from gone`;
+}
+
+/** Judges words that are in no text, as far as was seen then: some are in later ones, and are wanted again. */
+const JUDGE_WORDS = `with batch as (
+    select word from pi_fleet.word where tenant = $1 and word > $2
+      and ${UNUSED}
+    order by word limit ${ROWS_AT_ONCE})
+  , judged as materialized (select batch.word, exists (select from pi_fleet.said s
+      where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch)
+  , wanted as (update pi_fleet.word w set unused_since = null from judged j
+      where w.tenant = $1 and w.word = j.word and j.used)
+  , gone as (delete from pi_fleet.word w using judged j where w.tenant = $1 and w.word = j.word and not j.used
+      and w.unused_since is not null returning 1)
+  select (select max(word) from batch) as last, (select count(*) from gone) as rows`;
+
+export class FleetPruning {
+  private readonly connections: Connections;
+  private readonly tenant: string;
+
+  constructor(connections: Connections, tenant: string) {
+    this.connections = connections;
+    this.tenant = tenant;
+  }
+
+  private async row(text: string, ...values: readonly unknown[]): Promise<Readonly<Record<string, unknown>>> {
+    const [row] = await this.connections.read({ text, values: [this.tenant, ...values] });
+    return row ?? {};
+  }
+
+  /** Returns what may go, with the sessions that were deleted first. Throws storage_failed. */
+  async find({ rows, ids }: PruningAges): Promise<Prunable & { readonly named: readonly PrunableSession[] }> {
+    const found = await this.row(FOUND, rows, ids ?? null);
+    const named = await this.connections.read({ text: NAMED, values: [this.tenant, rows] });
+    return {
+      ...{ sessions: Number(found.sessions), entries: Number(found.entries), bytes: Number(found.bytes) },
+      ...{ unfinished: Number(found.unfinished), halfway: Number(found.halfway), ids: Number(found.ids) },
+      words: Number(found.words),
+      named: named.map(({ id, entries, bytes, deleted_at, facts }) => ({
+        sessionId: String(id),
+        name: nameIn(facts),
+        deletedAt: (deleted_at as Date).toISOString(),
+        entries: Number(entries),
+        bytes: Number(bytes),
+      })),
+    };
+  }
+
+  /** Removes what `find` tells of. Throws storage_failed; what is left then goes the next time. */
+  async prune({ rows, ids }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
+    const before = await this.find({ rows, ids });
+    const sums = { sessions: 0, entries: 0, bytes: 0 };
+    for (let marked = SESSIONS_AT_ONCE; marked > 0; ) {
+      const one = await this.row(MARK_DELETED, rows);
+      marked = Number(one.sessions);
+      sums.sessions += marked;
+      sums.entries += Number(one.entries);
+      sums.bytes += Number(one.bytes);
+    }
+    await this.repeat(EMPTY_UNFINISHED, rows, Buffer.from(NOTHING.chain, "hex"));
+    const [swept, removed] = await this.sweep(before.halfway + sums.sessions, progress);
+    const unfinished = await this.repeat(DROP_UNFINISHED, rows);
+    const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
+    const words = await this.dropWords();
+    return { ...sums, unfinished, halfway: swept, ids: forgotten, words, rows: removed };
+  }
+
+  /** Runs a statement until it finds nothing more. Returns how many it found. */
+  private async repeat(text: string, ...values: readonly unknown[]): Promise<number> {
+    for (let all = 0; ; ) {
+      const count = Number((await this.row(text, ...values)).sessions);
+      all += count;
+      if (count === 0) return all;
+    }
+  }
+
+  /** Removes the rows that nobody reads. Returns the number of sessions, and that of rows. */
+  private async sweep(expected: number, progress?: Progress): Promise<[number, number]> {
+    let [sessions, rows] = [0, 0];
+    for (let after = ""; ; ) {
+      const found = await this.connections.read({ text: HALFWAY, values: [this.tenant, after] });
+      for (const { id, generation } of found) {
+        for (const table of SESSION_ROWS)
+          for (let count = ROWS_AT_ONCE; count === ROWS_AT_ONCE; rows += count)
+            count = Number((await this.row(removal(table), id, generation)).rows);
+        await this.connections.read({ text: EMPTIED, values: [this.tenant, id, generation] });
+        after = String(id);
+        progress?.(++sessions, Math.max(sessions, expected));
+      }
+      if (found.length === 0) return [sessions, rows];
+    }
+  }
+
+  private async dropWords(): Promise<number> {
+    let rows = 0;
+    for (let after: unknown = ""; after !== null; ) {
+      const { last, rows: count } = await this.row(JUDGE_WORDS, after);
+      rows += Number(count);
+      after = last ?? null;
+    }
+    return rows;
+  }
+}
+
+function nameIn(facts: unknown): string | null {
+  if (typeof facts !== "string") return null;
+  const { name, firstMessage } = JSON.parse(facts) as { name?: string | null; firstMessage?: string | null };
+  return name ?? firstMessage ?? null;
+}

@@ -1,0 +1,155 @@
+/**
+ * Opens the session that a path names, and makes new ones, with the backend that fits: what everyone needs of the stores
+ * who has sessions, whether or not he has lists, operations and a fleet beside them.
+ */
+
+import { basename, dirname } from "node:path";
+import { Failure } from "../core/failure.ts";
+import { concat } from "../core/json/json.ts";
+import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
+import type { SessionStores } from "../core/ports/stores.ts";
+import type { ForeignStore } from "./foreign/store.ts";
+import { isContainerName } from "./fs/container-paths.ts";
+import { type Disk, exists } from "./fs/disk.ts";
+import { guarded } from "./fs/files.ts";
+import { beginsAsOurs, readHeader } from "./fs/header.ts";
+import { absolute, type StoragePaths } from "./fs/paths.ts";
+import type { Durability } from "./log/file-log.ts";
+import { leafMemory } from "./log/leaf-store.ts";
+import { wholeLines } from "./memory.ts";
+import { containerOf, currentPathOf, folderOf, frozenFrom } from "./v2/pointer.ts";
+import { isDatabase } from "./v2/sqlite-v1.ts";
+
+/** The agent whose databases can be migrated, and then are containers. */
+export const MIGRATED = "pirust";
+
+/** The stores of each kind. Those of the last two are made when the first such session is met. */
+export interface Backends {
+  readonly jsonl: Store;
+  readonly memory: Store;
+  readonly v2: () => Store;
+  readonly foreign: () => ForeignStore;
+}
+
+export interface OpeningOptions {
+  readonly disk: Disk;
+  readonly paths: StoragePaths;
+  readonly durability: Durability;
+  /** Working directory of this process, in which relative paths of a host begin. */
+  readonly cwd: string;
+  /** The backend of new sessions. */
+  readonly kind: "jsonl" | "v2" | "memory";
+  /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
+  readonly requireAllowed?: (path: string) => void;
+}
+
+/** Ways to sessions for the rest of the storage, whose paths were checked already. */
+export interface Openings {
+  readonly stores: SessionStores;
+  /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
+  readonly allowed: (file: string) => string;
+  /** Returns the store of files or containers, by the name. */
+  readonly at: (file: string) => Store;
+  readonly openLog: (file: string, asReader?: boolean) => Log;
+}
+
+export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign }: Backends): Openings {
+  const { disk, cwd } = options;
+  const at = (file: string): Store => (isContainerName(file) ? v2() : jsonl);
+  const allowed = (file: string): string => {
+    const path = absolute(file, cwd);
+    if (path.includes("\0")) {
+      const sentence = "The path holds a NUL character, which no name of a file can. Give another one.";
+      throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
+    }
+    options.requireAllowed?.(path);
+    return path;
+  };
+  const openLog = (file: string, asReader?: boolean): Log => {
+    const isOurs = isContainerName(file) || beginsAsOurs(disk, file);
+    const others = isOurs ? undefined : foreign().open(file, { but: MIGRATED, asReader });
+    if (others) return others;
+    try {
+      return openActive(disk, at, file, asReader);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
+      const database = foreign().open(file);
+      if (database) return database;
+      const sentence = `${file} is an SQLite database, of no agent that is known here.`;
+      throw new Failure("not_a_session", sentence, error.details);
+    }
+  };
+  const stores: SessionStores = {
+    forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at),
+    leaves: leafMemory(disk, options.paths.state, options.durability === "sync"),
+    open: (file, asReader) => openLog(allowed(file), asReader),
+    exists: (file) => exists(disk, file),
+    holds(path) {
+      const file = allowed(path);
+      // An interrupted repair left a container under another name.
+      return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
+    },
+    prepareFolder(file) {
+      try {
+        disk.makeFolder(dirname(file));
+      } catch {
+        // The first append fails in the same way and reports it.
+      }
+    },
+  };
+  return { stores, allowed, at, openLog };
+}
+
+/** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
+function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
+  if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
+  if (isContainerName(file) || !exists(disk, file)) {
+    const moved = nowAt(disk, file);
+    if (moved !== file) return at(moved).open(moved, readOnly);
+  }
+  const log = at(file).open(file, readOnly);
+  if (isContainerName(file)) return log;
+  let container: string | null = file;
+  try {
+    container = containerOf(disk, file, log.header.id);
+  } finally {
+    // Between the commit marker of a migration and the freezing of the file, both exist.
+    if (container !== null) log.close();
+  }
+  return container === null ? log : at(container).open(container, readOnly);
+}
+
+/** Returns the current path of the session that a path names. Throws storage failures. */
+export function nowAt(disk: Disk, file: string): string {
+  return guarded("looking for the session", () => currentPathOf(disk, file));
+}
+
+/** Opens the frozen copy of a session file for reading only: a rollback must find it unchanged. */
+function openFrozen(disk: Disk, store: Store, file: string): Log {
+  const source = frozenFrom(file) as string;
+  const id = readHeader(disk, file)?.id;
+  const now = exists(disk, source) ? source : containerOf(disk, source, typeof id === "string" ? id : undefined);
+  const [where, out] =
+    now === null
+      ? ["the session is no longer next to it", `Rename it to ${basename(source)} to continue with it`]
+      : [`the session is ${now}`, "Open that one"];
+  const sentence = `This is the kept file of a migrated session; ${where}. ${out}; nothing is written to this file.`;
+  return store.open(file, new Failure("read_only", sentence, { sessionPath: now ?? source }));
+}
+
+/** Returns a store for new sessions that chooses the backend by the name of the file, if one is given. */
+function byPath(store: Store, at: (file: string) => Store): Store {
+  const storeOf = ({ file }: Beginning): Store => (file === undefined ? store : at(file));
+  return {
+    ...store,
+    create: (beginning) => storeOf(beginning).create(beginning),
+    publish: (beginning, content) => storeOf(beginning).publish(beginning, content),
+    publishNow(beginning, content) {
+      const store = storeOf(beginning);
+      if (store.publishNow) return store.publishNow(beginning, content);
+      const log = store.create(beginning);
+      log.append(wholeLines(concat([...bytesOfContent(content)])));
+      return log;
+    },
+  };
+}

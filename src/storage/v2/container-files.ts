@@ -1,0 +1,32 @@
+/** The files that a container consists of, as far as its entries are in them. */
+
+import { join } from "node:path";
+import { headerFile, isContainerName, pointerFile, segmentFolder } from "../fs/container-paths.ts";
+import type { Disk, FileInfo } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+
+/**
+ * Returns the time of a session's last change in milliseconds; undefined when it is missing. In a container only the
+ * files that contain the session count: checkpoints, manifest and index are also written when it is closed.
+ */
+export function changeTime(disk: Disk, path: string): number | undefined {
+  try {
+    if (!isContainerName(path)) return disk.info(path).modified;
+    return Math.max(...containerFiles(disk, path, pointerFile(path)).map(({ modified }) => modified));
+  } catch {
+    // It was removed, or may not be read.
+    return undefined;
+  }
+}
+
+/** Returns the files that contain a session, header first, and of these others the ones that exist. */
+export function containerFiles(disk: Disk, path: string, ...others: string[]): FileInfo[] {
+  // A copy of a session without entries may lack the folder of the segments.
+  const segments = namesIn(disk, segmentFolder(path)).filter((name) => name.endsWith(".seg"));
+  return [
+    disk.info(headerFile(path)),
+    ...segments.map((name) => disk.info(join(segmentFolder(path), name))),
+    ...others.map((part) => infoOrNull(disk, part)).filter((info) => info !== null),
+  ];
+}

@@ -1,0 +1,49 @@
+/** Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL. */
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { temporaryPlace } from "../../support/server.ts";
+import { runHere } from "../../support/verbs.ts";
+
+describe.skipIf(!POSTGRES)(`another database at the same address${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+  });
+  afterAll(() => server.close());
+
+  test("gets nothing before it is adopted, and then everything that this machine has acknowledged", async () => {
+    const variables = { PI_FLEET_URL: server.url };
+    const admin = temporaryPlace();
+    const migrate = (): Promise<unknown> => runHere(admin, ["fleet", "migrate"], { variables });
+    await migrate();
+    const machine = temporaryPlace();
+    const place = { ...machine, variables: { ...machine.variables, ...variables } };
+    const lives = new HereLives({ place });
+    const first = await lives.start();
+    await first.result("append", { entries: [user("one", { id: "one" })] });
+    const { sessionId, durability } = await first.result("get_state");
+    expect(durability).toBe("primary");
+    await lives.end();
+    // It is made anew, or a mistake of whoever runs the servers leads here.
+    server.sql("drop schema pi_fleet cascade");
+    await migrate();
+    const next = await lives.start(["--session", sessionId, "--fleet-away", "journal"]);
+    const written = await next.result("append", { entries: [user("two", { id: "two" })] });
+    expect(written.durability).toBe("local");
+    expect(server.sql("select count(*) from pi_fleet.session")).toBe("0");
+    const refused = await runHere(place, ["fleet", "verify"], { variables });
+    expect(refused.stdout + refused.stderr).toContain("fleet adopt");
+    const { stderr } = await runHere(place, ["fleet", "adopt"], { variables });
+    expect(stderr).toBe("");
+    const since = performance.now();
+    while ((await next.result("get_state")).durability === "local") {
+      expect(performance.now() - since).toBeLessThan(20_000);
+      await new Promise(setImmediate);
+    }
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
+  }, 60_000);
+});

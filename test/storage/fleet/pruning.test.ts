@@ -1,0 +1,263 @@
+/** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
+
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+const TABLES = ["session", "entry", "described", "said", "word", "spent"];
+const [LONG_AGO, DAY] = [40, 1];
+
+describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (url = server.url): SqlFleet => {
+    const fleet = sqlFleet(url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  const fleetVerb = (place: Place, ...args: string[]): Promise<Run> =>
+    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: server.url } });
+  const asked = async (place: Place, ...args: string[]): Promise<Json> => {
+    const { stdout, stderr } = await fleetVerb(place, ...args, "--json");
+    expect(stderr).toBe("");
+    return JSON.parse(stdout);
+  };
+  const rowsOf = (sessionId: string): string[] =>
+    ["entry", "described", "said", "spent"].map((table) =>
+      server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`),
+    );
+  const everything = (): string => TABLES.map((table) => server.sql(`select t from pi_fleet.${table} t`)).join("\n");
+  const age = (sessionId: string, days: number): string =>
+    server.sql(`update pi_fleet.session set deleted_at = now() - interval '${days} days' where id = '${sessionId}'`);
+  interface Machine {
+    readonly lives: HereLives;
+    readonly wire: Wire;
+    readonly place: Place;
+    /** Makes a session with two entries, and closes it. */
+    make(text: string): Promise<string>;
+  }
+  const machine = async (kind: string, fleet = connect() as SqlFleet & { outage?: Outage }): Promise<Machine> => {
+    const lives = new HereLives({ fleet, seed: 1 + fleets.length });
+    const wire = await lives.start(["--store", kind]);
+    const make = async (text: string): Promise<string> => {
+      await wire.result("new_session");
+      await wire.result("append", { entries: [user(text), assistant(`answer to ${text}`)] });
+      const { sessionId } = await wire.result("get_state");
+      await wire.result("new_session");
+      return sessionId;
+    };
+    return { lives, wire, place: lives.place, make };
+  };
+  const textsOf = async (wire: Wire, sessionId: string): Promise<string> => {
+    await wire.result("switch_session", { sessionId });
+    const { entries } = await wire.result("get_entries");
+    await wire.result("new_session");
+    return JSON.stringify(entries);
+  };
+  const seenBy = async (wire: Wire): Promise<string[]> =>
+    (await wire.result("list_sessions")).sessions.map(({ sessionId }: Json) => sessionId);
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect().fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  describe.each(["jsonl", "v2"])("with copies as %s", (kind) => {
+    test("shows first, and removes rows of what was deleted long ago; its id stays taken, and a trash brings it back", async () => {
+      const [one, two] = [await machine(kind), await machine(kind)];
+      const [old, recent, present] = [await one.make("old"), await one.make("recent"), await one.make("present")];
+      await textsOf(two.wire, old);
+      for (const sessionId of [old, recent]) await one.wire.result("delete_session", { sessionId });
+      age(old, LONG_AGO);
+      age(recent, DAY);
+      const before = everything();
+      const preview = await asked(one.place, "prune");
+      expect(preview).toMatchObject({
+        applied: false,
+        sessions: 1,
+        entries: 2,
+        named: [{ sessionId: old, name: "old" }],
+      });
+      expect((await fleetVerb(one.place, "prune", "--apply")).stderr).toContain("use --yes");
+      expect(everything()).toBe(before);
+      const { stdout } = await fleetVerb(one.place, "prune", "--apply", "--yes");
+      expect(stdout).toContain("Removed for good: 1 session with 2 entries");
+      expect(rowsOf(old)).toEqual(["0", "0", "0", "0"]);
+      expect(server.sql(`select state, length(header) from pi_fleet.session where id = '${old}'`)).toBe("2|0");
+      expect([rowsOf(recent)[0], rowsOf(present)[0]]).toEqual(["2", "2"]);
+      expect(await asked(one.place, "prune")).toMatchObject({ sessions: 0, halfway: 0, unfinished: 0 });
+      // A copy that was not asked for since.
+      await two.wire.result("switch_session", { sessionId: old });
+      const { data, message } = await two.wire.failure("append", { entries: [user("late")] });
+      expect([data.name, message]).toEqual([
+        "session_not_found",
+        expect.stringContaining("was deleted from the fleet"),
+      ]);
+      expect(rowsOf(old)[0]).toBe("0");
+      await two.wire.result("new_session");
+      for (const sessionId of [old, recent]) {
+        await one.wire.result("restore_session", { sessionId });
+        expect(await seenBy(two.wire)).toContain(sessionId);
+      }
+      expect(await textsOf((await machine(kind)).wire, old)).toContain("answer to old");
+      // The old copy goes on where it was.
+      await two.wire.result("switch_session", { sessionId: old });
+      await two.wire.result("append", { entries: [user("later")] });
+      expect((await asked(one.place, "verify")).faults).toEqual([]);
+    });
+
+    test("what only a machine has that was away is told to it, and is there after a restore", async () => {
+      const fleet = connect();
+      const away = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
+      const other = await machine(kind);
+      const sessionId = await away.make("one");
+      const { connections } = fleet;
+      const run = connections.run.bind(connections);
+      connections.run = async () => ({ kind: "away", reason: "test: away" });
+      await away.wire.result("switch_session", { sessionId });
+      expect(await away.wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
+      await away.lives.end();
+      server.sql("update pi_fleet.session set lease_until = now()");
+      await other.wire.result("delete_session", { sessionId });
+      age(sessionId, LONG_AGO);
+      await asked(other.place, "prune", "--apply", "--yes");
+      connections.run = run;
+      const refused = await asked(away.place, "push");
+      expect(refused).toMatchObject({
+        refused: 1,
+        sessions: [{ outcome: "refused", message: expect.stringContaining("was deleted from the fleet") }],
+      });
+      await other.wire.result("restore_session", { sessionId });
+      expect((await asked(away.place, "push")).sessions).toMatchObject([{ outcome: "given" }]);
+      expect(await textsOf(other.wire, sessionId)).toContain("alone");
+    });
+  });
+
+  test("nothing is lost when it ends at any step, and the next one finishes it", async () => {
+    const { wire, place, make } = await machine("jsonl");
+    const all: { kept: string; gone: string }[] = [];
+    let isWhole = false;
+    for (let most = 1; !isWhole; most += 3) {
+      const [kept, gone] = [await make(`kept ${most}`), await make(`gone ${most}`)];
+      all.push({ kept, gone });
+      for (const sessionId of [kept, gone]) {
+        await wire.result("delete_session", { sessionId });
+        age(sessionId, LONG_AGO);
+      }
+      const { connections } = connect();
+      const run = connections.run.bind(connections);
+      let calls = 0;
+      connections.run = async (question) =>
+        ++calls > most ? { kind: "away", reason: "test: it ends here" } : run(question);
+      isWhole = await new FleetPruning(connections, "").prune({ rows: 30 * 86_400_000 }).then(
+        () => true,
+        () => false,
+      );
+      await wire.result("restore_session", { sessionId: kept });
+      expect(rowsOf(kept)[1], `after ${most} calls`).toBe("1");
+    }
+    await asked(place, "prune", "--apply", "--yes");
+    for (const { kept, gone } of all) {
+      expect(rowsOf(gone)).toEqual(["0", "0", "0", "0"]);
+      expect([rowsOf(kept)[0], rowsOf(kept)[2]]).toEqual(["2", "2"]);
+    }
+    expect((await seenBy(wire)).sort()).toEqual(all.map(({ kept }) => kept).sort());
+    expect((await asked(place, "verify")).faults).toEqual([]);
+  });
+
+  test("a session that is deleted for good leaves its id, and its words for a day", async () => {
+    const { wire, place, make } = await machine("jsonl");
+    const [sessionId, other] = [await make("xylophone common"), await make("common")];
+    await wire.result("delete_session", { sessionId, permanent: true });
+    expect(rowsOf(sessionId)).toEqual(["0", "0", "0", "0"]);
+    expect(server.sql(`select length(header) from pi_fleet.session where id = '${sessionId}'`)).toBe("0");
+    const noted = (): string => server.sql("select word from pi_fleet.word where unused_since is not null order by 1");
+    expect(noted()).toBe("answer\ncommon\nto\nxylophone");
+    expect(await asked(place, "prune", "--apply", "--yes")).toMatchObject({ words: 0 });
+    server.sql("update pi_fleet.word set unused_since = unused_since - interval '2 days'");
+    // A process that writes a word again wants it.
+    const late = await machine("jsonl");
+    await late.make("to");
+    expect(noted()).toBe("common\nxylophone");
+    expect(await asked(place, "prune", "--apply", "--yes")).toMatchObject({ words: 1 });
+    expect(server.sql("select string_agg(word, ' ' order by word) from pi_fleet.word")).toBe("answer common to");
+    expect(noted()).toBe("");
+    expect(await seenBy(wire)).toContain(other);
+  });
+
+  test("ids are given up when that is asked for, and a copy begins such a session again", async () => {
+    const { wire, place, make } = await machine("jsonl");
+    const two = await machine("jsonl");
+    const sessionId = await make("one");
+    await textsOf(two.wire, sessionId);
+    await wire.result("delete_session", { sessionId });
+    age(sessionId, LONG_AGO);
+    expect((await fleetVerb(place, "prune", "--forget-ids", "1d")).status).toBe(2);
+    await asked(place, "prune", "--apply", "--yes");
+    expect(await asked(place, "prune", "--forget-ids", "60d")).toMatchObject({ ids: 0 });
+    expect(await asked(place, "prune", "--forget-ids", "35d", "--apply", "--yes")).toMatchObject({ ids: 1 });
+    expect(server.sql(`select count(*) from pi_fleet.session where id = '${sessionId}'`)).toBe("0");
+    await two.wire.result("switch_session", { sessionId });
+    await two.wire.result("append", { entries: [user("again")] });
+    expect(await textsOf(wire, sessionId)).toContain("again");
+  });
+
+  test("a session that was begun and never finished goes when nobody has it, and whoever goes on begins it again", async () => {
+    const { wire, place, make } = await machine("jsonl");
+    const ids = [await make("held"), await make("left")];
+    server.sql("update pi_fleet.session set state = 0, changed_at = now() - interval '40 days'");
+    server.sql(
+      `update pi_fleet.session set holder = 'somebody', lease_until = now() + interval '1 minute' where id = '${ids[0]}'`,
+    );
+    expect(await asked(place, "prune", "--apply", "--yes")).toMatchObject({ unfinished: 1 });
+    expect(server.sql("select id from pi_fleet.session where state = 0")).toBe(ids[0]);
+    expect([rowsOf(ids[0])[0], rowsOf(ids[1])[0]]).toEqual(["2", "0"]);
+    await wire.result("switch_session", { sessionId: ids[1] });
+    await wire.result("append", { entries: [user("goes on")] });
+    expect(rowsOf(ids[1])[0]).toBe("3");
+    expect((await asked(place, "verify")).faults).toEqual([]);
+  });
+
+  test("is told by status, and takes its options alone", async () => {
+    const { wire, place, make } = await machine("jsonl");
+    await wire.result("delete_session", { sessionId: await make("one") });
+    expect(await asked(place, "status")).toMatchObject({ sessions: 0, deleted: { sessions: 1, entries: 2 } });
+    expect((await fleetVerb(place, "status")).stdout).toContain("1 session is deleted and can be restored");
+    expect((await fleetVerb(place, "status", "--apply")).stderr).toContain("--apply goes with fleet prune");
+    expect((await fleetVerb(place, "prune", "--older-than", "soon")).status).toBe(2);
+  });
+
+  test("a tenant prunes what is its own", async () => {
+    const { wire, make } = await machine("jsonl");
+    await wire.result("delete_session", { sessionId: await make("of nobody") });
+    await isolate(connect().connections);
+    for (const role of ["alice", "mallory"]) {
+      server.sql(`create role ${role} login in role ${TENANTS}`);
+      const url = `${server.url.replace("user=fleet", `user=${role}`)}&tenant=${role}`;
+      const theirs = await machine("jsonl", connect(url));
+      await theirs.wire.result("delete_session", { sessionId: await theirs.make(role) });
+    }
+    server.sql("update pi_fleet.session set deleted_at = now() - interval '40 days' where state = 2");
+    const variables = { PI_FLEET_URL: `${server.url.replace("user=fleet", "user=mallory")}&tenant=mallory` };
+    const { stdout } = await runHere(new HereLives({}).place, ["fleet", "prune", "--apply", "--yes", "--json"], {
+      variables,
+    });
+    expect(JSON.parse(stdout)).toMatchObject({ sessions: 1, entries: 2 });
+    expect(server.sql("select string_agg(distinct '<' || tenant || '>', '') from pi_fleet.entry")).toBe("<><alice>");
+  });
+});

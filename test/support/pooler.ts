@@ -1,0 +1,99 @@
+/** A PgBouncer of the tests' own, in transaction mode: each statement of a client may run on another connection. */
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createConnection } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { POSTGRES, serverUser } from "./postgres.ts";
+
+const PROGRAM = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"].find((path) =>
+  existsSync(path),
+);
+
+/** Whether there are a PostgreSQL and a PgBouncer. */
+export const POOLER = POSTGRES !== undefined && PROGRAM !== undefined;
+
+/** Why the tests that need a pooler are skipped, as their name says. */
+export const WITH_POOLER = POOLER ? "" : " (SKIPPED: there is no PgBouncer; apt-get install postgresql pgbouncer)";
+
+export class Pooler {
+  readonly folder = mkdtempSync(join(tmpdir(), "pi-pool-"));
+  private readonly roles: readonly string[];
+  private readonly size: number;
+  private process: ChildProcess | undefined;
+
+  /** `size`: connections to a server, at most. `roles`: those whom it lets in. */
+  constructor({ size = 2, roles = ["fleet"] }: { size?: number; roles?: readonly string[] } = {}) {
+    this.size = size;
+    this.roles = roles;
+    const user = serverUser();
+    if (user) chownSync(this.folder, user.uid, user.gid);
+  }
+
+  get url(): string {
+    return `postgres:///postgres?host=${encodeURIComponent(this.folder)}&user=fleet`;
+  }
+
+  /** Writes its settings: the servers, of which each connection takes the next one. */
+  private configure(folders: readonly string[]): void {
+    const { folder, size } = this;
+    const lines = [
+      ...["[databases]", `* = host=${folders.join(",")} port=5432`, "[pgbouncer]"],
+      ...["listen_addr =", "listen_port = 5432", `unix_socket_dir = ${folder}`, "unix_socket_mode = 0777"],
+      ...["auth_type = trust", `auth_file = ${join(folder, "users")}`, "admin_users = pooler"],
+      ...["pool_mode = transaction", `default_pool_size = ${size}`, "max_client_conn = 500", "server_round_robin = 1"],
+      ...["server_login_retry = 1", "query_wait_timeout = 3", "log_connections = 0", "log_disconnections = 0"],
+    ];
+    writeFileSync(join(folder, "users"), ["pooler", ...this.roles].map((role) => `"${role}" ""\n`).join(""));
+    writeFileSync(join(folder, "settings"), `${lines.join("\n")}\n`);
+  }
+
+  /** Starts it before the servers in some folders, and waits until it answers. */
+  async start(...folders: string[]): Promise<void> {
+    this.configure(folders);
+    const how = { cwd: this.folder, ...serverUser() };
+    this.process = spawn(PROGRAM as string, ["-q", join(this.folder, "settings")], { ...how, stdio: "ignore" });
+    const { process } = this;
+    while (!(await this.isListening())) {
+      if (process.exitCode !== null) throw new Error("PgBouncer did not start");
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  private isListening(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const socket = createConnection(join(this.folder, ".s.PGSQL.5432"));
+      socket.on("connect", () => resolve(!socket.destroy().connecting));
+      socket.on("error", () => resolve(false));
+    });
+  }
+
+  /** Leads everything to other servers from now on; clients keep their connections, and see nothing of it. */
+  turn(...folders: string[]): void {
+    this.configure(folders);
+    this.command("RELOAD");
+    this.command("RECONNECT");
+  }
+
+  private command(text: string): string {
+    const args = ["-h", this.folder, "-U", "pooler", "-d", "pgbouncer", "-qAtXc", text];
+    return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" });
+  }
+
+  /** Runs SQL of another client of the same role, which leaves behind in a session what it sets. */
+  sql(text: string): string {
+    const args = ["-h", this.folder, "-U", "fleet", "-d", "postgres", "-qAtXc", text];
+    return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" }).trim();
+  }
+
+  async close(): Promise<void> {
+    const { process } = this;
+    if (process && process.exitCode === null && process.signalCode === null) {
+      const gone = new Promise((resolve) => process.on("exit", resolve));
+      process.kill("SIGKILL");
+      await gone;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
