@@ -2,6 +2,7 @@
 // server that has none of them, and appends that are durable there, beside those of files alone.
 //
 //   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json]
+//   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     how soon a session of so many entries is of use
 //
 // Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
@@ -9,10 +10,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startDatabase } from "../scripts/database.js";
+import { coldOpen } from "./fleet-cold.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session, word } from "./sessions.js";
 
-const options = { sessions: 1000, kilobytes: 100, rounds: 200, appends: 500, json: false };
+const options = { sessions: 1000, kilobytes: 100, rounds: 200, appends: 500, cold: 0, colds: 5, json: false };
 for (let i = 2; i < process.argv.length; i++) {
   const name = process.argv[i].replace(/^--/, "");
   if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
@@ -57,8 +59,7 @@ function fleet(...words) {
   return { result: JSON.parse(text), seconds: (performance.now() - from) / 1000 };
 }
 
-try {
-  fleet("migrate");
+async function manySessions() {
   const brought = fleet("import", made);
   if (brought.result.refused > 0) throw new Error(JSON.stringify(brought.result.files.find(({ message }) => message)));
   figures.importMegabytesPerSecond = Number((bytes / 1e6 / brought.seconds).toFixed(1));
@@ -108,6 +109,14 @@ try {
     figures[`${name}P99`] = percentile(took, 0.99);
     await writer.end();
   }
+}
+
+try {
+  fleet("migrate");
+  if (options.sessions > 0) await manySessions();
+  const { cold: entries, colds: rounds } = options;
+  const bringIn = (folder) => fleet("import", folder);
+  if (entries > 0) Object.assign(figures, await coldOpen({ program, home, url, entries, rounds, bringIn }));
 } finally {
   // A start that fails would throw; this end is meant.
   database.removeAllListeners("exit");

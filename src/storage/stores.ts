@@ -275,7 +275,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
 }
 
-/** What of a session decides where its copy is. */
+/** The members of a header that decide where a copy is. */
 interface Placed {
   readonly id: string;
   readonly cwd?: string | null;

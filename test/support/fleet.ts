@@ -7,7 +7,7 @@ import type {
   Fleet,
   FleetBatch,
   FleetEnd,
-  FleetHead,
+  FleetHeads,
   FleetOutcome,
   FleetSession,
   LateFacts,
@@ -255,13 +255,12 @@ export class MemoryFleet implements Fleet {
     }
   }
 
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += 5) {
       const past = Math.min(to, at + 5);
       const found = await this.rowFor("heads", sessionId);
-      yield found.heads
-        .slice(at, past)
-        .map((text, n) => ({ head: JSON.parse(text), length: found.lines[at + n].length }));
+      const lengths = found.lines.slice(at, past).map(({ length }) => length);
+      yield { text: found.heads.slice(at, past).join("\n"), lengths };
     }
   }
 

@@ -5,7 +5,10 @@
 
 /** The way of a session to this machine. */
 export interface Arrival {
-  /** Whether all of it is here: `refresh` says "replaced" then, and `reopen` returns the log that can be written to. */
+  /**
+   * Whether all of it is here: `refresh` says "replaced" then, and `reopen` returns the log that can be written to. Until
+   * then each `refresh` has it come, so that it does while nothing is asked.
+   */
   readonly isOver: boolean;
   /** Resolves when all of it is here. Rejects with a failure where that cannot be now; a later call tries again. */
   whole(): Promise<void>;

@@ -123,12 +123,12 @@ export interface FleetSpending {
   readonly numbers: readonly number[];
 }
 
-/** The head of an entry as the fleet has it, and the length of its line. */
-export interface FleetHead {
-  /** JSON, as it came with its line; see FleetBatch. */
-  readonly head: readonly unknown[];
-  /** In bytes. */
-  readonly length: number;
+/** Heads of entries that follow each other. */
+export interface FleetHeads {
+  /** Each as it came with its line (see FleetBatch), joined by line feeds. */
+  readonly text: string;
+  /** Bytes of their lines. */
+  readonly lengths: readonly number[];
 }
 
 /** The outcome of an append. */
@@ -210,7 +210,7 @@ export interface Fleet {
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
   /** Yields the heads of a session from one position up to another, in pieces. Throws storage_failed. */
-  heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]>;
+  heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads>;
   /** Returns the lines at positions, which ascend. Throws storage_failed. */
   linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
   /** Ends the connections. What is asked later is answered as by a database that is away. */

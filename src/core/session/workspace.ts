@@ -165,12 +165,7 @@ export class Workspace {
       const isMeant = sessionPath === undefined || this.stores.absolute(sessionPath) === log.file;
       if (!isMeant) await log.arrival?.whole();
       const open = this.sessions.find(({ id }) => id === log.header.id);
-      if (isMeant && !open) {
-        const session = await whenHere(() => this.madeOn(log));
-        // The rest comes while it is worked with.
-        log.refresh();
-        return session;
-      }
+      if (isMeant && !open) return await whenHere(() => this.madeOn(log));
     } catch (error) {
       log.close();
       throw error;

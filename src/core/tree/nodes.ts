@@ -61,10 +61,14 @@ export interface Head {
 
 /** Returns an id of eight lower-case hex digits as a number, or -1 for any other id. */
 export function packId(id: string): number {
-  if (id.length !== 8) return -1;
+  return id.length === 8 ? packedIn(id, 0) : -1;
+}
+
+/** Returns the eight lower-case hex digits at a place of a text as a number, or -1 where there are others. */
+export function packedIn(text: string, at: number): number {
   let packed = 0;
-  for (let i = 0; i < 8; i++) {
-    const c = id.charCodeAt(i);
+  for (let i = at; i < at + 8; i++) {
+    const c = text.charCodeAt(i);
     let digit: number;
     if (c >= 0x30 && c <= 0x39) digit = c - 0x30;
     else if (c >= 0x61 && c <= 0x66) digit = c - 0x57;

@@ -2,7 +2,6 @@
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
 import { NotHere } from "../../core/ports/arrival.ts";
-import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
@@ -28,7 +27,6 @@ import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/h
 import type { AgentGate } from "./agent-gate.ts";
 import { Arrivals } from "./arrivals.ts";
 import { CallContext, inPlace } from "./call-context.ts";
-import { guardWrite } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type Payload, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -36,6 +34,7 @@ import { Lanes } from "./lanes.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 import { Upkeep } from "./upkeep.ts";
+import { Writes } from "./writes.ts";
 
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
@@ -60,6 +59,7 @@ export class Dispatcher implements ReplyHost {
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
   private readonly arrivals: Arrivals;
+  private readonly writes: Writes;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
   private introduced = false;
@@ -83,6 +83,12 @@ export class Dispatcher implements ReplyHost {
       ...{ workspace, sink, lanes, replies },
       queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
       pump: (lane) => this.pump(lane),
+    });
+    this.writes = new Writes({
+      keyed: this.keyed,
+      sharing: () => this.sharing,
+      contextFor: (lane, call, events) => this.contextFor(lane, call, events),
+      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
     });
     this.arrivals = new Arrivals({
       ...{ workspace, lanes, replies },
@@ -401,7 +407,7 @@ export class Dispatcher implements ReplyHost {
     if (effect === "read" || effect === "replace" || effect === "control") this.attachmentOf(lane)?.follow();
     if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
     if (effect === "close") return this.commits.whenDurable(lane, run);
-    if (effect === "write") return this.write(lane, call, events, context);
+    if (effect === "write") return this.writes.run(lane, call, events, { context });
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
     return this.commits.whenDurable(lane, async () => {
       // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
@@ -414,53 +420,6 @@ export class Dispatcher implements ReplyHost {
       if (expectedLeafId !== undefined) context.session.guard(expectedLeafId, true);
       return this.keyed.remember(call, await run());
     });
-  }
-
-  /** Runs a write. Where another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
-  private write(
-    lane: Lane,
-    call: Call,
-    events: PendingEvent[],
-    context = this.contextFor(lane, call, events),
-    mayJoin = !call.peer,
-    readied?: Log,
-  ): unknown {
-    const { command } = call;
-    const { idempotencyKey } = call.params as KeyedParams;
-    const known = (): unknown =>
-      idempotencyKey === undefined ? undefined : this.keyed.ofWrite(context, call, idempotencyKey);
-    const before = known();
-    if (before !== undefined) return before;
-    const { session } = context;
-    this.sharing?.requireOurs(call, session);
-    const { log } = session;
-    const ready = log === readied ? undefined : log.ready?.();
-    if (ready)
-      return ready.then(() => {
-        if (call.peer) session.heads.resume(call.head);
-        lane.checkedForForeignWrites = undefined;
-        return this.write(lane, call, events, undefined, mayJoin, log);
-      });
-    // One check serves a whole input chunk; the append itself finds what others write meanwhile.
-    if (lane.checkedForForeignWrites !== session) {
-      this.queueForeign(lane, session, session.refreshToWrite());
-      lane.checkedForForeignWrites = session;
-      // What took its place is asked about, too.
-      if (readied && session.log !== readied) return this.write(lane, call, events, context, mayJoin, readied);
-      // Another server may have used the key.
-      const since = known();
-      if (since !== undefined) return since;
-    }
-    const { attaching } = this.sharing ?? {};
-    const { lockedBy } = session.log;
-    // Who has it on another machine cannot be joined.
-    const isHere = lockedBy !== null && lockedBy.host === undefined;
-    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
-      return attaching
-        .join(session)
-        .then((attachment) => attachment ?? this.write(lane, call, events, undefined, false, session.log));
-    guardWrite(session, call);
-    return this.keyed.remember(call, command.run(context, call.params as never));
   }
 
   private noteApplied(lane: Lane, outcome: Outcome): void {

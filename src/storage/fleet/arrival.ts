@@ -38,6 +38,7 @@ export interface ArrivalPlace extends TransferPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
+  readonly longFrom?: number;
   /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
   find(id: string): string;
   /** Returns whether a session is at a path, or one that was there has moved. */
@@ -108,7 +109,8 @@ async function fetchSession(place: ArrivalPlace, id: string, early: boolean): Pr
   const stored = session && headerIn(session.headerLine);
   if (!session || !stored) return undefined;
   const beginning = { headerLine: session.headerLine, header: headerOf(stored) };
-  const arriving = early && session.end.bytes >= LONG ? await openEarly(place, session, beginning) : null;
+  const arriving =
+    early && session.end.bytes >= (place.longFrom ?? LONG) ? await openEarly(place, session, beginning) : null;
   if (arriving) return arriving;
   (await transfer(place, session, beginning)).close();
   return undefined;

@@ -6,23 +6,19 @@
 
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
-import { HeadReader } from "../../core/format/head.ts";
 import { concat } from "../../core/json/json.ts";
 import { type Arrival, NotHere } from "../../core/ports/arrival.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { Beginning, Change, Log } from "../../core/ports/store.ts";
 import { LF } from "../log/lines.ts";
 import type { Spine } from "./heads.ts";
-import { incomplete, type TransferPlace, transfer } from "./transfer.ts";
+import { HeldLines } from "./held-lines.ts";
+import { type TransferPlace, transfer } from "./transfer.ts";
 
-/** Bytes of lines that are held, at most; who needs more waits for the whole. */
-const MOST_HELD = 32 << 20;
-/** Entries above one that is asked for alone which are fetched with it: it is mostly part of a path. */
-const WITH_ONE = 32;
 const CLOSED = "The session was closed while it was on its way here. Open it again.";
 
 /** A session on its way, and the place where it will be. */
-export interface Coming {
+export interface SessionOnItsWay {
   readonly session: FleetSession;
   /** With its file. */
   readonly beginning: Beginning & { readonly file: string };
@@ -32,10 +28,6 @@ export interface Coming {
 }
 
 export class ArrivingLog implements Log, Arrival {
-  readonly store: string;
-  readonly file: string;
-  readonly header: Log["header"];
-  readonly headerLine: Uint8Array;
   readonly version = CURRENT_VERSION;
   readonly nodes: Log["nodes"];
   readonly damage = [];
@@ -47,10 +39,8 @@ export class ArrivingLog implements Log, Arrival {
   readonly repairable = [];
   readonly arrival = this;
   private readonly place: TransferPlace;
-  private readonly coming: Coming;
-  private readonly heads: HeadReader;
-  private readonly held = new Map<number, Uint8Array>();
-  private heldBytes = 0;
+  private readonly coming: SessionOnItsWay;
+  private readonly lines: HeldLines;
   private transfer: Promise<void> | undefined;
   private tries = 0;
   /** The log in this one's place, while nobody has it. */
@@ -63,17 +53,29 @@ export class ArrivingLog implements Log, Arrival {
     this.giveUp = reject;
   });
 
-  constructor(place: TransferPlace, coming: Coming) {
-    const { spine, beginning, store } = coming;
+  constructor(place: TransferPlace, coming: SessionOnItsWay) {
+    const { spine, session } = coming;
     this.place = place;
     this.coming = coming;
-    this.store = store;
-    this.file = beginning.file;
-    this.header = beginning.header;
-    this.headerLine = beginning.headerLine;
     this.nodes = spine.nodes;
-    this.heads = new HeadReader(spine.nodes);
+    this.lines = new HeldLines(place.fleet, session.id, spine);
     this.closed.catch(() => {});
+  }
+
+  get store(): string {
+    return this.coming.store;
+  }
+
+  get file(): string {
+    return this.coming.beginning.file;
+  }
+
+  get header(): Log["header"] {
+    return this.coming.beginning.header;
+  }
+
+  get headerLine(): Uint8Array {
+    return this.coming.beginning.headerLine;
   }
 
   get durableCount(): number {
@@ -87,13 +89,15 @@ export class ArrivingLog implements Log, Arrival {
   }
 
   read(position: number): Uint8Array {
-    const line = this.held.get(position) ?? this.successor?.read(position);
-    if (!line) throw new NotHere(() => this.bring(this.around(position)));
+    const line = this.lines.get(position) ?? this.successor?.read(position);
+    if (!line) throw new NotHere(() => this.bring(this.lines.around(position)));
     return line;
   }
 
   *readMany(positions: ArrayLike<number>): Iterable<Uint8Array> {
-    this.require(positions);
+    const lacking = this.successor ? [] : this.lines.lacking(positions);
+    if (lacking.length === 1) this.read(lacking[0]);
+    if (lacking.length > 0) throw new NotHere(() => this.bring(lacking));
     for (let i = 0; i < positions.length; i++) yield this.read(positions[i]);
   }
 
@@ -101,43 +105,10 @@ export class ArrivingLog implements Log, Arrival {
     for (const line of this.readMany(positions)) yield concat([line, LF]);
   }
 
-  /** Throws NotHere unless all these lines are held. */
-  private require(positions: ArrayLike<number>): void {
-    if (this.successor) return;
-    const lacking: number[] = [];
-    for (let i = 0; i < positions.length; i++) if (!this.held.has(positions[i])) lacking.push(positions[i]);
-    if (lacking.length === 1) this.read(lacking[0]);
-    if (lacking.length > 0) throw new NotHere(() => this.bring(lacking));
-  }
-
-  /** Returns a position with those above it. */
-  private around(position: number): number[] {
-    const found: number[] = [];
-    for (let at = position; at >= 0 && found.length < WITH_ONE; at = this.nodes.parent(at)) found.push(at);
-    return found;
-  }
-
   /** Fetches lines, or waits for the whole where they are too many to be held. */
   async bring(positions: readonly number[]): Promise<void> {
     if (this.isClosed || (this.isOver && !this.successor)) throw new Failure("storage_failed", CLOSED);
-    if (this.isOver) return;
-    const wanted = [...new Set(positions)].filter((position) => !this.held.has(position)).sort((a, b) => a - b);
-    const bytes = wanted.reduce((sum, position) => sum + this.length(position), 0);
-    if (this.heldBytes + bytes > MOST_HELD) return this.whole();
-    if (wanted.length === 0) return;
-    const lines = await this.place.fleet.linesAt(this.header.id, wanted);
-    for (const [i, line] of lines.entries()) this.hold(wanted[i], line);
-  }
-
-  /** Holds a line. Throws storage_failed if it is not the one that its node was made of. */
-  private hold(position: number, line: Uint8Array): void {
-    const { heads, nodes } = this;
-    const isRead = heads.readFast(line, 0, line.length) || heads.readAny(line, 0, line.length, () => "") === null;
-    const { role, flags } = nodes.headOf(position);
-    const isSame = heads.role === role && heads.flags === flags && nodes.isHeadOf(position, heads);
-    if (!isRead || !isSame || line.length !== this.length(position)) throw incomplete(this.header.id);
-    if (!this.held.has(position)) this.heldBytes += line.length;
-    this.held.set(position, new Uint8Array(line.buffer, line.byteOffset, line.length));
+    if (!this.isOver && !(await this.lines.fetch(positions))) await this.whole();
   }
 
   attachment(): string | null {
@@ -168,7 +139,7 @@ export class ArrivingLog implements Log, Arrival {
     if (this.isClosed) return log.close();
     this.successor = log;
     this.isOver = true;
-    this.held.clear();
+    this.lines.clear();
   }
 
   private gone(): Failure {
@@ -195,7 +166,7 @@ export class ArrivingLog implements Log, Arrival {
   close(): void {
     this.isClosed = true;
     this.giveUp(new Failure("storage_failed", CLOSED));
-    this.held.clear();
+    this.lines.clear();
     this.successor?.close();
     this.successor = undefined;
   }

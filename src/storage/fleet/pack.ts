@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { brotliCompress, brotliDecompress } from "node:zlib";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
-import type { FleetEnd, FleetHead } from "../../core/ports/fleet.ts";
+import type { FleetEnd, FleetHeads } from "../../core/ports/fleet.ts";
 import { LF } from "../log/lines.ts";
 import { endAfter } from "./ends.ts";
 
@@ -144,14 +144,16 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
     where e.seq >= $3 and e.seq < $4
   order by seq`;
 
-/** Returns the heads of a stretch from rows of SPINE. */
-export function spineIn(rows: readonly Readonly<Record<string, unknown>>[], from: number, to: number): FleetHead[] {
-  return rows.flatMap((row) => {
-    const { seq, ends, heads } = row as unknown as SpineRow;
-    const lengths = lengthsIn({ ends });
-    const [first, past] = [Math.max(0, from - seq), to - seq];
-    return headsIn({ heads })
-      .slice(first, past)
-      .map((head, n) => ({ head: JSON.parse(head) as FleetHead["head"], length: lengths[first + n] }));
-  });
+/** Returns the heads and lengths of a stretch from rows of SPINE. */
+export function spineIn(rows: readonly Readonly<Record<string, unknown>>[], from: number, to: number): FleetHeads {
+  const texts: string[] = [];
+  const lengths: number[] = [];
+  for (const row of rows) {
+    const { seq, count, ends, heads } = row as unknown as SpineRow;
+    const [first, past] = [Math.max(0, from - seq), Math.min(count, to - seq)];
+    const isWhole = first === 0 && past === count;
+    texts.push(isWhole ? heads : headsIn({ heads }).slice(first, past).join("\n"));
+    for (let n = first; n < past; n++) lengths.push(n === 0 ? ends[0] : ends[n] - ends[n - 1] - 1);
+  }
+  return { text: texts.join("\n"), lengths };
 }

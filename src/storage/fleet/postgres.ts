@@ -8,7 +8,7 @@ import type {
   Fleet,
   FleetBatch,
   FleetEnd,
-  FleetHead,
+  FleetHeads,
   FleetOutcome,
   FleetSession,
   LateFacts,
@@ -235,12 +235,12 @@ export class PostgresFleet implements Fleet {
     return new LineReader(this.connections, this.tenant, sessionId, Number.POSITIVE_INFINITY).at(positions);
   }
 
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly FleetHead[]> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += HEADS_FETCHED) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const rows = await this.connections.read({ text: SPINE, values: [this.tenant, sessionId, at, past] });
       const found = spineIn(rows, at, past);
-      if (found.length !== past - at) throw lacking(sessionId);
+      if (found.lengths.length !== past - at) throw lacking(sessionId);
       yield found;
     }
   }

@@ -22,6 +22,8 @@ import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journal"> {
   readonly catalog?: FleetCatalog;
   readonly keeper?: FleetKeeper;
+  /** Bytes from which a session is opened before all of it is here; by default 4 MiB. */
+  readonly longFrom?: number;
 }
 
 /** The part of a fleet in the stores of one server; without a fleet, everything is as it was. */
@@ -37,7 +39,7 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage">): Pick<Stores, "arrive">;
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): Pick<Stores, "arrive">;
 }
 
 /** The place in which stores keep what a fleet refused, and what it lacks. */
@@ -66,11 +68,13 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
   const journal = new Journal(disk, join(stateFolder, "fleet-journal"), now);
-  const { fleet, catalog, keeper, outage } = connection;
+  const { fleet, catalog, keeper, outage, longFrom } = connection;
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
-    arrivals: (place) => ({ arrive: (where, early) => arrive({ ...place, fleet, catalog, outage }, where, early) }),
+    arrivals: (place) => ({
+      arrive: (where, early) => arrive({ ...place, fleet, catalog, outage, longFrom }, where, early),
+    }),
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
     care: (place) =>
       keeper

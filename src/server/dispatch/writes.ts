@@ -1,0 +1,82 @@
+/** Writes: what comes before one is run, so that it is run once, on the session as it is now, and by who may write. */
+
+import type { Log } from "../../core/ports/store.ts";
+import type { Foreign, Session } from "../../core/session/session.ts";
+import type { CommandContext } from "../../handlers/shared/command.ts";
+import type { Sharing } from "../attach/sharing.ts";
+import { isDoneByHolder } from "../attach/words.ts";
+import type { Call } from "../connection/call.ts";
+import type { PendingEvent } from "../connection/host.ts";
+import { guardWrite } from "./guards.ts";
+import type { KeyedParams, KeyedResults } from "./keyed-results.ts";
+import type { Lane } from "./lane.ts";
+
+/** The dispatcher, as writes need it. */
+export interface WritesHost {
+  readonly keyed: KeyedResults;
+  /** Missing while sessions are not shared. */
+  sharing(): Sharing | undefined;
+  contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext;
+  /** Queues the events about changes by other programs. */
+  queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
+}
+
+/** Facts about a write that is looked at again, after something was waited for. */
+interface KnownOfWrite {
+  readonly context?: CommandContext;
+  /** Whether the process that holds the session may be asked to do it. */
+  readonly mayJoin?: boolean;
+  /** The log that was asked whether this process may write. */
+  readonly readied?: Log;
+}
+
+export class Writes {
+  private readonly host: WritesHost;
+
+  constructor(host: WritesHost) {
+    this.host = host;
+  }
+
+  /** Runs a write. Where another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
+  run(lane: Lane, call: Call, events: PendingEvent[], known: KnownOfWrite = {}): unknown {
+    const { host } = this;
+    const { keyed } = host;
+    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied } = known;
+    const { command } = call;
+    const { idempotencyKey } = call.params as KeyedParams;
+    const repeated = (): unknown =>
+      idempotencyKey === undefined ? undefined : keyed.ofWrite(context, call, idempotencyKey);
+    const before = repeated();
+    if (before !== undefined) return before;
+    const { session } = context;
+    host.sharing()?.requireOurs(call, session);
+    const { log } = session;
+    const ready = log === readied ? undefined : log.ready?.();
+    if (ready)
+      return ready.then(() => {
+        if (call.peer) session.heads.resume(call.head);
+        lane.checkedForForeignWrites = undefined;
+        return this.run(lane, call, events, { mayJoin, readied: log });
+      });
+    // One check serves a whole input chunk; the append itself finds what others write meanwhile.
+    if (lane.checkedForForeignWrites !== session) {
+      host.queueForeign(lane, session, session.refreshToWrite());
+      lane.checkedForForeignWrites = session;
+      // What took its place is asked about, too.
+      if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
+      // Another server may have used the key.
+      const since = repeated();
+      if (since !== undefined) return since;
+    }
+    const { attaching } = host.sharing() ?? {};
+    const { lockedBy } = session.log;
+    // Who has it on another machine cannot be joined.
+    const isHere = lockedBy !== null && lockedBy.host === undefined;
+    if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
+      return attaching
+        .join(session)
+        .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, readied: session.log }));
+    guardWrite(session, call);
+    return keyed.remember(call, command.run(context, call.params as never));
+  }
+}
