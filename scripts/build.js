@@ -16,7 +16,7 @@ const fresh = `dist.${process.pid}.tmp`;
 const USED_LATER = {
   "node:crypto": ["createHash", "hash", "randomFillSync"],
   "node:net": ["createServer"],
-  "node:zlib": ["crc32"],
+  "node:zlib": ["crc32", "brotliCompress", "brotliDecompress"],
 };
 
 /** Loads these modules when a function of theirs is first called. */

@@ -13,6 +13,7 @@ import { makeAttachments } from "../storage/attach/attach.ts";
 import { userFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
 import { notedStore } from "../storage/fleet/identity.ts";
+import { LateSweep } from "../storage/fleet/late-sweep.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
@@ -107,6 +108,8 @@ export function serve(settings: ServerSettings, world: World): Service {
     fleet,
     leavesFleet: settings.readOnly && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
+  const { fleet: care } = stores;
+  const sweep = care && new LateSweep(() => care.finishLate());
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
   workspace.opensEarly = settings.agent === undefined && world.agent === undefined;
   const sharing = sharingOf(settings, world, disk);
@@ -154,6 +157,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
     confined?.release();
+    sweep?.end();
     const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
     if (owed > 0)
       world.printError(

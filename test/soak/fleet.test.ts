@@ -9,7 +9,13 @@ import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
-import { type BefallenDatabase, KilledDatabase, PromotedDatabase, wait } from "../support/fleet-databases.ts";
+import {
+  type BefallenDatabase,
+  KilledDatabase,
+  linesInDatabase,
+  PromotedDatabase,
+  wait,
+} from "../support/fleet-databases.ts";
 import { runHistory } from "../support/fleet-history.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { Random } from "../support/random.ts";
@@ -77,18 +83,17 @@ soak("fleet", async (random, number) => {
           database.calm();
           await wait(2 * LEASE);
         },
-        (id) =>
-          database.server
-            .sql(`select encode(line, 'hex') from pi_fleet.entry where session_id = '${id}' order by seq`)
-            .split("\n")
-            .filter(Boolean)
-            .map((hex) => Buffer.from(hex, "hex").toString("utf8")),
+        (id) => linesInDatabase(database.server, id),
       ),
     ]);
     const bad = database.server.sql(`select count(*) from (
-        select seq - lag(seq, 1, -1) over sorted as step, epoch - lag(epoch, 1, 0) over sorted as rise
-        from pi_fleet.entry window sorted as (partition by session_id order by seq)) as steps
-      where step <> 1 or rise < 0`);
+        select seq - lag(past, 1, 0::bigint) over sorted as step, epoch - lag(epoch, 1, 0) over sorted as rise
+        from (select session_id, seq, seq + 1 as past, epoch from pi_fleet.entry
+          union all select session_id, seq, seq + count, epoch from pi_fleet.pack) as lines
+        window sorted as (partition by session_id order by seq)) as steps
+      where step <> 0 or rise < 0`);
+    const twice = database.server.sql(`select count(*) from pi_fleet.session where indexed > entries`);
+    if (twice !== "0") throw new Error("a session has facts of entries that it has not");
     if (bad !== "0") throw new Error(`${bad} entries are out of order`);
     const cuts = database.proxies.reduce((sum, proxy) => sum + proxy.cuts, 0);
     const { kills, ...others } = database.figures;

@@ -1,6 +1,7 @@
 /** Databases of long histories, and what befalls them: a server that is killed, or one in whose place another is promoted. */
 
 import { join } from "node:path";
+import { brotliDecompressSync } from "node:zlib";
 import { DatabaseProxy } from "./database-proxy.ts";
 import { Postgres } from "./postgres.ts";
 import type { Random } from "./random.ts";
@@ -172,4 +173,16 @@ export class PromotedDatabase implements BefallenDatabase {
     await Promise.all([...this.proxies, ...this.links.values()].map((proxy) => proxy.close()));
     for (const server of this.servers) await server.close();
   }
+}
+
+/** Returns the lines that a database has of a session, in rows and in packs, by other code than that which is tested. */
+export function linesInDatabase(server: Postgres, id: string): string[] {
+  const rows = server.sql(`select seq, 'row', encode(line, 'hex') from pi_fleet.entry where session_id = '${id}'
+    union all select seq, codec::text, encode(lines, 'hex') from pi_fleet.pack where session_id = '${id}' order by seq`);
+  return rows.split("\n").flatMap((text) => {
+    const [, kind, hex] = text.split("|");
+    if (hex === undefined) return [];
+    const bytes = Buffer.from(hex, "hex");
+    return (kind === "1" ? brotliDecompressSync(bytes) : bytes).toString("utf8").split("\n");
+  });
 }

@@ -10,12 +10,14 @@ import type {
   FleetHeads,
   FleetOutcome,
   FleetSession,
+  LateFacts,
   Taking,
 } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
 import { Journal } from "../../src/storage/fleet/journal.ts";
+import { headsIn, linesIn, packed } from "../../src/storage/fleet/pack.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "./disk.ts";
 
@@ -29,10 +31,13 @@ interface Row {
   lines: Uint8Array[];
   heads: string[];
   epochs: number[];
+  indexed: number;
+  /** Stretches of entries whose facts were given. */
+  facts: (readonly [from: number, to: number])[];
 }
 
 function copied(row: Row): Row {
-  return { ...row, lines: [...row.lines], heads: [...row.heads], epochs: [...row.epochs] };
+  return { ...row, lines: [...row.lines], heads: [...row.heads], epochs: [...row.epochs], facts: [...row.facts] };
 }
 
 /** The database that several fleets are ways to. */
@@ -42,6 +47,9 @@ export class FleetTable {
   promotions = 0;
   /** The rows after each change, if a promotion may forget some. */
   past: Map<string, Row>[] | undefined;
+
+  /** Packs that are made and opened. */
+  readonly packings: Promise<void>[] = [];
 
   /** Notes that something was changed. */
   changed(): void {
@@ -69,12 +77,26 @@ export class FleetTable {
 
   /** Fails unless everything that is true of every session in every moment is true. */
   check(): void {
-    for (const [id, { lines, end, epochs, epoch }] of this.rows) {
+    for (const [id, { lines, end, epochs, epoch, indexed, facts }] of this.rows) {
+      let from = 0;
+      for (const [first, past] of facts.toSorted(([a], [b]) => a - b)) {
+        expect(first, `facts of ${id} are there once`).toBe(from);
+        from = past;
+      }
+      expect(from, `facts of ${id}`).toBe(indexed);
       expect(endAfter(NOTHING, lines), id).toEqual(end);
       expect(epochs, `epochs of ${id} never fall`).toEqual([...epochs].sort((a, b) => a - b));
       expect(Math.max(0, ...epochs), id).toBeLessThanOrEqual(epoch);
     }
   }
+}
+
+/** Fails unless what is packed comes out as it was. */
+async function requirePacked(...[before, lines, heads, stretches]: Parameters<typeof packed>): Promise<void> {
+  const packs = await packed(before, lines, heads, stretches);
+  const opened = (await Promise.all(packs.map(linesIn))).flat();
+  expect(opened.map((line) => textOf(line))).toEqual(lines.map((line) => textOf(line)));
+  expect(packs.flatMap(headsIn)).toEqual(heads);
 }
 
 /** What happens to a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
@@ -135,7 +157,7 @@ export class MemoryFleet implements Fleet {
     if (!row && headerLine) {
       row = {
         ...{ headerLine, end: NOTHING, epoch: 0, holder: null },
-        ...{ isThere: false, isDeleted: false, lines: [], heads: [], epochs: [] },
+        ...{ isThere: false, isDeleted: false, lines: [], heads: [], epochs: [], indexed: 0, facts: [] },
       };
       rows.set(sessionId, row);
     }
@@ -148,19 +170,21 @@ export class MemoryFleet implements Fleet {
     if (!isOurs) row.epoch = (this.breaks === "above" ? row.epoch : Math.max(row.epoch, above)) + 1;
     this.takenAt.set(sessionId, String(this.table.promotions));
     this.table.changed();
-    return { kind: "taken", epoch: row.epoch, end: row.end, durability: this.durability };
+    return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability: this.durability };
   }
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
     const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
+    const { lines, heads, before, stretches } = batch;
+    if (stretches) this.table.packings.push(requirePacked(before, lines, heads, stretches));
     sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
   }
 
-  private appended({ sessionId, epoch, before, after, lines, heads, isPart }: FleetBatch): FleetOutcome {
+  private appended({ sessionId, epoch, before, after, lines, heads, isPart, facts }: FleetBatch): FleetOutcome {
     const row = this.table.rows.get(sessionId);
     const { breaks } = this;
     const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
@@ -175,7 +199,31 @@ export class MemoryFleet implements Fleet {
     }
     row.heads.push(...heads);
     row.end = after;
+    if (!facts.areBehind) {
+      row.facts.push([before.entries, after.entries]);
+      if (row.indexed === before.entries) row.indexed = after.entries;
+    }
     row.isThere ||= !isPart;
+    this.table.changed();
+    return { kind: "committed", durability: this.durability };
+  }
+
+  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
+    const answer = await this.call("addFacts", () => this.addedLate(facts));
+    if (answer === "before") return { kind: "away", reason: "test: before" };
+    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+  }
+
+  private addedLate({ sessionId, epoch, from, to, texts }: LateFacts): FleetOutcome {
+    const row = this.table.rows.get(sessionId);
+    if (!row || row.isDeleted || row.epoch !== epoch || row.indexed !== from || row.end.entries < to)
+      return { kind: "refused" };
+    const messages = row.lines
+      .slice(from, to)
+      .flatMap((one, n) => (textOf(one).includes('"type":"message"') ? [from + n] : []));
+    expect([...new Set(texts.map(({ position }) => position))]).toEqual(messages);
+    row.facts.push([from, to]);
+    row.indexed = to;
     this.table.changed();
     return { kind: "committed", durability: this.durability };
   }

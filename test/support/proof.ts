@@ -7,7 +7,8 @@ import { isDeepStrictEqual } from "node:util";
 import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
-import { serve } from "../../src/server/main.ts";
+import type { FleetCare } from "../../src/core/ports/fleet-care.ts";
+import { type Service, serve } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -78,6 +79,7 @@ export class HereLives implements Lives {
   private readonly options: HereLivesOptions;
   private wire: Wire | undefined;
   private mortal: MortalDisk | undefined;
+  private service: Service | undefined;
 
   constructor(options: HereLivesOptions = {}) {
     this.options = options;
@@ -104,6 +106,7 @@ export class HereLives implements Lives {
       locks: noLocks,
       fleet: this.options.fleet,
     });
+    this.service = service;
     this.done = service.done.finally(() => output.end());
     this.wire = new Wire(input, output, framing);
     return this.wire;
@@ -116,6 +119,11 @@ export class HereLives implements Lives {
     wire.end();
     wire.output.resume();
     await this.done;
+  }
+
+  /** Returns the care of the present server's fleet. */
+  care(): FleetCare {
+    return this.service?.fleet as FleetCare;
   }
 
   /** What it still does reaches nobody; its input ends, so that it does not stay and look at its files. */

@@ -9,6 +9,7 @@ import { readWhole } from "../../storage/fs/disk.ts";
 import { absolute, findPaths } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
+import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
@@ -16,8 +17,10 @@ import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
 const OF_DATABASE = ["status", "migrate", "isolate", "prune", "adopt"];
-const OF_SESSIONS = ["verify", "import", "export", "push"];
+const OF_SESSIONS = ["verify", "import", "export", "push", "pack"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
+/** Time after which a session is packed that nobody writes to. */
+const COLD = "30d";
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
 
@@ -31,12 +34,13 @@ export default {
       value: "time",
       meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
     },
+    "--until": { value: "time", meaning: "with pack: sessions that nobody has written to since, such as 90d" },
     "--apply": { meaning: "with prune: remove it for good" },
     "--yes": { meaning: "with prune: do not ask before; required without a terminal" },
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, isolate, prune, adopt, verify, import, export or push. " +
+    "The word is status, migrate, isolate, prune, adopt, verify, import, export, push or pack. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
     "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
@@ -45,7 +49,8 @@ export default {
     "adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
-    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
+    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal). pack has it keep sessions " +
+    "that nobody has written to for 30 days, or since --until, in a quarter of the room; they are read and continued as before.",
   async run(asking, given) {
     const { operands, flags } = given;
     const [word, folder] = operands;
@@ -60,6 +65,12 @@ export default {
     const text = address ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
+    if (flags.has("--until") && word !== "pack") throw new UsageError("--until is for fleet pack.");
+    if (word === "pack") {
+      const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
+      const packed = await careOf(asking).pack(until as string, asking.progress);
+      return { ...packed, refused: packed.inUse.length + packed.damaged.length };
+    }
     if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, folder);
     const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
     const { state } = findPaths(asking.variables, undefined, () => undefined);
@@ -92,6 +103,7 @@ export default {
     if (word === "verify") return verifiedLines(result);
     if (word === "prune") return prunedLines(result, page);
     if (word === "push") return pushedLines(result);
+    if (word === "pack") return packedLines(result);
     if (word === "isolate") return isolatedLines(result);
     return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
@@ -177,6 +189,15 @@ function* fileLines({ folder, files, refused }: Result, word: string): Generator
   const told = files.filter(({ message }: Result) => message !== undefined);
   for (const { sessionPath, message } of told.slice(0, MOST_PRINTED)) yield `${inert(sessionPath)}: ${inert(message)}`;
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
+}
+
+function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged }: Result): Generator<string> {
+  if (sessions === 0) yield "No session has rows that could be packed";
+  else
+    yield `${count(sessions, "session was", "sessions were")} packed: ${grouped(lines)} lines of ${sizeText(bytes)} are ${sizeText(packedBytes)} now`;
+  for (const id of inUse) yield `${inert(id)}: somebody writes to it; another time`;
+  for (const id of damaged)
+    yield `${inert(id)}: its lines are not those that were acknowledged; fleet verify tells more`;
 }
 
 function* isolatedLines(status: Result): Generator<string> {

@@ -56,6 +56,18 @@ export interface FleetFile {
   readonly message?: string;
 }
 
+/** Sessions whose rows were put into packs. */
+export interface FleetPacked {
+  readonly sessions: number;
+  /** Lines that are in packs now, their bytes, and what the packs have of these. */
+  readonly lines: number;
+  readonly bytes: number;
+  readonly packedBytes: number;
+  /** Sessions that somebody took meanwhile, and those whose lines are not what was acknowledged. */
+  readonly inUse: readonly string[];
+  readonly damaged: readonly string[];
+}
+
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface FleetCare {
   /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
@@ -70,4 +82,8 @@ export interface FleetCare {
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions that older programs wrote. Returns the number of these, and those that are in use. */
   index(progress?: Progress): Promise<{ readonly indexed: number; readonly inUse: readonly string[] }>;
+  /** Packs the sessions that nobody has written to since a time (ISO 8601). */
+  pack(since: string, progress?: Progress): Promise<FleetPacked>;
+  /** Adds the facts of a session that a process left behind. Returns whether there was one. */
+  finishLate(): Promise<boolean>;
 }

@@ -96,6 +96,8 @@ export interface FleetCatalog {
   heads(sessionId: string): Promise<readonly (readonly [id: string, parent: string | null])[]>;
   /** Returns the session that each entry was taken over from, over any number of forks; null: it was not. */
   origins(entries: readonly TakenOver[]): Promise<readonly (FleetListed | null)[]>;
+  /** Returns the number of sessions some of whose texts and spendings are not there yet. */
+  behind(): Promise<number>;
   spent(request: { readonly cwd?: string; readonly archived?: boolean }): Promise<readonly FleetSpent[]>;
   /** Returns the sessions that were forked from others, and those that others were forked from. */
   relatives(): Promise<readonly FleetListed[]>;

@@ -20,12 +20,45 @@ export interface FleetRow {
   readonly state: "filling" | "there" | "deleted";
   /** Number of entries whose facts are known; it differs from `end` where an older program wrote. */
   readonly indexed: number;
-  /** Number of rows with lines, whether one is missing between them, and the highest epoch of one. */
+  /** Whether those that are missing are known to be, and are added by whoever comes. */
+  readonly isBehind: boolean;
+  /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */
   readonly rows: number;
   readonly hasGap: boolean;
   readonly highestEpoch: number;
   readonly epochsFall: boolean;
   readonly epoch: number;
+}
+
+/** A session with entries whose texts and spendings are missing. */
+export interface BehindSession {
+  readonly id: string;
+  readonly headerLine: Uint8Array;
+  readonly end: FleetEnd;
+  readonly epoch: number;
+  /** Number of entries that have them. */
+  readonly indexed: number;
+}
+
+/** A session that nobody has written to for long. */
+export interface ColdSession {
+  readonly id: string;
+  readonly end: FleetEnd;
+  readonly epoch: number;
+  /** Stretches of its lines that are in rows of their own. */
+  readonly runs: readonly { readonly from: number; readonly to: number }[];
+}
+
+/** Lines of a session as they are kept together. */
+export interface PackedStretch {
+  readonly seq: number;
+  readonly count: number;
+  /** The session's end after the last of them. */
+  readonly end: FleetEnd;
+  /** Where each line ends when they are joined by line feeds. */
+  readonly ends: readonly number[];
+  readonly codec: number;
+  readonly lines: Uint8Array;
 }
 
 /** Every method throws storage_failed where the database cannot be asked. */
@@ -42,6 +75,15 @@ export interface FleetKeeper {
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries to such a session, of which `indexed` have them then. Returns whether it was done. */
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean>;
+  /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
+  claimBehind(): Promise<BehindSession | null>;
+  /** Yields the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601), and that have rows. */
+  cold(since: string): AsyncIterable<ColdSession>;
+  /**
+   * Puts a pack in the place of rows, if these have the bytes with this SHA-256 when they are joined by line feeds, and the
+   * session was not taken since. Returns whether it was done.
+   */
+  pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean>;
   /** Has the database look at what was added in bulk, so that it finds it fast from now on. */
   settle(): Promise<void>;
 }

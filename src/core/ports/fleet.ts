@@ -25,6 +25,8 @@ export type Taking =
       readonly kind: "taken";
       readonly epoch: number;
       readonly end: FleetEnd;
+      /** Number of entries whose texts and spendings it has. */
+      readonly indexed: number;
       /** Where the lines are that are there. */
       readonly durability: "replicated" | "primary";
     }
@@ -49,6 +51,20 @@ export interface FleetBatch {
   /** Whether more of the same commit follows; a new session is shown to others when none does. */
   readonly isPart: boolean;
   readonly facts: FleetFacts;
+  /** Ends up to which lines are kept together, the last of which is `after`: of a batch of a long commit. */
+  readonly stretches?: readonly FleetEnd[];
+}
+
+/** Texts and spendings of entries that are there without them. */
+export interface LateFacts {
+  readonly sessionId: string;
+  /** The epoch in which those entries were seen. */
+  readonly epoch: number;
+  /** The first of these entries: those before have their facts. */
+  readonly from: number;
+  readonly to: number;
+  readonly texts: readonly FleetText[];
+  readonly spendings: readonly FleetSpending[];
 }
 
 /** Facts about a session and its new lines, by which it is listed, found and summed without being opened. */
@@ -58,6 +74,8 @@ export interface FleetFacts {
   readonly description?: FleetDescription;
   readonly texts: readonly FleetText[];
   readonly spendings: readonly FleetSpending[];
+  /** Whether texts and spendings of these entries, or of some before them, come later. */
+  readonly areBehind?: boolean;
 }
 
 /** Facts that change with every message. */
@@ -174,6 +192,13 @@ export interface Fleet {
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
   /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
   append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
+  /** Has the fleet begin with what it can do before a batch is sent, while another one is on its way. */
+  prepare?(batch: FleetBatch | undefined): void;
+  /**
+   * Adds facts of entries that are there without them; whoever knows the entries may do so. Refused, once the session was
+   * taken anew, or somebody else has added them.
+   */
+  addFacts(facts: LateFacts): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */
   release(sessionId: string, epoch: number): Promise<void>;
   /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */

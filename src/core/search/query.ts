@@ -40,6 +40,21 @@ const NO_ASCII = /[\u0080-\uffff]+/g;
 const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
 const LONG_RUN = /[a-z0-9_]{65,}/g;
 
+/** Returns whether a text has a LONG_RUN. It looks at one character in 64 where words are short, as they mostly are. */
+function hasLongRun(text: string): boolean {
+  for (let at = LONGEST_WORD; at < text.length; ) {
+    let back = at;
+    while (back >= at - LONGEST_WORD && isOfRun(text.charCodeAt(back))) back--;
+    if (back < at - LONGEST_WORD) return true;
+    at = back + LONGEST_WORD + 1;
+  }
+  return false;
+}
+
+function isOfRun(code: number): boolean {
+  return (code >= 0x61 && code <= 0x7a) || (code >= 0x30 && code <= 0x39) || code === 0x5f;
+}
+
 /** Returns a folded text in the form in which the index, which splits at ASCII punctuation only, finds its tokens. */
 export function tokensOf(folded: string, longestRun: number): string {
   // Some libraries end a text at a NUL.
@@ -51,7 +66,8 @@ export function tokensOf(folded: string, longestRun: number): string {
     parts = ` ${[...found].join(" ")}`;
     words = words.replace(NO_ASCII, " ");
   }
-  if (longestRun > LONGEST_WORD) words = words.replace(LONG_RUN, (run) => [...piecesOf(run)].join(" "));
+  if (longestRun > LONGEST_WORD && hasLongRun(words))
+    words = words.replace(LONG_RUN, (run) => [...piecesOf(run)].join(" "));
   return words + parts;
 }
 

@@ -3,24 +3,23 @@
  * that a batch needs, because the server plans it each time.
  */
 
-import type { FleetBatch, FleetDescription, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
+import type {
+  FleetBatch,
+  FleetDescription,
+  FleetFacts,
+  FleetSpending,
+  FleetText,
+  LateFacts,
+} from "../../core/ports/fleet.ts";
 import { idInPath, momentOf } from "../../core/search/listing.ts";
 import { fold } from "../../core/search/query.ts";
 import type { SqlStatement } from "./driver.ts";
+import type { Pack } from "./pack.ts";
 import { isServer, WAITS_FOR } from "./server-fact.ts";
+import { SqlValues } from "./sql-values.ts";
 
-const HELD = (isThere: string): string => `update pi_fleet.session
-    set entries = $6, bytes = $7, chain = $8, state = case when $9 then state else 1 end,
-      lease_until = clock_timestamp() + $10 * interval '1 millisecond', changed_at = clock_timestamp(),
-      messages = $15, modified = $16, is_plain = $17, indexed = case when indexed = $4 then $6 else indexed end
-    where tenant = $1 and id = $2 and epoch = $3 and holder = $18 and entries = $4 and chain = $5 and state < 2
-      and ${isThere}
-    returning tenant, id, generation`;
-
-const PUT = `insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
-    select held.tenant, held.id, held.generation, $4 + part.n - 1, $3, part.head,
-      substring($11::bytea from part.start for part.length)
-    from held, unnest($12::int[], $13::int[], $14::text[]) with ordinality as part (start, length, head, n)`;
+/** Milliseconds for which nobody else adds the facts that a process is adding, after it was heard of. */
+export const CLAIM = 30_000;
 
 /** Numbers of a spending, in the order in which they are sent. */
 export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "cache_write", "total", "cost"] as const;
@@ -59,20 +58,15 @@ export const FACTS = {
 /** Facts as the parts take them; a part that a batch does not need is missing. */
 export type FactValues = Partial<Record<Exclude<keyof typeof FACTS, "wanted">, unknown>>;
 
-/** Returns the parts for some values, of which the first is the parameter with this number, and the values. */
-export function factParts(facts: FactValues, first: number): { parts: string[]; values: unknown[] } {
+/** Returns the parts for some values. */
+export function factParts(facts: FactValues, values: SqlValues): string[] {
   const wanted = Object.entries(facts).filter(([, value]) => value !== undefined);
-  const part = (name: keyof typeof FACTS, n: number): string => `put_${name} as (${FACTS[name](`$${first + n}`)})`;
-  return {
-    parts: wanted.flatMap(([name], n) =>
-      name === "words" ? [part(name, n), part("wanted", n)] : part(name as keyof typeof FACTS, n),
-    ),
-    values: wanted.map(([, value]) => value),
-  };
+  return wanted.flatMap(([name, value]) => {
+    const given = values.add(value);
+    const part = FACTS[name as keyof typeof FACTS](given);
+    return name === "words" ? [part, FACTS.wanted(given)] : [part];
+  });
 }
-
-/** Number of the parameter after those that every commit has. */
-const FIRST_FACT = 20;
 
 /** The process that appends. */
 export interface Appender {
@@ -85,29 +79,125 @@ export interface Appender {
 }
 
 /** Returns the statement that appends a batch, if epoch and end are those of the session; a row says that it was done. */
-export function appendStatement(batch: FleetBatch, by: Appender, facts: FactValues): SqlStatement {
-  const { tenant, lease, holder, server } = by;
-  const { sessionId, epoch, before, after, lines, heads, isPart } = batch;
+export function appendStatement(
+  batch: FleetBatch,
+  by: Appender,
+  facts: FactValues,
+  packs?: readonly Pack[],
+): SqlStatement {
+  const { before, after, isPart } = batch;
   const { messages, modified, isPlain } = batch.facts.counts;
+  const values = new SqlValues();
+  const entries = values.add(before.entries);
+  const epoch = values.add(batch.epoch);
+  const lease = `clock_timestamp() + ${values.add(by.lease)} * interval '1 millisecond'`;
+  const set = [
+    `entries = ${values.add(after.entries)}, bytes = ${values.add(after.bytes)}`,
+    `chain = ${values.add(Buffer.from(after.chain, "hex"))}`,
+    ...(isPart ? [] : ["state = 1"]),
+    `lease_until = ${lease}, changed_at = clock_timestamp()`,
+    `messages = ${values.add(messages)}, modified = ${values.add(modified)}, is_plain = ${values.add(isPlain)}`,
+    ...(batch.facts.areBehind
+      ? []
+      : [`indexed = case when indexed = ${entries} then ${values.add(after.entries)} else indexed end`]),
+  ];
+  const held = `update pi_fleet.session set ${set.join(", ")}
+    where tenant = ${values.add(by.tenant)} and id = ${values.add(batch.sessionId)} and epoch = ${epoch}
+      and holder = ${values.add(by.holder)} and entries = ${entries}
+      and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2
+      ${by.server === undefined ? "" : `and ${isServer(`${values.add(by.server)}::text`)}`}
+    returning tenant, id, generation`;
+  const put = packs ? packPart(packs, epoch, values) : entryPart(batch, epoch, entries, values);
+  const parts = [put, ...factParts(facts, values)];
+  if (batch.facts.areBehind) parts.push(behindPart(by.holder, values));
+  const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
+  const statement = { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
+  return by.server === undefined ? statement : { ...statement, server: by.server };
+}
+
+/** Returns the part with a row for each line. */
+function entryPart({ lines, heads }: FleetBatch, epoch: string, entries: string, values: SqlValues): string {
   const starts: number[] = [];
   let start = 1;
   for (const line of lines) {
     starts.push(start);
     start += line.length;
   }
-  const { parts, values } = factParts(facts, FIRST_FACT);
-  const held = HELD(server === undefined ? "$19::text is null" : isServer("$19::text"));
-  const text = ["held as (", held, "), put as (", PUT, ")", ...parts.map((part) => `, ${part}`)].join("");
+  const bytes = values.add(Buffer.concat(lines));
+  const each = [starts, lines.map(({ length }) => length), heads].map((value) => values.add(value));
+  return `insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
+    select held.tenant, held.id, held.generation, ${entries} + part.n - 1, ${epoch}, part.head,
+      substring(${bytes}::bytea from part.start for part.length)
+    from held, unnest(${each[0]}::int[], ${each[1]}::int[], ${each[2]}::text[])
+      with ordinality as part (start, length, head, n)`;
+}
+
+/** Returns the part with a row for each pack. */
+function packPart(packs: readonly Pack[], epoch: string, values: SqlValues): string {
+  const starts: number[] = [];
+  let start = 1;
+  for (const { lines } of packs) {
+    starts.push(start);
+    start += lines.length;
+  }
+  const bytes = values.add(Buffer.concat(packs.map(({ lines }) => lines)));
+  const columns: readonly (readonly [type: string, values: readonly unknown[]])[] = [
+    ["int", starts],
+    ["int", packs.map(({ lines }) => lines.length)],
+    ["bigint", packs.map(({ seq }) => seq)],
+    ["int", packs.map(({ count }) => count)],
+    ["bigint", packs.map(({ end }) => end.bytes)],
+    ["text", packs.map(({ end }) => end.chain)],
+    ["text", packs.map(({ ends }) => `{${ends.join(",")}}`)],
+    ["text", packs.map(({ heads }) => heads)],
+    ["smallint", packs.map(({ codec }) => codec)],
+  ];
+  return `insert into pi_fleet.pack
+      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, held.generation, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, decode(p.chain, 'hex'),
+      p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
+    from held, unnest(${columns.map(([type, all]) => `${values.add(all)}::${type}[]`).join(", ")})
+      as p (start, length, seq, count, bytes, chain, ends, heads, codec)`;
+}
+
+/** Returns the part that notes that facts of the held session are missing, which this process is about to add. */
+function behindPart(worker: string, values: SqlValues, where = ""): string {
+  return `insert into pi_fleet.behind (tenant, session_id, worker, until)
+    select held.tenant, held.id, ${values.add(worker)}, clock_timestamp() + ${values.add(CLAIM)} * interval '1 millisecond'
+    from held ${where} on conflict (tenant, session_id) do update set worker = excluded.worker, until = excluded.until`;
+}
+
+/** Returns the statement that adds late facts, if nobody has added them or taken the session since. */
+export function lateStatement(
+  late: LateFacts,
+  by: Pick<Appender, "tenant" | "holder">,
+  facts: FactValues,
+): SqlStatement {
+  const values = new SqlValues();
+  const to = values.add(late.to);
+  const held = `update pi_fleet.session set indexed = ${to}
+    where tenant = ${values.add(by.tenant)} and id = ${values.add(late.sessionId)} and epoch = ${values.add(late.epoch)}
+      and indexed = ${values.add(late.from)} and entries >= ${to} and state < 2
+    returning tenant, id, generation, indexed, entries`;
+  const done = `delete from pi_fleet.behind b using held
+    where b.tenant = held.tenant and b.session_id = held.id and held.indexed = held.entries`;
+  const more = behindPart(by.holder, values, "where held.indexed < held.entries");
+  const parts = [...factParts(facts, values), done, more];
+  const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
+  return { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
+}
+
+/** Returns facts as their parts take them; `words`: those that the fleet may lack. */
+export function factValues(
+  { texts, spendings }: Pick<FleetFacts, "texts" | "spendings">,
+  words: readonly string[],
+  described?: string,
+): FactValues {
   return {
-    text: `with ${text} select ${WAITS_FOR} from held`,
-    values: [
-      ...[tenant, sessionId, epoch, before.entries, Buffer.from(before.chain, "hex")],
-      ...[after.entries, after.bytes, Buffer.from(after.chain, "hex"), isPart, lease, Buffer.concat(lines)],
-      ...[starts, lines.map(({ length }) => length), heads, messages, modified, isPlain, holder],
-      server ?? null,
-      ...values,
-    ],
-    server,
+    described,
+    said: saidValue(texts),
+    words: words.length === 0 ? undefined : words,
+    spent: spentValue(spendings),
   };
 }
 
@@ -126,7 +216,7 @@ export function describedValue(id: string, description: FleetDescription): strin
 }
 
 /** Returns texts as their part takes them; undefined without any. */
-export function saidValue(texts: readonly FleetText[]): string | undefined {
+function saidValue(texts: readonly FleetText[]): string | undefined {
   if (texts.length === 0) return undefined;
   return JSON.stringify(
     texts.map(({ position, kind, nth, role, time, words, marks }) => ({
@@ -137,7 +227,7 @@ export function saidValue(texts: readonly FleetText[]): string | undefined {
 }
 
 /** Returns spendings as their part takes them; undefined without any. */
-export function spentValue(spendings: readonly FleetSpending[]): string | undefined {
+function spentValue(spendings: readonly FleetSpending[]): string | undefined {
   if (spendings.length === 0) return undefined;
   return JSON.stringify(
     spendings.map(({ quarter, provider, model, isInherited, numbers }) => ({

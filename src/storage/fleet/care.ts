@@ -11,6 +11,7 @@ import type {
   FleetCare,
   FleetFault,
   FleetFile,
+  FleetPacked,
   FleetPushed,
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
@@ -19,10 +20,12 @@ import type { Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { packSession } from "./cold-packing.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { type GivingPlace, give, owedIn } from "./giving.ts";
+import { finishFacts } from "./late-facts.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -94,7 +97,7 @@ export class FleetKeeping implements FleetCare {
   }
 
   private async faultsOf(row: FleetRow): Promise<FleetFault[]> {
-    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed } = row;
+    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind } = row;
     const faults: FleetFault[] = [];
     const add = (fault: FleetFault["fault"], message: string): void => {
       faults.push({ sessionId: id, fault, message });
@@ -110,7 +113,7 @@ export class FleetKeeping implements FleetCare {
     if (epochsFall || highestEpoch > epoch)
       add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
     if (!headerIn(row.headerLine)) add("header", `Its header cannot be read. ${where}`);
-    if (indexed !== end.entries && rows === end.entries)
+    if (indexed !== end.entries && rows === end.entries && !isBehind)
       add(
         "unindexed",
         "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
@@ -212,6 +215,7 @@ export class FleetKeeping implements FleetCare {
       try {
         await copy.push(count);
         end = copy.common;
+        await copy.factsAdded();
       } finally {
         copy.release();
       }
@@ -276,6 +280,25 @@ export class FleetKeeping implements FleetCare {
     }
   }
 
+  // --- pack --------------------------------------------------------------------------------------------------------
+
+  async pack(since: string, progress?: Progress): Promise<FleetPacked> {
+    const sums = { sessions: 0, lines: 0, bytes: 0, packedBytes: 0 };
+    const inUse: string[] = [];
+    const damaged: string[] = [];
+    for await (const session of this.place.keeper.cold(since)) {
+      const { outcome, lines, bytes, packedBytes } = await packSession(this.place, session);
+      if (outcome === "in_use") inUse.push(session.id);
+      if (outcome === "damaged") damaged.push(session.id);
+      if (lines > 0) sums.sessions++;
+      sums.lines += lines;
+      sums.bytes += bytes;
+      sums.packedBytes += packedBytes;
+      progress?.(sums.sessions, sums.sessions);
+    }
+    return { ...sums, inUse, damaged };
+  }
+
   // --- index -------------------------------------------------------------------------------------------------------
 
   async index(progress?: Progress): Promise<{ indexed: number; inUse: string[] }> {
@@ -291,6 +314,12 @@ export class FleetKeeping implements FleetCare {
     }
     if (indexed > 0) await this.place.keeper.settle();
     return { indexed, inUse };
+  }
+
+  async finishLate(): Promise<boolean> {
+    const session = await this.place.keeper.claimBehind();
+    if (session) await finishFacts(this.place, session);
+    return session !== null;
   }
 
   /** Gathers the facts of a session anew. Returns false where another process has it. */

@@ -11,7 +11,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { batchAfter, linesOf } from "./batch.ts";
+import { BATCH_BYTES, batchAfter, linesOf, pastOf, type Sending } from "./batch.ts";
 import { Debt } from "./debt.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
@@ -19,6 +19,7 @@ import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, too
 import { giveWay, HELD_BYTES } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
+import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { Outage } from "./outage.ts";
 
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
@@ -37,6 +38,8 @@ export interface FleetOptions {
   /** Keeps lines that were refused, or gave way. Returns their path. */
   readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
   readonly journal: Journal;
+  /** Bytes of lines beyond which a commit is kept in packs, and its facts follow behind it. */
+  readonly long?: number;
   /** With it, what is written while the database is away is acknowledged, and given to the fleet later. */
   readonly outage?: Outage;
 }
@@ -57,6 +60,10 @@ export class FleetCopy implements Outside {
   /** The server that said so. Where another one was promoted, it may lack some of that. */
   private server: string | undefined;
   private answered = 0;
+  /** Number of entries whose facts the fleet has. */
+  private indexed = 0;
+  /** The adding of those that it lacks. */
+  private readonly late: LateWork;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
   /** The reason why this process may not write, as it was found last. */
@@ -65,7 +72,7 @@ export class FleetCopy implements Outside {
   /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly debt: Debt;
   /** The commit that ran last. */
-  private commit = new CommitInDoubt(0);
+  private commit = new CommitInDoubt(0, 0, false);
   /** Where the entries are that were committed last. */
   private reached: "replicated" | "primary" | undefined;
 
@@ -74,6 +81,7 @@ export class FleetCopy implements Outside {
     this.options = options;
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
+    this.late = new LateWork(log, options.fleet, () => this.lateStretch());
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
@@ -242,7 +250,7 @@ export class FleetCopy implements Outside {
   private async giveOwed(had: number): Promise<void> {
     const { debt, log } = this;
     const { isOwed } = debt;
-    if (isOwed || this.end.entries < had) await this.pushThrough(log.durableCount, new CommitInDoubt(this.end.entries));
+    if (isOwed || this.end.entries < had) await this.pushThrough(this.commitOf(log.durableCount));
     if (isOwed) await debt.end();
   }
 
@@ -256,6 +264,7 @@ export class FleetCopy implements Outside {
     if (taking.kind !== "away") this.server = this.options.fleet.server;
     if (taking.kind === "taken") {
       this.epoch = taking.epoch;
+      this.indexed = taking.indexed;
       this.highest = Math.max(this.highest, taking.epoch);
       this.answered = since;
     }
@@ -305,6 +314,8 @@ export class FleetCopy implements Outside {
 
   private async giveWay(there: FleetEnd): Promise<false> {
     const { log, options, debt } = this;
+    // From now on this log may have other lines than the session.
+    this.late.end();
     await giveWay({ log, options, journaled: debt.journaled }, there);
     return false;
   }
@@ -338,11 +349,11 @@ export class FleetCopy implements Outside {
     const { debt, end, log } = this;
     // What was durable here before is no part of it.
     const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
-    const commit = new CommitInDoubt(before);
+    const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
       if (this.isAlone) return await debt.begin(end);
-      await this.pushThrough(count, commit);
+      await this.pushThrough(commit);
       if (debt.isOwed) await debt.end();
     } catch (error) {
       let failure = error;
@@ -360,35 +371,50 @@ export class FleetCopy implements Outside {
     }
   }
 
-  private async pushThrough(count: number, commit: CommitInDoubt): Promise<void> {
+  private async pushThrough(commit: CommitInDoubt): Promise<void> {
     const { elapsed, patience } = this.options;
-    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < count; tries++) {
-      const reason = await this.advance(count, commit);
+    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
+      const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
       if (tries >= MOST_TRIES && this.end.entries <= commit.first) throw tooSlow();
     }
+    this.late.begin();
+  }
+
+  /** Returns a commit of the first `count` entries, of which `before` were there already. */
+  private commitOf(count: number, before = this.end.entries): CommitInDoubt {
+    const { log, options } = this;
+    const isLong = pastOf(log, this.end.entries, count, options.long ?? BATCH_BYTES) < count;
+    return new CommitInDoubt(before, count, isLong);
+  }
+
+  private sending({ count, isLong }: CommitInDoubt, epoch: number): Sending {
+    const { log, facts, indexed } = this;
+    return { log, facts, epoch, count, isLong, indexed };
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
-  private async advance(count: number, commit: CommitInDoubt): Promise<string | undefined> {
+  private async advance(commit: CommitInDoubt): Promise<string | undefined> {
     if (this.epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
-      const refusal = await this.judge(taking, count, commit);
-      if (refusal) throw this.refused(refusal, count);
+      const refusal = await this.judge(taking, commit);
+      if (refusal) throw this.refused(refusal, commit.count);
       return undefined;
     }
     const since = this.options.elapsed();
     const { epoch } = this;
-    const batch = commit.prepared(this.end, epoch) ?? batchAfter(this.end, count, epoch, this.log, this.facts);
-    const outcome = await this.options.fleet.append(batch, () => {
+    const { fleet } = this.options;
+    const sending = this.sending(commit, epoch);
+    const batch = commit.prepared(this.end, epoch) ?? batchAfter(this.end, sending);
+    const outcome = await fleet.append(batch, () => {
       // While the database works on one part, the next is put together.
-      if (batch.after.entries < count)
-        commit.prepare(() => batchAfter(batch.after, count, epoch, this.log, this.facts));
+      if (batch.after.entries < commit.count) fleet.prepare?.(commit.prepare(() => batchAfter(batch.after, sending)));
     });
     if (outcome.kind === "committed") {
       this.end = batch.after;
+      if (!batch.facts.areBehind) this.indexed = batch.after.entries;
       this.reached = outcome.durability;
       this.facts.committed(batch.after);
       this.answered = since;
@@ -405,11 +431,8 @@ export class FleetCopy implements Outside {
    * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
    * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
    */
-  private async judge(
-    taking: Exclude<Taking, { kind: "away" }>,
-    count: number,
-    commit: CommitInDoubt,
-  ): Promise<Failure | null> {
+  private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: CommitInDoubt): Promise<Failure | null> {
+    const { count } = commit;
     if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
@@ -450,6 +473,18 @@ export class FleetCopy implements Outside {
     this.epoch = null;
     this.end = NOTHING;
     return asFailure(commit.doubted(storageFailure(error, "making the changes durable"), end));
+  }
+
+  /** Returns where facts are missing, if this process has the session. */
+  private lateStretch(): LateStretch | null {
+    const { epoch, indexed, end } = this;
+    if (epoch === null || indexed >= end.entries) return null;
+    return { epoch, from: indexed, to: end.entries, added: (to) => (this.indexed = Math.max(this.indexed, to)) };
+  }
+
+  /** Resolves when the facts of all that was given are there, or are left to others. */
+  factsAdded(): Promise<void> {
+    return this.late.done;
   }
 
   release(): void {

@@ -30,8 +30,8 @@ interface KnownFacts {
   readonly end: FleetEnd;
   readonly summary: SessionSummary;
   readonly isPlain: boolean;
-  /** Whether all entries so far were taken over from the session that it was forked from. */
-  readonly begins: boolean;
+  /** Whether all entries so far were taken over from the session that it was forked from; undefined: see beginsAt. */
+  readonly begins: boolean | undefined;
   readonly description: FleetDescription | undefined;
 }
 
@@ -46,8 +46,8 @@ export class CopyFacts {
     this.log = log;
   }
 
-  /** Returns the facts of the entries between two ends. */
-  between(before: FleetEnd, after: FleetEnd): FleetFacts {
+  /** Returns the facts of the entries between two ends; those behind without texts and spendings. */
+  between(before: FleetEnd, after: FleetEnd, areBehind = false): FleetFacts {
     const { log } = this;
     const start = this.at(before) ?? this.knownAt(before);
     const past = after.entries;
@@ -55,17 +55,18 @@ export class CopyFacts {
     const isPlain = start.isPlain && isOnePath(log, before.entries, past);
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
     const description = { cwd, name, firstMessage, parentSession, timestamp };
-    const counter = new UsageCounter(summary, new ModelNames(), undefined);
-    counter.begins = start.begins;
-    const texts = this.read(before.entries, past, summary, counter);
-    if (this.coming.push({ end: after, summary, isPlain, begins: counter.begins, description }) > MOST_COMING)
+    const found = areBehind
+      ? { texts: [], spendings: [], begins: start.begins === false ? false : undefined }
+      : foundIn(log, summary, start.begins ?? beginsAt(log, summary, before.entries), before.entries, past);
+    if (this.coming.push({ end: after, summary, isPlain, begins: found.begins, description }) > MOST_COMING)
       this.coming.shift();
     const isKnown = start.description && JSON.stringify(start.description) === JSON.stringify(description);
     return {
       counts: { messages, modified: modifiedAt(summary), isPlain },
       ...(isKnown ? {} : { description }),
-      texts,
-      spendings: spendingsOf(counter),
+      texts: found.texts,
+      spendings: found.spendings,
+      ...(areBehind ? { areBehind } : {}),
     };
   }
 
@@ -85,46 +86,77 @@ export class CopyFacts {
     const { log } = this;
     const { entries } = end;
     const summary = entries === 0 ? EMPTY : summaryOfLog(log, EMPTY, entries);
-    const counter = new UsageCounter(summaryOfLog(log, EMPTY, 0), new ModelNames(), undefined);
-    // Where the last entry is its own, so is what follows; else all are looked at, up to the first that is.
-    if (counter.begins && entries > 0) this.look(entries - 1, counter);
-    for (let position = 0; counter.begins && position < entries; position++) this.look(position, counter);
+    const begins = beginsAt(log, summaryOfLog(log, EMPTY, 0), entries);
     const isPlain = isOnePath(log, 0, entries);
-    return { end: entries === 0 ? NOTHING : end, summary, isPlain, begins: counter.begins, description: undefined };
+    return { end: entries === 0 ? NOTHING : end, summary, isPlain, begins, description: undefined };
   }
+}
 
-  private look(position: number, counter: UsageCounter): void {
-    const entry = this.entryAt(position);
+/** The part of a session's header that its texts and its usage depend on. */
+export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "timestamp">;
+
+/** The entries of a session, or of a stretch of it. */
+export type EntrySource = Pick<Log, "nodes" | "length" | "read">;
+
+/** Returns whether the first `count` entries of a session were all taken over from the one that it was forked from. */
+export function beginsAt(source: EntrySource, base: FactsBase, count: number): boolean {
+  const counter = counterOf(base, base.parentSession !== null);
+  const look = (position: number): void => {
+    const entry = entryAt(source, position);
     if (entry) counter.add(entry, "", "");
-  }
+  };
+  // Where the last entry is its own, so is what follows; else all are looked at, up to the first that is.
+  if (counter.begins && count > 0) look(count - 1);
+  for (let position = 0; counter.begins && position < count; position++) look(position);
+  return counter.begins;
+}
 
-  /** Passes entries to the counter. Returns their texts. */
-  private read(from: number, past: number, { cwd }: SessionSummary, counter: UsageCounter): FleetText[] {
-    const { nodes } = this.log;
-    const texts: FleetText[] = [];
-    for (let position = from; position < past; position++) {
-      const [type, role] = [nodes.type(position), nodes.role(position)];
-      if (type !== "message" && !counter.begins && !mayCost(type, role)) continue;
-      const entry = this.entryAt(position, role === "toolResult" && !counter.begins ? SIGNS : undefined);
-      if (!entry) continue;
-      counter.add(entry, type, role);
-      const place = { start: position, length: 0, entry: null };
-      for (const text of type === "message" ? textsOf(entry, role, { kinds: KINDS, cwd }, place) : [])
-        texts.push(fleetText(text, position));
-    }
-    return texts;
+/**
+ * Returns the texts and the usage of entries, and whether what follows may still be taken over, as what comes before is if
+ * `begins`. `offset`: position of the first entry of the source in its session.
+ */
+export function foundIn(
+  source: EntrySource,
+  base: FactsBase,
+  begins: boolean,
+  from: number,
+  past: number,
+  offset = 0,
+): { texts: FleetText[]; spendings: FleetSpending[]; begins: boolean } {
+  const { nodes } = source;
+  const counter = counterOf(base, begins);
+  const texts: FleetText[] = [];
+  for (let position = from; position < past; position++) {
+    const [type, role] = [nodes.type(position), nodes.role(position)];
+    if (type !== "message" && !counter.begins && !mayCost(type, role)) continue;
+    const entry = entryAt(source, position, role === "toolResult" && !counter.begins ? SIGNS : undefined);
+    if (!entry) continue;
+    counter.add(entry, type, role);
+    const place = { start: position, length: 0, entry: null };
+    for (const text of type === "message" ? textsOf(entry, role, { kinds: KINDS, cwd: base.cwd }, place) : [])
+      texts.push(fleetText(text, offset + position));
   }
+  return { texts, spendings: spendingsOf(counter), begins: counter.begins };
+}
 
-  /** Returns an entry; undefined where it cannot be read, or its line has none of the signs. */
-  private entryAt(position: number, signs?: readonly string[]): Readonly<Record<string, unknown>> | undefined {
-    const { log } = this;
-    if (log.length(position) > LONGEST_LINE) return undefined;
-    const line = log.read(position);
-    if (signs && !signs.some((sign) => Buffer.from(line.buffer, line.byteOffset, line.length).includes(sign)))
-      return undefined;
-    const entry = parsed(line);
-    return typeof entry === "object" && entry !== null ? (entry as Record<string, unknown>) : undefined;
-  }
+function counterOf(base: FactsBase, begins: boolean): UsageCounter {
+  const counter = new UsageCounter({ ...EMPTY, ...base }, new ModelNames(), undefined);
+  counter.begins = begins;
+  return counter;
+}
+
+/** Returns an entry; undefined where it cannot be read, or its line has none of the signs. */
+function entryAt(
+  source: EntrySource,
+  position: number,
+  signs?: readonly string[],
+): Readonly<Record<string, unknown>> | undefined {
+  if (source.length(position) > LONGEST_LINE) return undefined;
+  const line = source.read(position);
+  if (signs && !signs.some((sign) => Buffer.from(line.buffer, line.byteOffset, line.length).includes(sign)))
+    return undefined;
+  const entry = parsed(line);
+  return typeof entry === "object" && entry !== null ? (entry as Record<string, unknown>) : undefined;
 }
 
 /** Whether each of some entries continues the one before. */

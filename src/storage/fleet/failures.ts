@@ -9,21 +9,28 @@ import { isSameEnd } from "./ends.ts";
 export class CommitInDoubt {
   /** Number of entries that were there before it. */
   readonly first: number;
+  /** Number of entries that it will have. */
+  readonly count: number;
+  /** Whether it is kept in packs. */
+  readonly isLong: boolean;
   /** Why there was no answer, where lines were sent and nobody knows what became of them. */
   doubt: string | undefined;
   private next: FleetBatch | undefined;
 
-  constructor(first: number) {
+  constructor(first: number, count: number, isLong: boolean) {
     this.first = first;
+    this.count = count;
+    this.isLong = isLong;
   }
 
-  /** Puts the part together that comes after the one that is being sent. */
-  prepare(make: () => FleetBatch): void {
+  /** Puts the part together that comes after the one that is being sent. Returns it, if that could be done. */
+  prepare(make: () => FleetBatch): FleetBatch | undefined {
     try {
       this.next = make();
     } catch {
       // It fails again when it is its turn.
     }
+    return this.next;
   }
 
   /** Returns the part after an end, if it was put together for this epoch. */

@@ -5,6 +5,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { SqlStatement } from "./driver.ts";
+import { KEEPING } from "./schema.ts";
 import type { AskServer, ServerAnswer } from "./server-fact.ts";
 
 /** A way to the database. */
@@ -19,6 +20,8 @@ export const TENANTS = "pi_fleet_tenant";
 const RIGHTS: Readonly<Record<string, string>> = {
   session: "select, insert, update, delete",
   entry: "select, insert, delete",
+  pack: "select, insert, update, delete",
+  behind: "select, insert, update, delete",
   described: "select, insert, update, delete",
   said: "select, insert, delete",
   word: "select, insert, update, delete",
@@ -56,7 +59,7 @@ export async function isolate(connections: StatementRunner): Promise<void> {
   const { rows: columns } = await run(connections, COLUMNS, [Object.keys(RIGHTS)]);
   await run(connections, statements(columns), undefined);
   // With the statistics of a column its compression was given up, too.
-  await connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+  for (const text of KEEPING) await connections.run({ text });
 }
 
 /** Returns the statements. Sent together, they are one transaction. */

@@ -93,6 +93,7 @@ export class JointFleetCatalog implements Catalog {
           },
           shortId: (id: string) => longer(byId.get(id)?.shortId ?? "", mine.shortId(id)),
           cursorAfter: (listed: Listed) => cursorOf(listed, order),
+          ...(order === "cost" ? { limited: await this.coming("usage") } : {}),
         };
       },
       () => here.list(request, progress),
@@ -118,11 +119,13 @@ export class JointFleetCatalog implements Catalog {
         const isBehind = (id: string): boolean => present.has(id) && present.get(id) !== local.get(id)?.messageCount;
         const except = [...local.keys()].filter((id) => !isBehind(id));
         const toListed = (session: FleetListed): Listed => this.listed(session, local);
+        const coming = this.coming("words");
+        coming.catch(() => {});
         const mine = await this.searchHere({ ...request, cursor: own }, isBehind, progress);
         const found = await new RemoteSearch({ there, except, toListed }, request, query).page(other);
         const hits = withCursors(mine.hits, found.hits, own, other).slice(0, request.limit);
         const left = mine.hits.length + found.hits.length - hits.length;
-        return { hits, more: mine.more || found.more || left > 0, limited: found.limited };
+        return { hits, more: mine.more || found.more || left > 0, limited: sentences(found.limited, await coming) };
       },
       async () => {
         const found = await here.search({ ...request, cursor: own }, progress);
@@ -183,6 +186,7 @@ export class JointFleetCatalog implements Catalog {
         return {
           ...usageOf([...theirs, ...own], request, models.all),
           incomplete: counted.incomplete.filter(({ listed }) => !listed || !present.has(listed.id)),
+          limited: await this.coming("usage"),
           archivedLeftOut: left + ownArchived.filter(({ id }) => !present.has(id)).length,
           shortId: (id: string) => longer(shortIds.get(id) ?? "", mine.shortId(id)),
         };
@@ -265,6 +269,14 @@ export class JointFleetCatalog implements Catalog {
     }
   }
 
+  /** Returns that facts of some sessions are not there yet, where it is so. */
+  private async coming(what: "words" | "usage"): Promise<string | undefined> {
+    const behind = await this.options.there.behind();
+    if (behind === 0) return undefined;
+    const whose = behind === 1 ? "a session that was" : `${behind} sessions that were`;
+    return `the ${what} of ${whose} brought into the fleet just now ${what === "words" ? "are" : "is"} not all there yet; ask again in a moment`;
+  }
+
   private async local(): Promise<Local> {
     const { local } = this.options;
     const [listed, archived] = [
@@ -285,6 +297,10 @@ export class JointFleetCatalog implements Catalog {
       ...(session.cost === undefined ? {} : { cost: session.cost }),
     };
   }
+}
+
+function sentences(...all: readonly (string | undefined)[]): string | undefined {
+  return all.filter((one) => one !== undefined).join("; ") || undefined;
 }
 
 /** Returns whether a request is only about this machine, where all files of other agents are. */

@@ -12,6 +12,13 @@ const LIFETIME = 3_600_000;
 /** A word of ASCII, whose parts are looked for; those of other scripts are in the index by themselves. */
 const ASCII = /^[a-z0-9_]+$/;
 
+/** Returns the words of texts whose parts are looked for, in an order in which no two processes wait for each other. */
+export function asciiWords(texts: readonly FleetText[], isKnown: (word: string) => boolean = () => false): string[] {
+  const found = new Set<string>();
+  for (const { words } of texts) for (const word of words) if (!isKnown(word) && ASCII.test(word)) found.add(word);
+  return [...found].sort();
+}
+
 export class KnownWords {
   private readonly known = new Set<string>();
   private readonly now: () => number;
@@ -23,16 +30,13 @@ export class KnownWords {
     this.since = now();
   }
 
-  /** Returns the words of texts that are not known, in an order in which no two processes wait for each other. */
+  /** Returns those words of texts that are not known. */
   unseen(texts: readonly FleetText[]): string[] {
     if (Math.abs(this.now() - this.since) > LIFETIME) {
       this.known.clear();
       this.since = this.now();
     }
-    const unseen = new Set<string>();
-    for (const { words } of texts)
-      for (const word of words) if (!this.known.has(word) && ASCII.test(word)) unseen.add(word);
-    return [...unseen].sort();
+    return asciiWords(texts, (word) => this.known.has(word));
   }
 
   /** Notes words that the fleet has. */

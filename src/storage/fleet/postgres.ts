@@ -4,26 +4,32 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetHeads, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type {
+  Fleet,
+  FleetBatch,
+  FleetHeads,
+  FleetOutcome,
+  FleetSession,
+  LateFacts,
+  Taking,
+} from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
+import { appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, type SqlAnswer, type SqlQuestion } from "./connections.ts";
-import { AS_BYTES, type SqlStatement } from "./driver.ts";
+import type { SqlStatement } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
-import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { LineReader, lacking } from "./line-reader.ts";
+import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
+import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
-/** Bytes of lines that are fetched together, about. */
-const FETCH_BYTES = 2 << 20;
-const FIRST_FETCH = 64;
-const MOST_FETCHED = 8192;
-/** Heads that are fetched together: 16,000 take the server 20 ms, and us as long again. */
+/** Heads that are fetched together. */
 const HEADS_FETCHED = 16_000;
 
 /** The process that writes, as the database is told of it. */
@@ -39,7 +45,7 @@ const TAKE = (fact: ServerFact): string => `update pi_fleet.session
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain, ${serverColumn(fact)}, ${WAITS_FOR}`;
+  returning epoch, entries, bytes, chain, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -57,19 +63,10 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
   where tenant = $1 and holder = $2 and id = any($3::text[])`;
 
-const OF_GENERATION = `tenant = $1 and session_id = $2
-    and generation = (select generation from pi_fleet.session where tenant = $1 and id = $2)`;
-
-/** Lengths are known without the lines. */
-const HEADS = `select string_agg(head, e'\\n') as heads, string_agg(length::text, ',') as lengths
-  from (select head, octet_length(line) as length from pi_fleet.entry
-    where ${OF_GENERATION} and seq >= $3 and seq < $4 order by seq) as found`;
-
-const LINES = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
-  where ${OF_GENERATION} and seq >= $3 and seq < $4`;
-
-const LINES_AT = `select string_agg(line, '\\x0a'::bytea order by seq) as lines from pi_fleet.entry
-  where ${OF_GENERATION} and seq = any($3::bigint[])`;
+/** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */
+const HEADS = `select min(seq) as first, max(seq + count) as past, string_agg(heads, e'\\n') as heads,
+    string_agg(array_to_string(ends, ','), ';') as ends
+  from (${SPINE}) as spine`;
 
 /** Counts and sizes of a fleet. */
 export interface FleetStatus {
@@ -91,7 +88,8 @@ export interface FleetStatus {
 
 const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.session') end as stored
+    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.pack')
+      + pg_total_relation_size('pi_fleet.session') end as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
 
 export class PostgresFleet implements Fleet {
@@ -102,6 +100,8 @@ export class PostgresFleet implements Fleet {
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
   private readonly words: KnownWords;
+  /** Packs of batches that are to be sent. */
+  private readonly packing = new WeakMap<FleetBatch, Promise<Pack[]>>();
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -125,7 +125,8 @@ export class PostgresFleet implements Fleet {
     const [row] = taken.rows;
     if (row) {
       this.hold(sessionId, nameOf(taken.by));
-      return { kind: "taken", epoch: Number(row.epoch), end: endOf(row), durability: provenBy(taken.by, row) };
+      const numbers = { epoch: Number(row.epoch), indexed: Number(row.indexed) };
+      return { kind: "taken", ...numbers, end: endOf(row), durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run(this.looking(sessionId));
@@ -162,18 +163,34 @@ export class PostgresFleet implements Fleet {
     }, RENEWED_EVERY).unref();
   }
 
+  prepare(batch: FleetBatch | undefined): void {
+    if (!batch?.stretches || this.packing.has(batch)) return;
+    const packs = packed(batch.before, batch.lines, batch.heads, batch.stretches);
+    // It is asked for again when the batch is sent.
+    packs.catch(() => {});
+    this.packing.set(batch, packs);
+  }
+
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
-    const { description, texts, spendings } = batch.facts;
+    const { description, texts } = batch.facts;
     const words = this.words.unseen(texts);
-    const facts: FactValues = {
-      described: description && describedValue(batch.sessionId, description),
-      said: saidValue(texts),
-      words: words.length === 0 ? undefined : words,
-      spent: spentValue(spendings),
-    };
+    const facts = factValues(batch.facts, words, description && describedValue(batch.sessionId, description));
     const { tenant, lease, writer } = this;
+    this.prepare(batch);
+    const packs = await this.packing.get(batch);
     const by = { tenant, lease, holder: writer.id, server: this.held.get(batch.sessionId) };
-    const answer = await this.connections.run(appendStatement(batch, by, facts), sent);
+    return this.commit(appendStatement(batch, by, facts, packs), words, sent);
+  }
+
+  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
+    const words = this.words.unseen(facts.texts);
+    const by = { tenant: this.tenant, holder: this.writer.id };
+    return this.commit(lateStatement(facts, by, factValues(facts, words)), words);
+  }
+
+  /** Runs a statement that returns a row if it was done. */
+  private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
+    const answer = await this.connections.run(statement, sent);
     if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
@@ -195,37 +212,28 @@ export class PostgresFleet implements Fleet {
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
-    let size = FIRST_FETCH;
-    for (let at = from; at < to; ) {
-      const past = Math.min(to, at + size);
-      const values = [this.tenant, sessionId, at, past];
-      const lines = await this.linesOf(sessionId, { text: LINES, values, ...AS_BYTES }, past - at);
+    const reader = new LineReader(this.connections, this.tenant, sessionId, to);
+    let next = from < to ? reader.after(from) : undefined;
+    while (next) {
+      const { lines, past } = await next;
+      next = past < to ? reader.after(past) : undefined;
+      // While these are used, the next ones come. If nobody asks for them, their failure is nobody's.
+      next?.catch(() => {});
       yield lines;
-      at = past;
-      const bytes = lines.reduce((sum, { length }) => sum + length, 0);
-      size = Math.max(1, Math.min(MOST_FETCHED, Math.round((FETCH_BYTES * lines.length) / bytes)));
     }
   }
 
   linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]> {
-    const values = [this.tenant, sessionId, positions];
-    return this.linesOf(sessionId, { text: LINES_AT, values, ...AS_BYTES }, positions.length);
-  }
-
-  private async linesOf(sessionId: string, statement: SqlStatement, count: number): Promise<Uint8Array[]> {
-    const [row] = await this.connections.read(statement);
-    const lines = row?.lines instanceof Uint8Array ? split(row.lines, count) : [];
-    if (lines.length !== count) throw lacking(sessionId);
-    return lines;
+    return new LineReader(this.connections, this.tenant, sessionId, Number.POSITIVE_INFINITY).at(positions);
   }
 
   async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += HEADS_FETCHED) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
-      const lengths = typeof row?.lengths === "string" ? row.lengths.split(",").map(Number) : [];
-      if (lengths.length !== past - at) throw lacking(sessionId);
-      yield { text: String(row.heads), lengths };
+      const found = row && headsFrom(row, at, past);
+      if (!found) throw lacking(sessionId);
+      yield found;
     }
   }
 
@@ -248,8 +256,7 @@ export class PostgresFleet implements Fleet {
       if (answer.kind !== "done" && now <= version) throw unreachable(answer.reason);
       version = Math.max(now, version + 1);
     }
-    // Lines are compressed in less than half of the time; a server without it keeps what it has.
-    await this.connections.run({ text: "alter table pi_fleet.entry alter column line set compression lz4" });
+    for (const text of KEEPING) await this.connections.run({ text });
     // Tables that were added have rows of tenants, too.
     if (before < SCHEMA_VERSION && (await isolationOf(this.connections)).isIsolated) await isolate(this.connections);
     return { before, after: await this.schemaVersion() };
@@ -311,15 +318,6 @@ function requireKnown(version: number): void {
   );
 }
 
-function lacking(sessionId: string): Failure {
-  return new Failure(
-    "storage_failed",
-    `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,
-    { fleet: true, sessionId },
-    { retryable: false },
-  );
-}
-
 function unreachable(reason: string): Failure {
   return new Failure("storage_failed", `The fleet's database cannot be used (${reason}).`, { fleet: true });
 }
@@ -337,17 +335,4 @@ function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<st
   const client = String(holder_name ?? "another server");
   const host = String(holder_host ?? "another machine");
   return { client, pid: 0, since: String(holder_since ?? ""), host };
-}
-
-/** Splits joined lines. */
-function split(joined: Uint8Array, count: number): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  let start = 0;
-  while (lines.length < count) {
-    const end = joined.indexOf(0x0a, start);
-    lines.push(joined.subarray(start, end < 0 ? joined.length : end));
-    if (end < 0) break;
-    start = end + 1;
-  }
-  return lines;
 }

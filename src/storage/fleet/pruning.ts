@@ -91,6 +91,8 @@ const MARK_DELETED = `with due as (
     returning s.tenant, s.id, s.entries, s.bytes)
   , nameless as (
     delete from pi_fleet.described d using held where d.tenant = held.tenant and d.session_id = held.id)
+  , settled as (
+    delete from pi_fleet.behind b using held where b.tenant = held.tenant and b.session_id = held.id)
   select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes from held`;
 
 /** Whoever goes on with one begins it again. */

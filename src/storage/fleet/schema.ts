@@ -98,6 +98,39 @@ const VERSIONS: readonly string[] = [
     primary key (tenant, session_id, generation, quarter, provider, model, inherited)
   );
   comment on column pi_fleet.spent.quarter is 'quarter of an hour since 1970, or -1';`,
+  // Long stretches of lines. A line is in `entry` or in a pack, never in both.
+  `create table pi_fleet.pack (
+    tenant text not null,
+    session_id text not null,
+    generation int not null,
+    seq bigint not null,
+    count int not null,
+    first_epoch bigint not null,
+    epoch bigint not null,
+    bytes bigint not null,
+    chain bytea not null,
+    ends int[] not null,
+    heads text not null,
+    codec smallint not null,
+    lines bytea not null,
+    primary key (tenant, session_id, generation, seq)
+  );
+  comment on table pi_fleet.pack is 'consecutive lines of a session; what is here is not in entry';
+  comment on column pi_fleet.pack.seq is 'position of the first line';
+  comment on column pi_fleet.pack.epoch is 'of the last line';
+  comment on column pi_fleet.pack.bytes is 'of the session up to the last line, as chain is';
+  comment on column pi_fleet.pack.ends is 'where each line ends in the lines joined by line feeds';
+  comment on column pi_fleet.pack.heads is 'as in entry, joined by line feeds';
+  comment on column pi_fleet.pack.codec is 'of the lines: 0 as they are, 1 brotli';
+  create table pi_fleet.behind (
+    tenant text not null,
+    session_id text not null,
+    worker text,
+    until timestamptz not null,
+    primary key (tenant, session_id)
+  );
+  comment on table pi_fleet.behind is 'sessions that have entries whose facts are not in said, word and spent yet';
+  comment on column pi_fleet.behind.until is 'when others than the worker may add them';`,
   // The removal of rows. What a commit changes is in none of these indexes.
   `alter table pi_fleet.session
     add column removed_at timestamptz,
@@ -112,13 +145,23 @@ const VERSIONS: readonly string[] = [
 ];
 
 /** Tables with rows of a session that have its generation. */
-export const SESSION_ROWS = ["entry", "said", "spent"] as const;
+export const SESSION_ROWS = ["entry", "pack", "said", "spent"] as const;
 
 /** Returns the statement that notes that words of texts, which were removed, may be in no other text. */
 export const NOTED_WORDS = (tenant: string, removed: string): string => `update pi_fleet.word w
   set unused_since = clock_timestamp()
   where w.tenant = ${tenant} and w.unused_since is null
     and w.word in (select distinct unnest(tsvector_to_array(words)) from ${removed})`;
+
+/**
+ * How the server keeps what is long, each a statement that may fail where it cannot do that: it compresses lines in less
+ * than half of the time this way, and what is compressed not again.
+ */
+export const KEEPING = [
+  "alter table pi_fleet.entry alter column line set compression lz4",
+  "alter table pi_fleet.pack alter column heads set compression lz4, alter column ends set compression lz4",
+  "alter table pi_fleet.pack alter column lines set storage external",
+] as const;
 
 /** The version that this program reads and writes. */
 export const SCHEMA_VERSION = VERSIONS.length;

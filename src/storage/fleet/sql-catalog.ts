@@ -15,24 +15,19 @@ import { idInPath, uniqueBeginning } from "../../core/search/listing.ts";
 import { fold, type Sought } from "../../core/search/query.ts";
 import { SUMS, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
+import { headsIn, SPINE } from "./pack.ts";
+import { PackedEntries } from "./packed-entries.ts";
+import { SqlValues } from "./sql-values.ts";
 
 /** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
 const LONGEST_LINE = 8 << 20;
+const NO_LINE = new Uint8Array(0);
 /** Words that hold one part, at most; with more, a text is looked for by the other parts. */
 const MOST_WORDS = 500;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
 type SqlRow = Readonly<Record<string, unknown>>;
-
-/** The values of a statement, each with its number. */
-class SqlValues {
-  readonly all: unknown[] = [];
-
-  add(value: unknown): string {
-    return `$${this.all.push(value)}`;
-  }
-}
 
 /** Columns of a session `s` with its description `d`, whom others may name. */
 const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s.entries::float8 as entries,
@@ -52,6 +47,16 @@ const BESIDE = (tenant: string): string => `
 const LOOKED_UP = (tenant: string, id: string): string => `
   cross join lateral (select * from pi_fleet.session x where x.tenant = ${tenant} and x.id = ${id} limit 1) s
   cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d`;
+
+/** The head of an entry of `of`, and its line, unless that is in a pack, which is named then. */
+const ENTRY = (tenant: string, of: string): string => `
+  select x.head, x.line, null::bigint as pack from pi_fleet.entry x where x.tenant = ${tenant}
+    and x.session_id = ${of}.session_id and x.generation = ${of}.generation and x.seq = ${of}.seq
+  union all select split_part(x.heads, E'\\n', (${of}.seq - x.seq)::int + 1), null, x.seq
+    from (select * from pi_fleet.pack p where p.tenant = ${tenant} and p.session_id = ${of}.session_id
+      and p.generation = ${of}.generation and p.seq <= ${of}.seq order by p.seq desc limit 1) x
+    where x.seq + x.count > ${of}.seq
+  limit 1`;
 
 const PARENT = `left join pi_fleet.session ps on ps.tenant = s.tenant and ps.id = d.parent_id and ps.state = 1
   left join pi_fleet.described pd on pd.tenant = ps.tenant and pd.session_id = ps.id`;
@@ -181,20 +186,32 @@ export class SqlCatalog implements FleetCatalog {
         limit ${values.add(limit)})
       select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, ps.id as parent,
         pd.facts as parent_facts, ${BESIDE(tenant)},
-        case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line, e.head
+        f.generation, e.pack, e.head, case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
       from found f ${LOOKED_UP(tenant, "f.session_id")}
-      cross join lateral (select * from pi_fleet.entry x where x.tenant = ${tenant} and x.session_id = f.session_id
-        and x.generation = f.generation and x.seq = f.seq limit 1) e ${PARENT}
+      cross join lateral (${ENTRY(tenant, "f")}) e ${PARENT}
       order by f.at desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
     const rows = await this.connections.read({ text, values: values.all });
-    return rows.map((row) => ({
-      ...{ sessionId: String(row.id), position: Number(row.position), nth: Number(row.nth), role: String(row.role) },
-      kind: row.kind as FoundCandidate["kind"],
-      entryId: String(JSON.parse(String(row.head))[0]),
-      time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
-      line: (row.line as Uint8Array | null) ?? new Uint8Array(0),
-      session: listedOf(row),
-    }));
+    const inPacks = new PackedEntries(this.connections, this.tenant);
+    return Promise.all(
+      rows.map(async (row) => ({
+        ...{ sessionId: String(row.id), position: Number(row.position), nth: Number(row.nth), role: String(row.role) },
+        kind: row.kind as FoundCandidate["kind"],
+        entryId: String(JSON.parse(String(row.head))[0]),
+        time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
+        line: row.pack === null ? ((row.line as Uint8Array | null) ?? NO_LINE) : await inPacks.lineOf(row),
+        session: listedOf(row),
+      })),
+    );
+  }
+
+  async behind(): Promise<number> {
+    const [row] = await this.connections.read({
+      text: `select count(*)::float8 as behind from pi_fleet.behind b
+        join pi_fleet.session s on s.tenant = b.tenant and s.id = b.session_id and s.state = 1 and s.indexed < s.entries
+        where b.tenant = $1`,
+      values: [this.tenant],
+    });
+    return Number(row.behind);
   }
 
   async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -216,12 +233,12 @@ export class SqlCatalog implements FleetCatalog {
 
   async heads(sessionId: string): Promise<(readonly [string, string | null])[]> {
     const rows = await this.connections.read({
-      text: `select e.head from pi_fleet.entry e join pi_fleet.session s on s.tenant = e.tenant and s.id = e.session_id
-          and s.generation = e.generation
-        where e.tenant = $1 and e.session_id = $2 order by e.seq`,
-      values: [this.tenant, storable(sessionId)],
+      text: SPINE,
+      values: [this.tenant, storable(sessionId), 0, Number.MAX_SAFE_INTEGER],
     });
-    return rows.map(({ head }) => JSON.parse(String(head)) as [string, string | null]);
+    return rows.flatMap((row) =>
+      headsIn({ heads: String(row.heads) }).map((head) => JSON.parse(head) as [string, string | null]),
+    );
   }
 
   async origins(entries: readonly TakenOver[]): Promise<(FleetListed | null)[]> {
@@ -249,8 +266,7 @@ export class SqlCatalog implements FleetCatalog {
         join pi_fleet.described c on c.tenant = $1 and c.session_id = a.id and c.created >= a.at
         join pi_fleet.session s on s.tenant = $1 and s.id = c.parent_id and s.id <> a.id and s.state = 1
         join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
-        where exists (select from pi_fleet.said t join pi_fleet.entry e on e.tenant = t.tenant
-            and e.session_id = t.session_id and e.generation = t.generation and e.seq = t.seq
+        where exists (select from pi_fleet.said t cross join lateral (${ENTRY("$1", "t")}) e
           where t.tenant = $1 and t.session_id = s.id and t.generation = s.generation and t.at = a.at
             and t.kind = a.kind and t.nth = a.nth and starts_with(e.head, a.head))`,
       values: [this.tenant, JSON.stringify(sent)],

@@ -1,28 +1,44 @@
 /** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
 
+import { Failure } from "../../core/failure.ts";
 import type { FleetFacts } from "../../core/ports/fleet.ts";
-import type { FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.ts";
-import { describedValue, type FactValues, factParts, saidValue, spentValue, storable } from "./append-statement.ts";
+import type {
+  BehindSession,
+  ColdSession,
+  FleetKeeper,
+  FleetRow,
+  Kept,
+  PackedStretch,
+} from "../../core/ports/fleet-keeper.ts";
+import { CLAIM, describedValue, factParts, factValues, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
 import { endOf, NOTHING } from "./ends.ts";
+import { asciiWords } from "./known-words.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
+import { SqlValues } from "./sql-values.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
+/** SQLSTATE of a division by zero. */
+const NOTHING_PUT = "22012";
 const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
 const HELD = (set: string): string => `update pi_fleet.session set ${set}
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning tenant, id, generation`;
+/** Tables with rows of a session, besides its own. */
+const ROWS = [...SESSION_ROWS, "described", "behind"];
+/** Returns the name of a part of a change. */
+const PART = (n: number): string => `part_${n}`;
 const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
 /** Of such a session only this row is left, and nothing that was in the others. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
 
 /** Removes the rows of the held session from a table. */
-const REMOVED = (table: string): string => `gone_${table} as (delete from pi_fleet.${table} t using held
-  where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""})`;
+const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
+  where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
 
 export class SqlKeeper implements FleetKeeper {
   private readonly connections: Connections;
@@ -37,13 +53,18 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   /** Runs a change that begins with `held`. Returns whether it was made. */
-  private async change(held: string, parts: readonly string[], values: readonly unknown[]): Promise<boolean> {
-    const rest = parts.map((part) => `, ${part}`).join("");
+  private async change(held: string, parts: readonly string[], { all }: SqlValues): Promise<boolean> {
+    const rest = parts.map((part, n) => `, ${PART(n)} as (${part})`).join("");
     const rows = await this.connections.read((fact) => ({
       text: `with held as (${held})${rest} select ${serverColumn(fact)} from held`,
-      values,
+      values: all,
     }));
     return rows.length > 0;
+  }
+
+  /** Returns the values by which a session is found that this process has in an epoch: $1 to $4. */
+  private whose(sessionId: string, epoch: number): SqlValues {
+    return new SqlValues(this.tenant, storable(sessionId), epoch, this.holder);
   }
 
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
@@ -60,31 +81,23 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
-    const whose = [this.tenant, storable(sessionId), epoch, this.holder];
-    if (kept.as === "there") return this.change(HELD(`archived = $5, ${LET_GO}`), [], [...whose, kept.archived]);
+    const values = this.whose(sessionId, epoch);
+    if (kept.as === "there") return this.change(HELD(`archived = ${values.add(kept.archived)}, ${LET_GO}`), [], values);
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;
-    if (kept.as === "deleted") return this.change(HELD(deleted), [], whose);
-    if (kept.as === "gone")
-      return this.change(
-        HELD(`${deleted}, ${NO_ROWS}`),
-        [...["described", ...SESSION_ROWS].map(REMOVED), `noted as (${NOTED_WORDS("$1", "gone_said")})`],
-        whose,
-      );
-    const described = describedValue(sessionId, kept.description);
-    const { parts, values } = factParts({ described }, 6);
-    return this.change(HELD(`header = $5, archived = false, ${LET_GO}`), parts, [
-      ...whose,
-      Buffer.from(kept.headerLine),
-      ...values,
-    ]);
+    if (kept.as === "deleted") return this.change(HELD(deleted), [], values);
+    const noted = NOTED_WORDS("$1", PART(ROWS.indexOf("said")));
+    if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
+    const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, archived = false, ${LET_GO}`);
+    return this.change(held, factParts({ described: describedValue(sessionId, kept.description) }, values), values);
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
+    const has = (table: string): string => `exists (select from pi_fleet.${table} e
+      where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;
     const held = `update pi_fleet.session s set state = 1, deleted_at = null, archived = $3, ${LET_GO}
-      where tenant = $1 and id = $2 and state = 2 and removed_at is null and (entries = 0 or exists (
-        select from pi_fleet.entry e
-        where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)) returning id`;
-    return this.change(held, [], [this.tenant, storable(sessionId), archived]);
+      where tenant = $1 and id = $2 and state = 2 and removed_at is null
+        and (entries = 0 or ${has("entry")} or ${has("pack")}) returning id`;
+    return this.change(held, [], new SqlValues(this.tenant, storable(sessionId), archived));
   }
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {
@@ -93,19 +106,29 @@ export class SqlKeeper implements FleetKeeper {
       where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and holder is null)
       returning id`;
     const nothing = Buffer.from(NOTHING.chain, "hex");
-    return this.change(held, [], [...[this.tenant, storable(sessionId), archived, Buffer.from(headerLine)], nothing]);
+    return this.change(
+      held,
+      [],
+      new SqlValues(this.tenant, storable(sessionId), archived, Buffer.from(headerLine), nothing),
+    );
   }
 
   async *rows(): AsyncIterable<FleetRow> {
     for (let after = ""; ; ) {
       const rows = await this.connections.read({
-        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.state, s.indexed, s.epoch, e.*
+        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.state, s.indexed, s.epoch, e.*,
+            exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
           from (select * from pi_fleet.session where tenant = $1 and id collate "C" > $2
             order by id collate "C" limit ${ROWS_AT_ONCE}) s
-          cross join lateral (select count(*) as rows, min(seq) as first, max(seq) as last, max(epoch) as highest,
-              coalesce(bool_or(epoch < before), false) as falls
-            from (select seq, epoch, lag(epoch) over (order by seq) as before from pi_fleet.entry
-              where tenant = s.tenant and session_id = s.id and generation = s.generation) x) e
+          cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
+              max(epoch) as highest, coalesce(bool_or(first_epoch < before), false) as falls,
+              coalesce(bool_or(seq <> past_before), false) as torn
+            from (select seq, count, first_epoch, epoch, lag(epoch) over (order by seq) as before,
+                lag(seq + count) over (order by seq) as past_before
+              from (select seq, 1 as count, epoch as first_epoch, epoch from pi_fleet.entry
+                  where tenant = s.tenant and session_id = s.id and generation = s.generation
+                union all select seq, count, first_epoch, epoch from pi_fleet.pack
+                  where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e
           order by s.id collate "C"`,
         values: [this.tenant, after],
       });
@@ -117,8 +140,9 @@ export class SqlKeeper implements FleetKeeper {
           end: endOf(row),
           state: STATES[Number(row.state)],
           indexed: Number(row.indexed),
+          isBehind: row.behind === true,
           rows: count,
-          hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.last) !== count - 1),
+          hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.past) !== count || row.torn === true),
           highestEpoch: Number(row.highest ?? 0),
           epochsFall: row.falls === true,
           epoch: Number(row.epoch),
@@ -130,28 +154,102 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
-    const held = HELD("indexed = 0");
-    return this.change(held, ["said", "spent"].map(REMOVED), [this.tenant, storable(sessionId), epoch, this.holder]);
+    return this.change(HELD("indexed = 0"), ["said", "spent"].map(REMOVED), this.whose(sessionId, epoch));
   }
 
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean> {
-    const { counts, description, texts, spendings } = facts;
-    const words = [...new Set(texts.flatMap((text) => text.words))].filter((word) => /^[a-z0-9_]+$/.test(word)).sort();
-    const values: FactValues = {
-      described: description && describedValue(sessionId, description),
-      said: saidValue(texts),
-      words: words.length === 0 ? undefined : words,
-      spent: spentValue(spendings),
-    };
-    const sent = factParts(values, 9);
-    const held = HELD("messages = $5, modified = $6, is_plain = $7, indexed = $8");
+    const { counts, description } = facts;
+    const described = description && describedValue(sessionId, description);
+    const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
-    const whose = [this.tenant, storable(sessionId), epoch, this.holder];
-    return this.change(held, sent.parts, [...whose, messages, modified, isPlain, indexed, ...sent.values]);
+    const set = [
+      `messages = ${values.add(messages)}, modified = ${values.add(modified)}`,
+      `is_plain = ${values.add(isPlain)}, indexed = ${values.add(indexed)}`,
+    ];
+    const parts = factParts(factValues(facts, asciiWords(facts.texts), described), values);
+    const last = indexed === 0 ? [] : [REMOVED("behind")];
+    return this.change(HELD(set.join(", ")), [...parts, ...last], values);
+  }
+
+  async claimBehind(): Promise<BehindSession | null> {
+    const [row] = await this.connections.read({
+      text: `update pi_fleet.behind b set worker = $2, until = clock_timestamp() + $3 * interval '1 millisecond'
+        from pi_fleet.session s
+        where b.tenant = $1 and s.tenant = $1 and s.id = b.session_id and b.session_id = (
+          select o.session_id from pi_fleet.behind o join pi_fleet.session t on t.tenant = $1 and t.id = o.session_id
+          where o.tenant = $1 and o.until <= clock_timestamp() and t.state = 1 and t.indexed < t.entries
+          order by o.until limit 1 for update of o skip locked)
+        returning s.id, s.header, s.entries, s.bytes, s.chain, s.epoch, s.indexed`,
+      values: [this.tenant, this.holder, CLAIM],
+    });
+    if (!row) return null;
+    return {
+      id: String(row.id),
+      headerLine: row.header as Uint8Array,
+      end: endOf(row),
+      epoch: Number(row.epoch),
+      indexed: Number(row.indexed),
+    };
+  }
+
+  async *cold(since: string): AsyncIterable<ColdSession> {
+    for (let after = ""; ; ) {
+      const rows = await this.connections.read({
+        text: `select s.id, s.entries, s.bytes, s.chain, s.epoch, r.runs
+          from (select * from pi_fleet.session x where tenant = $1 and id collate "C" > $2 and state > 0
+              and changed_at < $3::timestamptz and (holder is null or lease_until <= clock_timestamp())
+              and exists (select from pi_fleet.entry e where e.tenant = x.tenant and e.session_id = x.id
+                and e.generation = x.generation)
+            order by id collate "C" limit ${ROWS_AT_ONCE}) s
+          cross join lateral (select json_agg(json_build_object('from', first, 'to', past) order by first) as runs
+            from (select min(seq) as first, max(seq) + 1 as past
+              from (select seq, seq - row_number() over (order by seq) as run from pi_fleet.entry
+                where tenant = s.tenant and session_id = s.id and generation = s.generation) n group by run) g) r
+          order by s.id collate "C"`,
+        values: [this.tenant, after, since],
+      });
+      for (const row of rows) {
+        after = String(row.id);
+        const runs = (row.runs ?? []) as ColdSession["runs"];
+        yield { id: after, end: endOf(row), epoch: Number(row.epoch), runs };
+      }
+      if (rows.length < ROWS_AT_ONCE) return;
+    }
+  }
+
+  async pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean> {
+    const { seq, count, end, ends, codec, lines } = stretch;
+    // A row that is not what was packed makes the statement fail as a whole, at the division.
+    const answer = await this.connections.run({
+      text: `with held as (select tenant, id, generation from pi_fleet.session
+          where tenant = $1 and id = $2 and epoch = $3 and entries >= $4::bigint + $5::int
+            and (holder is null or lease_until <= clock_timestamp()) for update),
+        gone as (delete from pi_fleet.entry e using held where e.tenant = held.tenant and e.session_id = held.id
+          and e.generation = held.generation and e.seq >= $4 and e.seq < $4 + $5 returning e.seq, e.epoch, e.head, e.line),
+        proof as (select count(*) as lines, min(epoch) as first_epoch, max(epoch) as epoch,
+          string_agg(head, E'\\n' order by seq) as heads, sha256(string_agg(line, '\\x0a'::bytea order by seq)) as sha256
+          from gone),
+        put as (insert into pi_fleet.pack
+            (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+          select held.tenant, held.id, held.generation, $4, $5, proof.first_epoch, proof.epoch, $6, $7, $8::int[],
+            proof.heads, $9, $10
+          from held, proof where proof.lines = $5 and proof.sha256 = $11 returning 1)
+        select 1 / (select count(*) from put) as done`,
+      values: [
+        ...[this.tenant, storable(session.id), session.epoch, seq, count, end.bytes, Buffer.from(end.chain, "hex")],
+        ...[`{${ends.join(",")}}`, codec, Buffer.from(lines.buffer, lines.byteOffset, lines.length)],
+        Buffer.from(sha256, "hex"),
+      ],
+    });
+    if (answer.kind === "failed" && answer.code === NOTHING_PUT) return false;
+    if (answer.kind === "done") return true;
+    throw new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}). Try again.`, {
+      fleet: true,
+    });
   }
 
   async settle(): Promise<void> {
-    const tables = ["session", "entry", "described", "said", "word", "spent"].map((table) => `pi_fleet.${table}`);
+    const tables = ["session", "word", ...ROWS].map((table) => `pi_fleet.${table}`);
     // A role that may not do this has a server that does it by itself a minute later.
     await this.connections.run({ text: `analyze ${tables.join(", ")}` });
   }

@@ -55,7 +55,7 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
   });
   beforeEach(() => {
     server.sql(
-      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
     );
   });
   afterAll(async () => {

@@ -75,7 +75,7 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
   /** Two machines; the second has no copy of anything. */
   const machines = async (): Promise<{ one: Wire; two: Wire; parent: string; fleet: SqlFleet }> => {
     server.sql(
-      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
     );
     const fleet = connect(`two ${fleets.length}`);
     const one = await new HereLives({ fleet: connect(`one ${fleets.length}`), seed: 1 }).start();

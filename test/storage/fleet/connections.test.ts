@@ -109,7 +109,7 @@ function databaseThat(
     async query({ text }: SqlStatement) {
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
-      if (text.includes("row_security_active")) return { rows: [] };
+      if (text.includes("row_security_active") || text.includes("key = 'store'")) return { rows: [] };
       if (text === "commit") {
         if (hears) said({ severity: "WARNING", message: "there is no transaction in progress" });
         return { rows: [] };

@@ -1,6 +1,6 @@
 /** What becomes of commits where calls of the fleet fail, and of copies that are not what the fleet has. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
@@ -294,16 +294,45 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       // Of parts that were sent again, the last is what counts.
       const parts = [...new Map(sent.map((batch) => [batch.before.entries, batch])).values()];
       expect(parts).toHaveLength(3);
-      expect(parts.flatMap(({ facts }) => facts.texts.map(({ position }) => position))).toEqual([0, 1, 2, 3, 4]);
-      expect(parts.map(({ facts }) => facts.counts.messages)).toEqual([2, 4, 5]);
+      // What lists show is right at once, and what is found comes behind.
+      expect(parts.map(({ facts }) => [facts.counts.messages, facts.areBehind])).toEqual([
+        [2, true],
+        [4, true],
+        [5, true],
+      ]);
       expect(parts.map(({ isPart, facts }) => [isPart, facts.description !== undefined])).toEqual([
         [true, true],
         [true, false],
         [false, false],
       ]);
+      const row = fleet.table.rows.get(SESSION);
+      await vi.waitFor(() => expect(row?.indexed).toBe(5), { timeout: 20_000 });
+      await written(log, 5);
+      expect(row?.indexed).toBe(6);
       log.close();
       fleet.table.check();
     }
+  });
+
+  test("facts that were left behind are added by who takes the session next, each once", async () => {
+    const one = new Machine(kind, undefined, "one", { long: 0 });
+    one.fleet.faultAt = (_, name) => (name === "addFacts" ? "before" : undefined);
+    const log = one.create();
+    await written(log, 0, 1);
+    await written(log, 2);
+    log.close();
+    const row = one.fleet.table.rows.get(SESSION);
+    expect(row).toMatchObject({ indexed: 0, end: { entries: 3 } });
+    const two = new Machine(kind, one.fleet.table, "two", {});
+    await two.put([0, 1, 2].map(line));
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    await written(other, 3);
+    await vi.waitFor(() => expect(row?.indexed).toBe(4), { timeout: 20_000 });
+    await written(other, 4);
+    expect(row?.facts.at(-1)).toEqual([4, 5]);
+    one.fleet.table.check();
+    other.close();
   });
 
   test("a session that is published is there as a whole, or not at all", async () => {

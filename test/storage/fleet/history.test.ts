@@ -2,7 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import type { Fleet } from "../../../src/core/ports/fleet.ts";
+import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { memoryStore } from "../../../src/storage/memory.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { type HistoryFigures, runHistory } from "../../support/fleet-history.ts";
 import { forSeedsAsync, Random } from "../../support/random.ts";
@@ -53,14 +55,24 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
       },
       outageOf: (fleet) => (isJournaled ? new Outage(fleet, 0, () => 0) : undefined),
       wait: () => turns(20),
-      pause: () => turns(200),
+      async pause() {
+        await turns(200);
+        // What is done behind replies has its turn.
+        await new Promise((resolve) => setImmediate(resolve));
+      },
     },
     async () => {
       isCalm = true;
     },
     (id) => table.linesOf(id),
   );
+  for (const [id, { headerLine, end, epoch, indexed }] of table.rows)
+    if (indexed < end.entries) {
+      const place = { fleet: new MemoryFleet(table, "the next one"), memory: memoryStore() };
+      expect(await finishFacts(place, { id, headerLine, end, epoch, indexed })).toBe(true);
+    }
   table.check();
+  await Promise.all(table.packings);
   return figures;
 }
 

@@ -33,7 +33,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
   }
   const pair = async (): Promise<Pair> => {
     server.sql(
-      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
     );
     const fleet = connect();
     const lives = new HereLives({ fleet, seed: fleets.length });

@@ -225,7 +225,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       "update pi_fleet.described set facts = '{}' where tenant = 'alice' returning 1",
       "update pi_fleet.spent set cost = 0 where tenant = 'alice' returning 1",
       "update pi_fleet.word set unused_since = null where tenant = 'alice' returning 1",
-      ...["session", "entry", "described", "said", "word", "spent"].map(
+      ...["session", "entry", "pack", "behind", "described", "said", "word", "spent"].map(
         (table) => `delete from pi_fleet.${table} where tenant = 'alice' returning 1`,
       ),
       "select 1 from pi_fleet.session where tenant = 'alice' for update",
@@ -233,6 +233,8 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       expect([sql, await rows(sql)]).toEqual([sql, []]);
     for (const sql of [
       "insert into pi_fleet.entry values ('alice', 'm-secret', 0, 1, 1, '', '')",
+      "insert into pi_fleet.pack values ('alice', 'm-secret', 0, 1, 1, 1, 1, 0, '', '{0}', '', 0, '')",
+      "insert into pi_fleet.behind values ('alice', 'm-secret', null, now())",
       "update pi_fleet.entry set line = ''",
       "truncate pi_fleet.entry",
       "update pi_fleet.meta set value = '99'",
@@ -255,6 +257,14 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await rows("reset role");
     expect(untouched()).toBe(before);
     expect(await textsOf(alice, THEIRS)).toEqual(["xylophone"]);
+  });
+
+  test("are isolated in every table that has rows of tenants", () => {
+    const open = server.sql(`select string_agg(c.relname, ' ') from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant'
+      where c.relnamespace = 'pi_fleet'::regnamespace and c.relkind = 'r'
+        and not (c.relrowsecurity and exists (select from pg_policy p where p.polrelid = c.oid))`);
+    expect(open).toBe("");
   });
 
   test("are isolated once, however often, by the owner alone, who sees all of them", async () => {

@@ -1,0 +1,277 @@
+// What a fleet does with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
+//
+//   node bench/fleet-long.js [--entries 100000] [--sessions 285] [--writers 64] [--seconds 10] [--turns 200]
+//                            [--only push,sessions,append,writers,saver] [--write]
+//
+// --write puts the table into docs/fleet.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
+// into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpus, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { startDatabase } from "../scripts/database.js";
+import { withFigures } from "./figures.js";
+import { writeSession } from "./generate.js";
+import { percentile, programIn, Server } from "./server.js";
+import { random, session } from "./sessions.js";
+
+const options = { entries: 100_000, sessions: 285, writers: 64, seconds: 10, turns: 200, only: "", write: false };
+for (let i = 2; i < process.argv.length; i++) {
+  const name = process.argv[i].replace(/^--/, "");
+  if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
+  const value = typeof options[name] === "boolean" ? true : process.argv[++i];
+  options[name] = typeof options[name] === "number" ? Number(value) : value;
+}
+const wanted = (part) => options.only === "" || options.only.split(",").includes(part);
+
+const load = loadavg()[0];
+const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
+const place = mkdtempSync(join(process.env.BENCH_DATABASE ?? tmpdir(), "pi-session-server-database-"));
+const database = await startDatabase(place);
+const url = `postgres:///postgres?host=${encodeURIComponent(place)}&user=fleet`;
+const program = programIn(home, false);
+const { default: pg } = await import("pg");
+const client = new pg.Client(url);
+await client.connect();
+const sql = async (text) => (await client.query(text)).rows[0];
+const rows = [];
+const add = (what, value, goal = "") => {
+  rows.push([what, value, goal]);
+  console.log(what.padEnd(60), value, goal && `(goal ${goal})`);
+};
+const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(1)} s`;
+const megabytes = (bytes) => `${Math.round(bytes / 1e6)} MB`;
+const perSecond = (bytes, milliseconds) => `${(bytes / 1e3 / milliseconds).toFixed(1)} MB/s`;
+
+const variables = { PI_FLEET_URL: url };
+function machine(name) {
+  const folder = join(home, name);
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+const server = (name, given = []) => new Server(program, machine(name), { given, variables });
+
+function verb(...words) {
+  const folder = machine("verbs");
+  const env = {
+    PATH: process.env.PATH,
+    HOME: folder,
+    PI_SESSION_SERVER_STATE_DIR: join(folder, "state"),
+    ...variables,
+  };
+  const text = execFileSync(process.execPath, [program, "fleet", ...words, "--json"], {
+    ...{ env, encoding: "utf8", maxBuffer: 1 << 28 },
+  });
+  return JSON.parse(text);
+}
+
+const size = async (...tables) =>
+  Number((await sql(`select ${tables.map((name) => `pg_total_relation_size('${name}')`).join(" + ")} as bytes`)).bytes);
+const OURS = ["session", "entry", "pack", "behind", "described", "said", "word", "spent"].map(
+  (name) => `pi_fleet.${name}`,
+);
+const entryOf = (content) => ({ type: "message", message: { role: "user", content } });
+
+/** A long session that a fleet lacks: its first write gives it all of it. */
+async function push() {
+  const file = join(home, "long.jsonl");
+  writeSession(file, options.entries);
+  const bytes = statSync(file).size;
+  const what = `${options.entries.toLocaleString("en")} entries, ${megabytes(bytes)}`;
+  const writer = server("long", ["--session", file]);
+  await writer.ask("get_state", {});
+  const { took } = await writer.ask("append", { entries: [entryOf("one more")] });
+  add(`push of one session, ${what}, until it is acknowledged`, perSecond(bytes, took), "60 MB/s");
+  const after = [];
+  const from = performance.now();
+  while (Number((await sql("select count(*) as n from pi_fleet.behind")).n) > 0)
+    after.push((await writer.ask("append", { entries: [entryOf("meanwhile")] })).took);
+  if (after.length > 0) {
+    add("- words and usage behind it, all there after", seconds(performance.now() - from));
+    add("- appends meanwhile, p50 and p99", `${percentile(after, 0.5)} and ${percentile(after, 0.99)} ms`);
+  }
+  const { result } = await writer.ask("get_state", {});
+  await writer.end();
+  add(
+    "- stored: lines, and words and usage",
+    `${megabytes(await size("pi_fleet.pack", "pi_fleet.entry"))}, ${megabytes(await size("pi_fleet.said", "pi_fleet.word", "pi_fleet.spent"))}`,
+  );
+  const reader = server("cold");
+  await reader.ask("get_state", {});
+  const opened = await reader.ask("switch_session", { sessionId: result.sessionId });
+  add("cold open of it on another machine, until it is complete", seconds(opened.took), "6 s");
+  const { result: there } = await reader.ask("get_state", {});
+  if (there.messageCount !== result.messageCount) throw new Error("the copy is not what was pushed");
+  const forked = await writerFork(reader);
+  add("clone of it there, until it is acknowledged", seconds(forked));
+  await reader.end();
+}
+
+async function writerFork(on) {
+  return (await on.ask("clone", {})).took;
+}
+
+/** As many bytes in many sessions. */
+async function sessions() {
+  const folder = join(home, "made");
+  mkdirSync(folder);
+  let bytes = 0;
+  for (let n = 0; n < options.sessions; n++) {
+    const { id, text } = session(`/home/me/project-${n % 10}`, Date.UTC(2025, 0, 1) + n * 1e6, 1e6 * (0.5 + random()));
+    writeFileSync(join(folder, `${id}.jsonl`), text);
+    bytes += text.length;
+  }
+  const from = performance.now();
+  const { refused } = verb("import", folder);
+  if (refused > 0) throw new Error("not everything was brought in");
+  add(
+    `import of ${options.sessions} sessions, ${megabytes(bytes)}, with their words`,
+    perSecond(bytes, performance.now() - from),
+  );
+}
+
+async function append() {
+  const writer = server("append");
+  await writer.ask("get_state", {});
+  const took = [];
+  for (let n = 0; n < 1000; n++) {
+    const reply = await writer.ask("append", { entries: [entryOf(`say ${n} of what is to be done next`)] });
+    if (n >= 100) took.push(reply.took);
+  }
+  await writer.end();
+  add("append of one entry, p50 and p99", `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`, "0.6 ms");
+}
+
+async function writers() {
+  const all = [];
+  for (let n = 0; n < options.writers; n++) {
+    const one = server(`writer-${n}`);
+    await one.ask("get_state", {});
+    await one.ask("append", { entries: [entryOf("begins")] });
+    all.push(one);
+  }
+  const took = [];
+  const until = performance.now() + options.seconds * 1000;
+  await Promise.all(
+    all.map(async (one) => {
+      for (let n = 0; performance.now() < until; n++)
+        took.push((await one.ask("append", { entries: [entryOf(`say ${n} of what is to be done next`)] })).took);
+    }),
+  );
+  await Promise.all(all.map((one) => one.end()));
+  add(`${options.writers} servers that append at once`, `${Math.round(took.length / options.seconds)} commits/s`);
+  add("- p50 and p99 of an append", `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`);
+}
+
+/** Turns as agents make them: of a user, a call, its result and an answer. */
+const turn = (n) => ({
+  asked: `do ${n} `.repeat(20),
+  said: `looking ${n} `.repeat(30),
+  result: `line ${n} of a file `.repeat(150),
+  answered: `done ${n} `.repeat(50),
+});
+
+async function saver() {
+  const writer = server("turns");
+  await writer.ask("get_state", {});
+  await client.query(`truncate ${OURS.join(", ")}`);
+  const before = await size(...OURS);
+  const took = [];
+  for (let n = 0; n < options.turns; n++) {
+    const { asked, said, result, answered } = turn(n);
+    const from = performance.now();
+    const call = { type: "toolCall", id: `call-${n}`, name: "read", arguments: { path: `src/${n}.ts` } };
+    for (const message of [
+      { role: "user", content: asked },
+      { role: "assistant", content: [{ type: "text", text: said }, call] },
+      { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [{ type: "text", text: result }] },
+      { role: "assistant", content: [{ type: "text", text: answered }] },
+    ])
+      await writer.ask("append", { entries: [{ type: "message", message }] });
+    took.push(performance.now() - from);
+  }
+  await writer.end();
+  const { n: ours } = await sql(
+    "select (select count(*) from pi_fleet.entry) + (select count(*) from pi_fleet.said) as n",
+  );
+  const late = took.slice(-20);
+  add(
+    `${options.turns} turns of four messages: rows, bytes, a turn at first and at last`,
+    `${ours}, ${megabytes((await size(...OURS)) - before)}, ${percentile(took.slice(0, 20), 0.5)} and ${percentile(late, 0.5)} ms`,
+  );
+  const folder = machine("saver");
+  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+  const packages = ["@langchain/langgraph", "@langchain/core", "@langchain/langgraph-checkpoint-postgres"];
+  execFileSync("npm", ["install", "--no-audit", "--no-fund", "--silent", ...packages], {
+    cwd: folder,
+    stdio: "ignore",
+  });
+  writeFileSync(join(folder, "run.js"), SAVER);
+  const text = execFileSync(process.execPath, ["run.js", url, String(options.turns)], {
+    cwd: folder,
+    encoding: "utf8",
+  });
+  const theirs = JSON.parse(text);
+  const tables = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"];
+  const { n } = await sql(`select ${tables.map((name) => `(select count(*) from ${name})`).join(" + ")} as n`);
+  add(
+    `- the same with LangGraph's PostgresSaver ${theirs.version}`,
+    `${n}, ${megabytes(await size(...tables))}, ${percentile(theirs.took.slice(0, 20), 0.5)} and ${percentile(theirs.took.slice(-20), 0.5)} ms`,
+  );
+}
+
+/** A graph of an agent and its tools, which keeps its messages by a PostgresSaver. */
+const SAVER = `
+import { readFileSync } from "node:fs";
+import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
+import { MessagesAnnotation, StateGraph } from "@langchain/langgraph";
+import { PostgresSaver } from "@langchain/langgraph-checkpoint-postgres";
+const [url, turns] = process.argv.slice(2);
+const turn = ${turn};
+const saver = PostgresSaver.fromConnString(url);
+await saver.setup();
+let n = 0;
+const graph = new StateGraph(MessagesAnnotation)
+  .addNode("agent", ({ messages }) => ({
+    messages: [
+      messages.at(-1).getType() === "tool"
+        ? new AIMessage(turn(n).answered)
+        : new AIMessage({ content: turn(n).said, tool_calls: [{ id: "call-" + n, name: "read", args: { path: "src/" + n + ".ts" } }] }),
+    ],
+  }))
+  .addNode("tools", () => ({ messages: [new ToolMessage({ content: turn(n).result, tool_call_id: "call-" + n })] }))
+  .addEdge("__start__", "agent")
+  .addConditionalEdges("agent", ({ messages }) => (messages.at(-1).tool_calls?.length ? "tools" : "__end__"))
+  .addEdge("tools", "agent")
+  .compile({ checkpointer: saver });
+const took = [];
+for (; n < Number(turns); n++) {
+  const from = performance.now();
+  await graph.invoke({ messages: [new HumanMessage(turn(n).asked)] }, { configurable: { thread_id: "one" } });
+  took.push(performance.now() - from);
+}
+const { version } = JSON.parse(readFileSync("node_modules/@langchain/langgraph-checkpoint-postgres/package.json", "utf8"));
+await saver.end();
+console.log(JSON.stringify({ took, version }));
+`;
+
+try {
+  verb("migrate");
+  for (const [name, part] of Object.entries({ push, sessions, append, writers, saver })) if (wanted(name)) await part();
+} finally {
+  await client.end();
+  // A start that fails would throw; this end is meant.
+  database.removeAllListeners("exit");
+  const ended = new Promise((resolve) => database.on("exit", resolve));
+  database.kill("SIGINT");
+  await ended;
+  rmSync(place, { recursive: true, force: true });
+  rmSync(home, { recursive: true, force: true });
+}
+if (options.write) {
+  const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, PostgreSQL on the same machine with its own settings, one run; \`node bench/fleet-long.js --write\``;
+  const document = fileURLToPath(new URL("../docs/fleet.md", import.meta.url));
+  const text = readFileSync(document, "utf8");
+  writeFileSync(document, withFigures(text, "figures of the fleet", { how, head: ["what", "measured", "goal"], rows }));
+}

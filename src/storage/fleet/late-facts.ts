@@ -1,0 +1,142 @@
+/**
+ * Facts that follow their lines. A long commit is acknowledged when its lines are there; the words of its texts and its
+ * usage are added behind it, in pieces that are small enough to keep nobody waiting. Whoever is interrupted leaves the
+ * rest to the next process that looks for such sessions.
+ */
+
+import { headerIn, headerOf } from "../../core/format/entry.ts";
+import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
+import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
+import type { Log, Store } from "../../core/ports/store.ts";
+import { headerFacts } from "../catalog/summary.ts";
+import { pastOf } from "./batch.ts";
+import { beginsAt, type EntrySource, type FactsBase, foundIn } from "./facts.ts";
+
+/** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
+const PIECE_BYTES = 128 << 10;
+
+/** Entries of a session whose facts are missing, up to where log and fleet have the same. */
+export interface LateStretch {
+  readonly epoch: number;
+  readonly from: number;
+  readonly to: number;
+  /** Notes that they are there up to a position. */
+  added(to: number): void;
+}
+
+/** The adding of late facts by a process that has the session and its lines. */
+export class LateWork {
+  private readonly log: Log;
+  private readonly fleet: Fleet;
+  private readonly stretch: () => LateStretch | null;
+  private running: Promise<void> | undefined;
+  private isOver = false;
+  /** What is known at a position: see beginsAt. */
+  private known: { readonly at: number; readonly begins: boolean } | undefined;
+
+  /** `stretch`: returns what is missing; null where nothing is, or this process may not add it. */
+  constructor(log: Log, fleet: Fleet, stretch: () => LateStretch | null) {
+    this.log = log;
+    this.fleet = fleet;
+    this.stretch = stretch;
+  }
+
+  /** Resolves when what is going on has ended. */
+  get done(): Promise<void> {
+    return this.running ?? Promise.resolve();
+  }
+
+  /** Begins to add what is missing, unless that goes on. */
+  begin(): void {
+    if (this.running || this.stretch() === null) return;
+    // What cannot be read is left to others, as what is not taken is.
+    this.running = this.run()
+      .catch(() => {})
+      .finally(() => {
+        this.running = undefined;
+      });
+  }
+
+  /** Leaves the rest to others. */
+  end(): void {
+    this.isOver = true;
+  }
+
+  private async run(): Promise<void> {
+    for (;;) {
+      // What was asked meanwhile comes first.
+      await new Promise((resolve) => setImmediate(resolve));
+      const stretch = this.isOver ? null : this.stretch();
+      if (stretch === null) return;
+      const { epoch, from } = stretch;
+      const { log } = this;
+      const base = { ...headerFacts(log.header), id: log.header.id };
+      const begins = this.known?.at === from ? this.known.begins : beginsAt(log, base, from);
+      const to = pastOf(log, from, stretch.to, PIECE_BYTES);
+      const found = foundIn(log, base, begins, from, to);
+      const outcome = await this.fleet.addFacts({ sessionId: base.id, epoch, from, to, ...factsIn(found) });
+      if (outcome.kind !== "committed") return;
+      this.known = { at: to, begins: found.begins };
+      stretch.added(to);
+    }
+  }
+}
+
+function factsIn({ texts, spendings }: ReturnType<typeof foundIn>): Pick<LateFacts, "texts" | "spendings"> {
+  return { texts, spendings };
+}
+
+/** What is needed to add facts of sessions whose lines are only in the fleet. */
+export interface LatePlace {
+  readonly fleet: Fleet;
+  readonly memory: Store;
+}
+
+/** Adds the facts of a session that others left behind. Returns whether all are there now. */
+export async function finishFacts(place: LatePlace, session: BehindSession): Promise<boolean> {
+  const { fleet } = place;
+  const { id, epoch, end, headerLine } = session;
+  const stored = headerIn(headerLine);
+  if (!stored) return false;
+  const header = headerOf(stored);
+  const base: FactsBase = { ...headerFacts(header), id };
+  const sourceOf = (lines: readonly Uint8Array[]): EntrySource => {
+    const log = place.memory.create({ headerLine, header });
+    log.append(lines);
+    return log;
+  };
+  let begins = session.indexed === 0 ? base.parentSession !== null : await beginsBefore(place, session, base, sourceOf);
+  let from = session.indexed;
+  for await (const lines of fleet.lines(id, from, end.entries)) {
+    for (let first = 0; first < lines.length; ) {
+      let past = first + 1;
+      for (let bytes = lines[first].length; past < lines.length; past++) {
+        bytes += lines[past].length;
+        if (bytes > PIECE_BYTES) break;
+      }
+      const found = foundIn(sourceOf(lines.slice(first, past)), base, begins, 0, past - first, from);
+      const to = from + past - first;
+      const outcome = await fleet.addFacts({ sessionId: id, epoch, from, to, ...factsIn(found) });
+      if (outcome.kind !== "committed") return false;
+      begins = found.begins;
+      [first, from] = [past, to];
+    }
+  }
+  return true;
+}
+
+/** See beginsAt; the lines before come only where the last of them was taken over. */
+async function beginsBefore(
+  { fleet }: LatePlace,
+  { id, indexed }: BehindSession,
+  base: FactsBase,
+  sourceOf: (lines: readonly Uint8Array[]) => EntrySource,
+): Promise<boolean> {
+  for (const from of [indexed - 1, 0]) {
+    let begins = base.parentSession !== null;
+    for await (const lines of begins ? fleet.lines(id, from, indexed) : [])
+      begins &&= beginsAt(sourceOf(lines), base, lines.length);
+    if (!begins) return false;
+  }
+  return true;
+}

@@ -1,0 +1,144 @@
+/** Reads the lines of a session from the database: those in rows of their own and those in packs. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Connections } from "./connections.ts";
+import { AS_BYTES } from "./driver.ts";
+import { linesIn } from "./pack.ts";
+
+/** Bytes of rows that are fetched together, about, and their number, at first and at most. */
+const FETCH_BYTES = 2 << 20;
+const FIRST_FETCH = 64;
+const MOST_FETCHED = 8192;
+/** Packs that are fetched together. */
+const PACKS_AT_ONCE = 4;
+
+/**
+ * The lines from position $3 on and before $4: the packs from that which has the first one on, or the rows before the next
+ * pack, of positions before $5. In one statement, because rows may become a pack at any time. The driver reads results as
+ * UTF-8, which lines are, and what is packed is not.
+ */
+const LINES = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),
+  c as (select p.seq from s cross join lateral (select seq, count from pi_fleet.pack
+      where tenant = $1 and session_id = $2 and generation = s.generation and seq <= $3 order by seq desc limit 1) p
+    where p.seq + p.count > $3)
+  select p.seq, p.seq::text as at, array_to_string(p.ends, ',') as ends, p.codec::text as codec,
+      encode(p.lines, 'base64') as packed, null as lines, null as count from s cross join c
+    cross join lateral (select x.seq, x.ends, x.codec, x.lines from pi_fleet.pack x
+      where x.tenant = $1 and x.session_id = $2 and x.generation = s.generation and x.seq >= c.seq and x.seq < $4
+      order by x.seq limit ${PACKS_AT_ONCE}) p
+  union all select min(e.seq), min(e.seq)::text, null, null, null, string_agg(line, '\\x0a'::bytea order by e.seq),
+      case when max(e.seq) - min(e.seq) + 1 = count(*) then count(*)::text end
+    from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
+    where e.seq >= $3 and e.seq < least($5::bigint, $4::bigint, (select min(seq) from pi_fleet.pack
+      where tenant = $1 and session_id = $2 and generation = s.generation and seq > $3)) and not exists (select from c)
+    having count(*) > 0
+  order by seq`;
+
+/** The lines at positions $3: the packs that have some of them, and the rows of the others. */
+const LINES_AT = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),
+  c as (select distinct p.seq from s cross join unnest($3::bigint[]) as wanted (seq)
+    cross join lateral (select seq, count from pi_fleet.pack where tenant = $1 and session_id = $2
+      and generation = s.generation and seq <= wanted.seq order by seq desc limit 1) p
+    where p.seq + p.count > wanted.seq)
+  select p.seq::text as at, array_to_string(p.ends, ',') as ends, p.codec::text as codec,
+      encode(p.lines, 'base64') as packed, null as lines, null as count, null as seqs from s cross join c
+    join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation and p.seq = c.seq
+  union all select null, null, null, null, string_agg(e.line, '\\x0a'::bytea order by e.seq), count(*)::text,
+      string_agg(e.seq::text, ',' order by e.seq)
+    from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
+    where e.seq = any($3::bigint[]) having count(*) > 0`;
+
+/** Lines, and the position after the last of them. */
+interface Piece {
+  readonly lines: readonly Uint8Array[];
+  readonly past: number;
+}
+
+type SentRow = Readonly<Record<string, unknown>>;
+
+export class LineReader {
+  private readonly connections: Connections;
+  private readonly tenant: string;
+  private readonly sessionId: string;
+  private readonly to: number;
+  private size = FIRST_FETCH;
+
+  /** `to`: the position before which it ends. */
+  constructor(connections: Connections, tenant: string, sessionId: string, to: number) {
+    this.connections = connections;
+    this.tenant = tenant;
+    this.sessionId = sessionId;
+    this.to = to;
+  }
+
+  /** Returns the next lines, at least one. Throws storage_failed. */
+  async after(from: number): Promise<Piece> {
+    const { tenant, sessionId, to } = this;
+    const values = [tenant, sessionId, from, to, from + this.size];
+    const rows = await this.connections.read({ text: LINES, values, ...AS_BYTES });
+    const lines: Uint8Array[] = [];
+    for (const row of rows) {
+      const own = await this.linesOf(row);
+      const first = Number(String(row.at));
+      // After a gap come others, for which is asked again.
+      if (first > from + lines.length) break;
+      for (const line of own.slice(Math.max(0, from - first), to - first)) lines.push(line);
+    }
+    if (lines.length === 0) throw lacking(sessionId);
+    return { lines, past: from + lines.length };
+  }
+
+  /** Returns the lines at some positions, in the order in which they are asked for. Throws storage_failed. */
+  async at(positions: readonly number[]): Promise<Uint8Array[]> {
+    const { tenant, sessionId } = this;
+    const values = [tenant, sessionId, positions];
+    const rows = await this.connections.read({ text: LINES_AT, values, ...AS_BYTES });
+    const found = new Map<number, Uint8Array>();
+    for (const row of rows) {
+      const seqs = row.seqs ? String(row.seqs).split(",").map(Number) : undefined;
+      for (const [n, line] of (await this.linesOf(row)).entries())
+        found.set(seqs ? seqs[n] : Number(String(row.at)) + n, line);
+    }
+    return positions.map((position) => {
+      const line = found.get(position);
+      if (!line) throw lacking(sessionId);
+      return line;
+    });
+  }
+
+  private async linesOf({ ends, codec, packed, lines, count }: SentRow): Promise<readonly Uint8Array[]> {
+    if (packed) {
+      const own = String(ends).split(",").map(Number);
+      return linesIn({ ends: own, codec: Number(String(codec)), lines: Buffer.from(String(packed), "base64") });
+    }
+    if (!count) throw lacking(this.sessionId);
+    const bytes = lines as Uint8Array;
+    const found = split(bytes, Number(String(count)));
+    if (found.length !== Number(String(count))) throw lacking(this.sessionId);
+    const mean = bytes.length / found.length;
+    this.size = Math.max(1, Math.min(MOST_FETCHED, Math.round(FETCH_BYTES / Math.max(1, mean))));
+    return found;
+  }
+}
+
+export function lacking(sessionId: string): Failure {
+  return new Failure(
+    "storage_failed",
+    `The fleet lacks entries of ${sessionId} that it says it has. fleet verify tells more.`,
+    { fleet: true, sessionId },
+    { retryable: false },
+  );
+}
+
+/** Splits joined lines. */
+function split(joined: Uint8Array, count: number): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  let start = 0;
+  while (lines.length < count) {
+    const end = joined.indexOf(0x0a, start);
+    lines.push(joined.subarray(start, end < 0 ? joined.length : end));
+    if (end < 0) break;
+    start = end + 1;
+  }
+  return lines;
+}

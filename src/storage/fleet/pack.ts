@@ -1,0 +1,167 @@
+/**
+ * Packs: stretches of consecutive lines of one session, each a row. What a tree needs of the lines, the spine, is in
+ * columns of its own, so that it is read without them; the lines are compressed here, and the database only keeps them.
+ */
+
+import { promisify } from "node:util";
+import { brotliCompress, brotliDecompress } from "node:zlib";
+import { Failure } from "../../core/failure.ts";
+import { concat } from "../../core/json/json.ts";
+import type { FleetEnd, FleetHeads } from "../../core/ports/fleet.ts";
+import { LF } from "../log/lines.ts";
+import { endAfter } from "./ends.ts";
+
+const compress = promisify(brotliCompress);
+const decompress = promisify(brotliDecompress);
+
+/** Bytes of lines in a pack, about: one line of it is read in 2 ms. */
+const PACK_BYTES = 512 << 10;
+/** Lines in a pack, at most. */
+const PACK_LINES = 4096;
+/** How well packs are compressed while somebody waits, at 300 MB/s, and when nobody does, at 60 MB/s to three quarters of that. */
+export const QUALITY = { fast: 1, small: 5 } as const;
+/** Share of their length that lines must lose to be kept compressed. */
+const WORTH = 0.05;
+
+/** Numbers of settings of the format, of which the library loads no names. */
+const PARAM = { quality: 1, sizeHint: 5 } as const;
+
+const AS_IT_IS = 0;
+const BROTLI = 1;
+
+/** The part of a pack that is read without its lines. */
+export interface SpineRow {
+  /** Position of its first line. */
+  readonly seq: number;
+  readonly count: number;
+  /** Where each line ends when they are joined by line feeds. */
+  readonly ends: readonly number[];
+  /** Heads as JSON, joined by line feeds, which no JSON of ours has. */
+  readonly heads: string;
+}
+
+/** Lines as a pack has them. */
+export interface PackedLines {
+  readonly codec: number;
+  readonly ends: readonly number[];
+  readonly lines: Uint8Array;
+}
+
+export interface Pack extends SpineRow, PackedLines {
+  /** The session's end after its last line. */
+  readonly end: FleetEnd;
+}
+
+/** Returns the ends after the stretches into which lines are cut. */
+export function stretchesOf(before: FleetEnd, lines: readonly Uint8Array[]): FleetEnd[] {
+  const ends: FleetEnd[] = [];
+  let end = before;
+  for (let first = 0; first < lines.length; ) {
+    let past = first + 1;
+    for (let bytes = lines[first].length; past < lines.length && past - first < PACK_LINES; past++) {
+      bytes += lines[past].length;
+      if (bytes > PACK_BYTES) break;
+    }
+    end = endAfter(end, lines.slice(first, past));
+    ends.push(end);
+    first = past;
+  }
+  return ends;
+}
+
+/** Packs lines that follow an end, each stretch up to one of the others. */
+export async function packed(
+  before: FleetEnd,
+  lines: readonly Uint8Array[],
+  heads: readonly string[],
+  stretches: readonly FleetEnd[],
+  quality: number = QUALITY.fast,
+): Promise<Pack[]> {
+  const firstOf = (n: number): number => (n === 0 ? before : stretches[n - 1]).entries;
+  return Promise.all(
+    stretches.map(async (end, n) => {
+      const [from, past] = [firstOf(n) - before.entries, end.entries - before.entries];
+      const own = lines.slice(from, past);
+      const joined = concat(own.flatMap((line, i) => (i === 0 ? [line] : [LF, line])));
+      const ends: number[] = [];
+      for (const line of own) ends.push((ends.length === 0 ? -1 : (ends.at(-1) as number)) + 1 + line.length);
+      const spine = { seq: firstOf(n), count: own.length, ends, heads: heads.slice(from, past).join("\n") };
+      return { ...spine, end, ...(await compressed(joined, quality)) };
+    }),
+  );
+}
+
+async function compressed(joined: Uint8Array, quality: number): Promise<Pick<Pack, "codec" | "lines">> {
+  const params = { [PARAM.quality]: quality, [PARAM.sizeHint]: joined.length };
+  const small = await compress(joined, { params });
+  const isWorth = small.length < joined.length * (1 - WORTH);
+  return isWorth ? { codec: BROTLI, lines: small } : { codec: AS_IT_IS, lines: joined };
+}
+
+/** Returns the lines of a pack, parts of one array. Throws storage_failed where they are not what it says. */
+export async function linesIn({ codec, ends, lines }: PackedLines): Promise<Uint8Array[]> {
+  const length = ends.at(-1) ?? 0;
+  const joined = codec === BROTLI ? await decompressed(lines, length) : codec === AS_IT_IS ? lines : undefined;
+  if (joined?.length !== length) throw damaged();
+  return ends.map((end, n) => joined.subarray(n === 0 ? 0 : ends[n - 1] + 1, end));
+}
+
+async function decompressed(lines: Uint8Array, length: number): Promise<Uint8Array | undefined> {
+  try {
+    // What says something else about its length is not let out of hand.
+    return await decompress(lines, { maxOutputLength: Math.max(1, length) });
+  } catch {
+    return undefined;
+  }
+}
+
+function damaged(): Failure {
+  return new Failure(
+    "storage_failed",
+    "Lines of the fleet cannot be unpacked. fleet verify tells which session has them.",
+    { fleet: true },
+    { retryable: false },
+  );
+}
+
+/** Returns the heads of a pack's lines, as JSON. */
+export function headsIn({ heads }: Pick<SpineRow, "heads">): string[] {
+  return heads.split("\n");
+}
+
+/** Returns the bytes of each line of a pack. */
+export function lengthsIn({ ends }: Pick<SpineRow, "ends">): number[] {
+  return ends.map((end, n) => (n === 0 ? end : end - ends[n - 1] - 1));
+}
+
+/** The spine of a stretch, packed or not: $1 tenant, $2 session, from position $3 up to $4. Rows are those of SpineRow. */
+export const SPINE = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
+  select p.seq::float8 as seq, p.count, p.ends, p.heads from s
+    join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation
+    where p.seq < $4 and p.seq + p.count > $3
+  union all select e.seq::float8, 1, array[octet_length(e.line)], e.head from s
+    join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
+    where e.seq >= $3 and e.seq < $4
+  order by seq`;
+
+/**
+ * Returns the heads from one position up to another, from a row with those of rows and packs that reach there: their
+ * heads, and their `ends`, with semicolons between them. Returns undefined where some are missing.
+ */
+export function headsFrom(
+  { first, past, heads, ends }: Readonly<Record<string, unknown>>,
+  from: number,
+  to: number,
+): FleetHeads | undefined {
+  const lengths = typeof ends === "string" ? ends.split(";").flatMap((of) => lengthsIn({ ends: numbersIn(of) })) : [];
+  const isWhole = lengths.length === Number(past) - Number(first) && Number(first) <= from && Number(past) >= to;
+  if (!isWhole) return undefined;
+  const text = String(heads);
+  if (lengths.length === to - from) return { text, lengths };
+  const [start, end] = [from - Number(first), to - Number(first)];
+  return { text: text.split("\n").slice(start, end).join("\n"), lengths: lengths.slice(start, end) };
+}
+
+function numbersIn(list: string): number[] {
+  return list.split(",").map(Number);
+}

@@ -1,0 +1,49 @@
+/** Packs: what is packed comes out as it was, whatever the lines are, and the spine without them. */
+
+import { expect, test } from "vitest";
+import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { headsIn, lengthsIn, linesIn, packed, QUALITY, stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { forSeedsAsync, type Random } from "../../support/random.ts";
+
+function randomLine(random: Random): Buffer {
+  const kind = random.int(8);
+  if (kind === 0) return Buffer.alloc(0);
+  if (kind === 1) return Buffer.from(Array.from({ length: random.int(40_000) }, () => random.int(256)));
+  if (kind === 2) return Buffer.from(`{"a":"\\u0000\\ud800 ${"ä".repeat(random.int(50))}"}`);
+  if (kind === 3) return Buffer.from(`{\n"pretty" : ${random.int(100)}\n}`);
+  return Buffer.from(`{"text":"${"word ".repeat(random.int(kind === 4 ? 60_000 : 200))}"}`);
+}
+
+test("lines, heads and lengths come out of packs as they went in", async () => {
+  await forSeedsAsync(10, async (random) => {
+    const lines = Array.from({ length: 1 + random.int(40) }, () => randomLine(random));
+    const heads = lines.map((_, n) => JSON.stringify([`id ${n}\n\u0000\ud800`, null, "message", "user"]));
+    const before = endAfter(NOTHING, [Buffer.from("{}")]);
+    const stretches = stretchesOf(before, lines);
+    expect(stretches.at(-1)).toEqual(endAfter(before, lines));
+    const packs = await packed(before, lines, heads, stretches, random.pick([QUALITY.fast, QUALITY.small]));
+    expect(packs.map(({ seq, count }) => seq + count)).toEqual(stretches.map(({ entries }) => entries));
+    expect(packs.map(({ end }) => end)).toEqual(stretches);
+    const read = (await Promise.all(packs.map((pack) => linesIn(pack)))).flat();
+    expect(read.map((line) => Buffer.from(line).toString("latin1"))).toEqual(lines.map((l) => l.toString("latin1")));
+    expect(packs.flatMap(headsIn)).toEqual(heads);
+    expect(packs.flatMap(lengthsIn)).toEqual(lines.map(({ length }) => length));
+  });
+});
+
+test("a pack has some thousand lines at most, and a long line is alone", () => {
+  const short = Array.from({ length: 10_000 }, () => Buffer.from("{}"));
+  expect(stretchesOf(NOTHING, short).map(({ entries }) => entries)).toEqual([4096, 8192, 10_000]);
+  const long = [Buffer.from("{}"), Buffer.alloc(3 << 20, "x"), Buffer.from("{}")];
+  expect(stretchesOf(NOTHING, long).map(({ entries }) => entries)).toEqual([1, 2, 3]);
+});
+
+test("a pack that was changed is refused, and one that says too little is not unpacked beyond that", async () => {
+  const lines = [Buffer.from(`{"a":"${"x".repeat(5000)}"}`), Buffer.from("{}")];
+  const [pack] = await packed(NOTHING, lines, ["[]", "[]"], stretchesOf(NOTHING, lines));
+  const failed = { name: "storage_failed", retryable: false };
+  await expect(linesIn({ ...pack, ends: [10, 20] })).rejects.toMatchObject(failed);
+  await expect(linesIn({ ...pack, ends: [...pack.ends, 9000] })).rejects.toMatchObject(failed);
+  await expect(linesIn({ ...pack, lines: pack.lines.subarray(1) })).rejects.toMatchObject(failed);
+  await expect(linesIn({ ...pack, codec: 7 })).rejects.toMatchObject(failed);
+});

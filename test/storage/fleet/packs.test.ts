@@ -1,0 +1,331 @@
+/** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
+
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { textOf } from "../../../src/core/json/json.ts";
+import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
+import { packSession } from "../../../src/storage/fleet/cold-packing.ts";
+import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
+import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
+import { headsIn, lengthsIn, SPINE, stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { memoryStore } from "../../../src/storage/memory.ts";
+import { user } from "../../support/drafts.ts";
+import { headerText, userText } from "../../support/lines.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { forSeedsAsync } from "../../support/random.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+
+const ODD = "odd \u0000 \ud800";
+
+describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const open: SqlFleet[] = [];
+  const connect = (name: string): SqlFleet => {
+    const fleet = sqlFleet(server.url, name);
+    open.push(fleet);
+    return fleet;
+  };
+  const idOf = (n: number): string => (n % 7 === 3 ? `${ODD} ${n}` : `n${n}`);
+  const lineOf = (n: number, text = `say ${n}`): string => userText(idOf(n), n === 0 ? null : idOf(n - 1), text);
+  const batchOf = (
+    id: string,
+    epoch: number,
+    before: FleetEnd,
+    texts: readonly string[],
+    isLong: boolean,
+  ): FleetBatch => {
+    const lines = texts.map((text) => Buffer.from(text));
+    const heads = texts.map((text) => {
+      const { id: entryId, parentId } = JSON.parse(text);
+      return JSON.stringify([entryId, parentId, "message", "user"]);
+    });
+    const counts = { messages: before.entries + texts.length, modified: null, isPlain: true };
+    const description = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
+    const facts = { counts, description, texts: [], spendings: [], areBehind: isLong || before.entries > 0 };
+    const about = { sessionId: id, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
+    return isLong ? { ...about, stretches: stretchesOf(before, lines) } : about;
+  };
+  const taken = async ({ fleet }: SqlFleet, id: string): Promise<number> => {
+    const taking = await fleet.take(id, 0, Buffer.from(headerText({ id })));
+    if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+    return taking.epoch;
+  };
+  const linesOf = async ({ fleet }: SqlFleet, id: string, from: number, to: number): Promise<string[]> => {
+    const lines: string[] = [];
+    for await (const some of fleet.lines(id, from, to)) lines.push(...some.map((line) => textOf(line)));
+    return lines;
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect("first").fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
+  });
+  afterAll(async () => {
+    await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test("any stretch of a session of rows and packs is read as it was written, lines, heads and lengths", async () => {
+    const one = connect("one");
+    await forSeedsAsync(6, async (random) => {
+      const id = `session ${random.int(1e9)}`;
+      const epoch = await taken(one, id);
+      let end = NOTHING;
+      const all: string[] = [];
+      for (let n = 1 + random.int(6); n > 0; n--) {
+        const texts = Array.from({ length: 1 + random.int(30) }, (_, i) =>
+          lineOf(all.length + i, "x".repeat(random.chance(0.1) ? random.int(900_000) : random.int(200))),
+        );
+        const batch = batchOf(id, epoch, end, texts, random.chance(0.6));
+        expect(await one.fleet.append(batch)).toMatchObject({ kind: "committed" });
+        expect(await one.fleet.append(batch), "a second time").toEqual({ kind: "refused" });
+        end = batch.after;
+        all.push(...texts);
+      }
+      expect(await linesOf(one, id, 0, all.length)).toEqual(all);
+      for (let tries = 0; tries < 10; tries++) {
+        const from = random.int(all.length);
+        const to = from + random.int(all.length - from + 1);
+        expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
+        const rows = await one.connections.read({ text: SPINE, values: ["", id, from, to] });
+        const spine = rows.flatMap((row) => {
+          const { heads, ends } = row as { heads: string; ends: number[] };
+          const lengths = lengthsIn({ ends });
+          return headsIn({ heads }).map((head, n) => [Number(row.seq) + n, JSON.parse(head)[0], lengths[n]]);
+        });
+        expect(spine.filter(([seq]) => seq >= from && seq < to)).toEqual(
+          all.slice(from, to).map((text, n) => [from + n, JSON.parse(text).id, Buffer.byteLength(text)]),
+        );
+      }
+      expect(await one.catalog.heads(id)).toHaveLength(all.length);
+      for await (const row of one.keeper.rows())
+        if (row.id === id) expect(row).toMatchObject({ rows: all.length, hasGap: false, epochsFall: false });
+      await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject({ name: "storage_failed" });
+    });
+  });
+
+  test("a pack that is missing, or twice there, is found", async () => {
+    const one = connect("one");
+    const epoch = await taken(one, "torn");
+    const texts = Array.from({ length: 6 }, (_, n) => lineOf(n, "x".repeat(300_000)));
+    await one.fleet.append(batchOf("torn", epoch, NOTHING, texts, true));
+    const rowOf = async () => {
+      for await (const row of one.keeper.rows()) return row;
+      return undefined;
+    };
+    expect(server.sql("select count(*) from pi_fleet.pack")).toBe("6");
+    server.sql("delete from pi_fleet.pack where seq = 2");
+    expect(await rowOf()).toMatchObject({ rows: 5, hasGap: true });
+    await expect(linesOf(one, "torn", 0, 6)).rejects.toMatchObject({ name: "storage_failed" });
+    server.sql("update pi_fleet.pack set count = 2 where seq = 4");
+    expect(await rowOf()).toMatchObject({ rows: 6, hasGap: true });
+  });
+
+  test("what was said in packs is found, once its facts are there, which another process adds", async () => {
+    const one = connect("one");
+    const epoch = await taken(one, "said");
+    const texts = Array.from({ length: 40 }, (_, n) => lineOf(n, `word${n} ${"x".repeat(20_000)}`));
+    const batch = batchOf("said", epoch, NOTHING, texts, true);
+    expect((await one.fleet.append(batch)).kind).toBe("committed");
+    const after = batchOf("said", epoch, batch.after, [lineOf(40, "word40")], false);
+    expect((await one.fleet.append(after)).kind).toBe("committed");
+    const { sessions } = await one.catalog.list({}, undefined, undefined);
+    expect(sessions).toMatchObject([{ id: "said", messages: 41 }]);
+    expect(await one.catalog.behind()).toBe(1);
+    const two = connect("two");
+    expect(await two.keeper.claimBehind(), "while the first may be adding them").toBeNull();
+    server.sql("update pi_fleet.behind set until = now()");
+    const [claimed, other] = await Promise.all([two.keeper.claimBehind(), connect("three").keeper.claimBehind()]);
+    expect([claimed, other].filter((one) => one !== null)).toHaveLength(1);
+    const behind = claimed ?? other;
+    if (!behind) throw new Error("not claimed");
+    expect(behind).toMatchObject({ id: "said", indexed: 0, end: after.after });
+    expect(await finishFacts({ fleet: two.fleet, memory: memoryStore() }, behind)).toBe(true);
+    expect(await finishFacts({ fleet: two.fleet, memory: memoryStore() }, behind), "a second time").toBe(false);
+    expect(await one.catalog.behind()).toBe(0);
+    expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0");
+    expect(server.sql("select indexed || ' ' || entries from pi_fleet.session")).toBe("41 41");
+    const found = await two.catalog.texts({
+      ...{ kinds: new Map([["talk", undefined]]), words: [["word7", "word39", "word40"]], except: [], limit: 10 },
+    });
+    expect(found.map(({ position, line, entryId }) => [position, textOf(line), entryId]).sort()).toEqual(
+      [7, 39, 40].map((n) => [n, n === 40 ? lineOf(40, "word40") : texts[n], idOf(n)]).sort(),
+    );
+  });
+
+  test("facts of entries are not added twice, nor where the session was taken since", async () => {
+    const [one, two] = [connect("one"), connect("two")];
+    const epoch = await taken(one, "late");
+    await one.fleet.append(batchOf("late", epoch, NOTHING, [lineOf(0), lineOf(1)], true));
+    const late = { sessionId: "late", epoch, from: 0, to: 1, texts: [], spendings: [] };
+    const outcomes = await Promise.all(Array.from({ length: 4 }, () => two.fleet.addFacts(late)));
+    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(["committed", "refused", "refused", "refused"]);
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 3 })).kind, "entries that are not there").toBe("refused");
+    const next = await taken(one, "late");
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 2 })).kind).toBe("refused");
+    expect((await two.fleet.addFacts({ ...late, from: 1, to: 2, epoch: next })).kind).toBe("committed");
+  });
+
+  test("a long commit is listed at once, and found when its words are there; until then a search says so", async () => {
+    const one = connect("long");
+    const words = ["first", "second", "third"];
+    // A process that dies when the lines are there.
+    const dying = { ...one, fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }) };
+    const lives = new HereLives({ fleet: dying, seed: 1 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(600_000)}`)) });
+    const two = connect("searching");
+    const reader = new HereLives({ fleet: two, seed: 2 });
+    const other = await reader.start();
+    expect((await other.result("list_sessions")).sessions).toMatchObject([{ messageCount: 3 }]);
+    const before = await other.result("search_sessions", { query: "second" });
+    expect(before).toMatchObject({ hits: [], limited: expect.stringMatching(/ask again/) });
+    expect((await other.result("get_usage")).limited).toMatch(/ask again/);
+    expect(server.sql("select count(*) from pi_fleet.entry")).toBe("0");
+    await lives.kill();
+    server.sql("update pi_fleet.behind set until = now()");
+    const sweep = new LateSweep(() => reader.care().finishLate(), 0);
+    onTestFinished(() => sweep.end());
+    const found = await vi.waitFor(
+      async () => {
+        const reply = await other.result("search_sessions", { query: "second" });
+        expect(reply.limited).toBeUndefined();
+        return reply;
+      },
+      { timeout: 20_000, interval: 200 },
+    );
+    expect(found.hits).toHaveLength(1);
+    const { sessionId } = found.hits[0];
+    await other.result("switch_session", { sessionId });
+    expect((await other.result("get_state")).messageCount).toBe(3);
+  });
+
+  describe("sessions that nobody has written to for long", () => {
+    const NOW = "2100-01-01T00:00:00.000Z";
+    const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {
+      const epoch = await taken(one, id);
+      let end = (await one.fleet.look(id))?.end ?? NOTHING;
+      const all: string[] = [];
+      for (const count of counts) {
+        const texts = Array.from({ length: Math.abs(count) }, (_, n) => lineOf(end.entries + n, "x ".repeat(40 * n)));
+        const batch = batchOf(id, epoch, end, texts, count < 0);
+        expect((await one.fleet.append(batch)).kind).toBe("committed");
+        end = batch.after;
+        all.push(...texts);
+      }
+      await one.fleet.release(id, epoch);
+      return all;
+    };
+    const rows = (): string =>
+      server.sql(
+        "select (select count(*) from pi_fleet.entry) || ' ' || (select coalesce(sum(count), 0) from pi_fleet.pack)",
+      );
+    const packAll = async (one: SqlFleet, since = NOW): Promise<string[]> => {
+      const outcomes: string[] = [];
+      for await (const session of one.keeper.cold(since)) outcomes.push((await packSession(one, session)).outcome);
+      return outcomes;
+    };
+
+    test("are packed byte for byte, and read, continued and packed again as before", async () => {
+      const one = connect("one");
+      const all = await grown(one, "cold", [3, -20, 50, 1, -3, 7]);
+      expect(await packAll(one, "2020-01-01T00:00:00.000Z"), "not before their time").toEqual([]);
+      const before = server.sql("select array_agg(head order by seq) from pi_fleet.entry");
+      expect(await packAll(one)).toEqual(["packed"]);
+      expect(before).toContain("odd");
+      expect(rows()).toBe("0 84");
+      expect(await linesOf(one, "cold", 0, 84)).toEqual(all);
+      const spine = await one.catalog.heads("cold");
+      expect(spine.map(([id]) => id)).toEqual(all.map((_, n) => idOf(n)));
+      all.push(...(await grown(connect("two"), "cold", [2])));
+      expect(rows()).toBe("2 84");
+      expect(await packAll(one)).toEqual(["packed"]);
+      expect(await packAll(one)).toEqual([]);
+      expect(await linesOf(one, "cold", 0, 86)).toEqual(all);
+      for await (const row of one.keeper.rows())
+        expect(row).toMatchObject({ rows: 86, hasGap: false, epochsFall: false });
+      const ends = server
+        .sql("select seq + count || ' ' || encode(chain, 'hex') from pi_fleet.pack order by seq")
+        .split("\n");
+      expect(ends).toEqual(
+        ends.map((text) => {
+          const { entries, chain } = endAfter(
+            NOTHING,
+            all.slice(0, Number.parseInt(text, 10)).map((line) => Buffer.from(line)),
+          );
+          return `${entries} ${chain}`;
+        }),
+      );
+    });
+
+    test("are left alone while somebody has them, and where their lines are not what was acknowledged", async () => {
+      const one = connect("one");
+      await grown(one, "held", [3]);
+      await taken(one, "held");
+      await grown(one, "damaged", [3]);
+      server.sql("update pi_fleet.entry set line = 'x' where session_id = 'damaged' and seq = 1");
+      expect(await packAll(connect("two"))).toEqual(["damaged"]);
+      expect(rows()).toBe("6 0");
+    });
+
+    test("lose nothing where a row changes, or the session is taken, between reading and packing", async () => {
+      const one = connect("one");
+      await grown(one, "raced", [4]);
+      for (const change of [
+        "update pi_fleet.entry set line = 'x' where seq = 2",
+        "delete from pi_fleet.entry where seq = 3",
+        "update pi_fleet.session set epoch = epoch + 1",
+        "update pi_fleet.session set holder = 'x', lease_until = now() + interval '1 hour'",
+      ]) {
+        const fresh = change.startsWith("update pi_fleet.session") ? "raced" : `raced ${change.length}`;
+        if (fresh !== "raced") await grown(one, fresh, [4]);
+        for await (const session of one.keeper.cold(NOW)) {
+          if (session.id !== fresh) continue;
+          const keeper = Object.assign(Object.create(one.keeper), {
+            pack: (...args: Parameters<typeof one.keeper.pack>) => {
+              server.sql(
+                `${change}${change.includes("entry") ? ` and session_id = '${fresh}'` : ` where id = '${fresh}'`}`,
+              );
+              return one.keeper.pack(...args);
+            },
+          });
+          const before = rows();
+          expect((await packSession({ fleet: one.fleet, keeper }, session)).outcome, change).toBe("in_use");
+          const removed = change.startsWith("delete") ? 1 : 0;
+          expect(Number(rows().split(" ")[0])).toBe(Number(before.split(" ")[0]) - removed);
+          expect(rows().split(" ")[1]).toBe(before.split(" ")[1]);
+        }
+        server.sql("update pi_fleet.session set holder = null");
+      }
+    });
+
+    test("are whole for whoever reads while they are packed, and take what is written meanwhile", async () => {
+      const [one, two, three] = [connect("one"), connect("two"), connect("three")];
+      const all: string[] = [];
+      for (let round = 0; round < 3; round++) {
+        all.push(...(await grown(one, "busy", [150])));
+        let isOver = false;
+        const expected = [...all];
+        const reading = (async () => {
+          let reads = 0;
+          for (; !isOver || reads === 0; reads++)
+            expect(await linesOf(two, "busy", 0, expected.length)).toEqual(expected);
+        })();
+        const packing = packAll(three);
+        const writing = grown(one, "busy", [3]);
+        all.push(...(await writing));
+        expect(["packed", "in_use", undefined]).toContain((await packing)[0]);
+        isOver = true;
+        await reading;
+      }
+      await packAll(three);
+      expect(rows()).toBe(`0 ${all.length}`);
+      expect(await linesOf(two, "busy", 0, all.length)).toEqual(all);
+    });
+  });
+});
