@@ -39,7 +39,8 @@ const NON_HEX_ID = 1;
 export const HEAD_MARKER = 2;
 export const HEAD_BATCH = 4;
 export const HEAD_NO_MESSAGE = 8;
-const SUMMARISES = 16;
+/** The summary of a compaction or a branch was checked, and counts. */
+export const HEAD_SUMMARY = 16;
 /** Most entries for which the table of ids is sized in advance: it takes memory also for those that never come. */
 const MAX_EXPECTED = 1 << 20;
 
@@ -55,7 +56,7 @@ export interface Head {
   readonly type: number;
   /** Index into {@link ROLES}. */
   readonly role: number;
-  /** Bits: HEAD_MARKER, HEAD_BATCH, HEAD_NO_MESSAGE. */
+  /** Bits: HEAD_MARKER, HEAD_BATCH, HEAD_NO_MESSAGE, HEAD_SUMMARY. */
   readonly flags: number;
 }
 
@@ -446,11 +447,11 @@ export class Nodes {
 
   /** Returns whether an entry's summary was checked and counts. */
   summarises(position: number): boolean {
-    return (this.flags[position] & SUMMARISES) !== 0;
+    return (this.flags[position] & HEAD_SUMMARY) !== 0;
   }
 
   noteSummary(position: number): void {
-    this.flags[position] |= SUMMARISES;
+    this.flags[position] |= HEAD_SUMMARY;
   }
 
   /** Returns what the tree of these nodes has computed from them. */
@@ -469,7 +470,7 @@ export class Nodes {
 
   /** Marks the message of a node as unreadable: it yields nothing any more. */
   lose(position: number): void {
-    this.flags[position] = (this.flags[position] | HEAD_NO_MESSAGE) & ~SUMMARISES;
+    this.flags[position] = (this.flags[position] | HEAD_NO_MESSAGE) & ~HEAD_SUMMARY;
     this.losses++;
     this.keptCounters = null;
   }

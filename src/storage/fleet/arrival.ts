@@ -30,7 +30,7 @@ const MOST_NAMED = 3;
 const LONG = 4 << 20;
 /** Bytes of lines that are fetched before it is opened, at most. */
 const MOST_FIRST = 8 << 20;
-/** Types of which everything is read when a session is opened, few and short; see SessionEntries. */
+/** Types of which everything is read when a session is opened, but for summaries that were checked; see SessionEntries. */
 const READ_FIRST = ["session_info", "label", "branch_summary", "compaction"];
 
 /** The stores, as an arrival needs them. */
@@ -138,7 +138,7 @@ function neededFirst({ nodes, lengths }: Spine): number[] | null {
   const found: number[] = [];
   let bytes = 0;
   for (let position = 0; position < nodes.count; position++)
-    if (READ_FIRST.includes(nodes.type(position))) {
+    if (READ_FIRST.includes(nodes.type(position)) && !nodes.summarises(position)) {
       found.push(position);
       bytes += lengths[position];
     }

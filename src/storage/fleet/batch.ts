@@ -44,7 +44,7 @@ export function batchAfter(from: Sending, end: FleetEnd, commit: CommitInDoubt, 
   const lines = linesOf(log, end.entries, past);
   const stretches = isLong ? stretchesOf(end, lines) : undefined;
   const after = stretches?.at(-1) ?? endAfter(end, lines);
-  const heads = lines.map((_, i) => headText(log.nodes, end.entries + i));
+  const heads = lines.map((line, i) => headText(log.nodes, end.entries + i, line));
   const part = { after, isPart: past < count, facts: facts.between(end, after, isLong || !isIndexed) };
   return { ...about, ...part, lines, heads, ...(stretches ? { stretches } : {}) };
 }

@@ -4,17 +4,23 @@
  * there, or comes later. Programs before this one wrote none.
  */
 
+import { isVoid } from "../../core/context/context.ts";
+import type { Entry } from "../../core/format/entry.ts";
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
+import { parse } from "../../core/json/json.ts";
 import type { FleetHeads } from "../../core/ports/fleet.ts";
-import { type Head, Nodes, packedIn, ROLES, type Role } from "../../core/tree/nodes.ts";
+import { HEAD_SUMMARY, type Head, Nodes, packedIn, ROLES, type Role } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
-export function headText(nodes: Nodes, position: number): string {
+export function headText(nodes: Nodes, position: number, line: Uint8Array): string {
   const parent = nodes.parent(position);
-  const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), nodes.type(position), nodes.role(position)];
+  const type = nodes.type(position);
+  const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), type, nodes.role(position)];
   const follows = nodes.parentIdOf(position) === null || (parent >= 0 && parent < position);
   const isLiteral = follows && !nodes.bridged.has(position) && !nodes.looksLikeAlias(position);
-  return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags] : known);
+  const isSummary = type === "compaction" || type === "branch_summary";
+  const summary = isSummary && !isVoid(parse(line) as Entry) ? HEAD_SUMMARY : 0;
+  return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags | summary] : known);
 }
 
 /** The part of a head after its ids, as codes. A session has few that differ. */

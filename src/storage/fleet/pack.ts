@@ -144,16 +144,24 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
     where e.seq >= $3 and e.seq < $4
   order by seq`;
 
-/** Returns the heads and lengths of a stretch from rows of SPINE. */
-export function spineIn(rows: readonly Readonly<Record<string, unknown>>[], from: number, to: number): FleetHeads {
-  const texts: string[] = [];
-  const lengths: number[] = [];
-  for (const row of rows) {
-    const { seq, count, ends, heads } = row as unknown as SpineRow;
-    const [first, past] = [Math.max(0, from - seq), Math.min(count, to - seq)];
-    const isWhole = first === 0 && past === count;
-    texts.push(isWhole ? heads : headsIn({ heads }).slice(first, past).join("\n"));
-    for (let n = first; n < past; n++) lengths.push(n === 0 ? ends[0] : ends[n] - ends[n - 1] - 1);
-  }
-  return { text: texts.join("\n"), lengths };
+/**
+ * Returns the heads from one position up to another, from a row with those of rows and packs that reach there: their
+ * heads, and their `ends`, with semicolons between them. Returns undefined where some are missing.
+ */
+export function headsFrom(
+  { first, past, heads, ends }: Readonly<Record<string, unknown>>,
+  from: number,
+  to: number,
+): FleetHeads | undefined {
+  const lengths = typeof ends === "string" ? ends.split(";").flatMap((of) => lengthsIn({ ends: numbersIn(of) })) : [];
+  const isWhole = lengths.length === Number(past) - Number(first) && Number(first) <= from && Number(past) >= to;
+  if (!isWhole) return undefined;
+  const text = String(heads);
+  if (lengths.length === to - from) return { text, lengths };
+  const [start, end] = [from - Number(first), to - Number(first)];
+  return { text: text.split("\n").slice(start, end).join("\n"), lengths: lengths.slice(start, end) };
+}
+
+function numbersIn(list: string): number[] {
+  return list.split(",").map(Number);
 }

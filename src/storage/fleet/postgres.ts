@@ -22,7 +22,7 @@ import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
-import { type Pack, packed, SPINE, spineIn } from "./pack.ts";
+import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 
@@ -70,6 +70,11 @@ const STRETCHES = `select past as entries, bytes, chain
       and p.generation = s.generation
     where s.tenant = $1 and s.id = $2 and s.state = 1) x
   where lines = past order by past`;
+
+/** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */
+const HEADS = `select min(seq) as first, max(seq + count) as past, string_agg(heads, e'\\n') as heads,
+    string_agg(array_to_string(ends, ','), ';') as ends
+  from (${SPINE}) as spine`;
 
 /** Counts and sizes of a fleet. */
 export interface FleetStatus {
@@ -238,9 +243,9 @@ export class PostgresFleet implements Fleet {
   async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
     for (let at = from; at < to; at += HEADS_FETCHED) {
       const past = Math.min(to, at + HEADS_FETCHED);
-      const rows = await this.connections.read({ text: SPINE, values: [this.tenant, sessionId, at, past] });
-      const found = spineIn(rows, at, past);
-      if (found.lengths.length !== past - at) throw lacking(sessionId);
+      const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
+      const found = row && headsFrom(row, at, past);
+      if (!found) throw lacking(sessionId);
       yield found;
     }
   }
