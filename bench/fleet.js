@@ -8,7 +8,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startDatabase } from "../scripts/database.js";
+import { endDatabase, startDatabase } from "../scripts/database.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session, word } from "./sessions.js";
 
@@ -109,11 +109,7 @@ try {
     await writer.end();
   }
 } finally {
-  // A start that fails would throw; this end is meant.
-  database.removeAllListeners("exit");
-  const ended = new Promise((resolve) => database.on("exit", resolve));
-  database.kill("SIGINT");
-  await ended;
+  await endDatabase(database);
   rmSync(place, { recursive: true, force: true });
   rmSync(home, { recursive: true, force: true });
 }

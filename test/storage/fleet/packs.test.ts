@@ -251,6 +251,27 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     }
   });
 
+  test("a pack that is not what it says is found, whatever of it was changed", async () => {
+    const one = connect("verified");
+    const lives = new HereLives({ fleet: one, seed: 4 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(400_000)}`)) });
+    const faults = async () => (await lives.care().verify()).faults.map(({ fault }) => fault);
+    expect(await faults()).toEqual([]);
+    for (const [change, fault] of [
+      ["chain = sha256(chain)", "chain"],
+      ["ends = array[ends[1] - 1]", "chain"],
+      ["lines = substring(lines from 2)", "chain"],
+      ["epoch = epoch + 9", "epochs"],
+      ["first_epoch = 0", "epochs"],
+    ]) {
+      server.sql("create table kept as select * from pi_fleet.pack");
+      server.sql(`update pi_fleet.pack set ${change} where seq = 1`);
+      expect([change, await faults()]).toEqual([change, [fault]]);
+      server.sql("truncate pi_fleet.pack; insert into pi_fleet.pack select * from kept; drop table kept");
+    }
+  });
+
   describe("sessions that nobody has written to for long", () => {
     const NOW = "2100-01-01T00:00:00.000Z";
     const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {
