@@ -23,6 +23,8 @@ import { type LateStretch, LateWork } from "./late-facts.ts";
 import { BATCH_BYTES, batchAfter, pastOf } from "./lines-to-send.ts";
 import type { Outage } from "./outage.ts";
 
+/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
+const LONG_AT_FIRST = 256 << 10;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -362,7 +364,8 @@ export class FleetCopy implements Outside {
   private commitOf(count: number): CommitInDoubt {
     const { log, options } = this;
     const first = this.end.entries;
-    const isLong = pastOf(log, first, count, options.long ?? BATCH_BYTES) < count;
+    const most = options.long ?? (first === 0 ? LONG_AT_FIRST : BATCH_BYTES);
+    const isLong = pastOf(log, first, count, most) < count;
     return new CommitInDoubt(first, count, isLong);
   }
 
