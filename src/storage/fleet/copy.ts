@@ -23,6 +23,8 @@ import type { Journal } from "./journal.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { Outage } from "./outage.ts";
 
+/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
+const LONG_AT_FIRST = 256 << 10;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -387,7 +389,9 @@ export class FleetCopy implements Outside {
   /** Returns a commit of the first `count` entries, of which `before` were there already. */
   private commitOf(count: number, before = this.end.entries): CommitInDoubt {
     const { log, options } = this;
-    const isLong = pastOf(log, this.end.entries, count, options.long ?? BATCH_BYTES) < count;
+    const first = this.end.entries;
+    const most = options.long ?? (first === 0 ? LONG_AT_FIRST : BATCH_BYTES);
+    const isLong = pastOf(log, first, count, most) < count;
     return new CommitInDoubt(before, count, isLong);
   }
 

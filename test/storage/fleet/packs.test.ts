@@ -251,6 +251,75 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     }
   });
 
+  test.each(["the database is killed", "another machine takes the session"])(
+    "of a long commit in the middle of which %s, what is acknowledged is there once, in its order",
+    async (what) => {
+      const one = connect(`interrupted ${what}`);
+      const lives = new HereLives({ fleet: one, seed: 5 });
+      const wire = await lives.start();
+      await wire.result("append", { entries: [user("begins")] });
+      const { sessionId } = await wire.result("get_state");
+      const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(200_000)}`));
+      const append = one.fleet.append.bind(one.fleet);
+      let parts = 0;
+      one.fleet.append = async (batch, given) => {
+        if (++parts === 3 && what.includes("killed")) await server.kill();
+        if (parts === 3 && !what.includes("killed")) {
+          server.sql("update pi_fleet.session set lease_until = now()");
+          const other = connect("other");
+          const taking = await other.fleet.take(sessionId, 0);
+          if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+          await other.fleet.release(sessionId, taking.epoch);
+        }
+        return append(batch, given);
+      };
+      const params = { entries, idempotencyKey: "long" };
+      if (what.includes("killed")) {
+        const error = await wire.failure("append", params);
+        expect(error.data.name).toBe("outcome_unknown");
+        await server.start();
+      }
+      const { entryIds } = await wire.result("append", params);
+      one.fleet.append = append;
+      const count = Number(server.sql("select entries from pi_fleet.session"));
+      const lines = (await linesOf(one, sessionId, 0, count)).map((line) => JSON.parse(line));
+      const ids = lines.map(({ id }) => id);
+      expect(new Set(ids).size).toBe(count);
+      // Parts that were there before the database died are entries that nobody was told of.
+      expect(ids.slice(-24)).toEqual(entryIds);
+      expect(lines.slice(-24).map(({ message }) => Number.parseInt(message.content, 10))).toEqual(
+        entries.map((_, n) => n),
+      );
+      await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), {
+        timeout: 30_000,
+      });
+      expect(server.sql("select count(*) from pi_fleet.said")).toBe(String(count));
+      const { faults, copies } = await lives.care().verify();
+      expect([faults, copies.map(({ state }) => state)]).toEqual([[], ["same"]]);
+    },
+  );
+
+  test("a pack that is not what it says is found, whatever of it was changed", async () => {
+    const one = connect("verified");
+    const lives = new HereLives({ fleet: one, seed: 4 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(400_000)}`)) });
+    const faults = async () => (await lives.care().verify()).faults.map(({ fault }) => fault);
+    expect(await faults()).toEqual([]);
+    for (const [change, fault] of [
+      ["chain = sha256(chain)", "chain"],
+      ["ends = array[ends[1] - 1]", "chain"],
+      ["lines = substring(lines from 2)", "chain"],
+      ["epoch = epoch + 9", "epochs"],
+      ["first_epoch = 0", "epochs"],
+    ]) {
+      server.sql("create table kept as select * from pi_fleet.pack");
+      server.sql(`update pi_fleet.pack set ${change} where seq = 1`);
+      expect([change, await faults()]).toEqual([change, [fault]]);
+      server.sql("truncate pi_fleet.pack; insert into pi_fleet.pack select * from kept; drop table kept");
+    }
+  });
+
   describe("sessions that nobody has written to for long", () => {
     const NOW = "2100-01-01T00:00:00.000Z";
     const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {
