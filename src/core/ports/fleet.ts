@@ -49,6 +49,16 @@ export interface FleetBatch {
   /** Whether more of the same commit follows; a new session is shown to others when none does. */
   readonly isPart: boolean;
   readonly facts: FleetFacts;
+  /** The attachments that the lines name and this machine has; the fleet has them before the lines. */
+  readonly attachments?: readonly FleetAttachment[];
+}
+
+/** A file beside a session, which its entries name by its content. */
+export interface FleetAttachment {
+  /** 64 hex digits. */
+  readonly sha256: string;
+  /** Returns its bytes; null where they are missing or others. */
+  read(): Uint8Array | null;
 }
 
 /** Facts about a session and its new lines, by which it is listed, found and summed without being opened. */
@@ -170,6 +180,12 @@ export interface Fleet {
   look(sessionId: string): Promise<FleetSession | null>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
+  /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
+  attachments(sessionId: string): Promise<readonly string[]>;
+  /** Returns the bytes that the fleet has under a digest, unchecked; null where it has none. Throws storage_failed. */
+  attachment(sha256: string): Promise<Uint8Array | null>;
+  /** Adds attachments to a session that is there, of which an older program gave the lines alone. Throws storage_failed. */
+  attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;
   /** Ends the connections. What is asked later is answered as by a database that is away. */
   close(): Promise<void>;
 }

@@ -9,6 +9,7 @@ import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
 
 /** Ids that a failure names. */
@@ -64,12 +65,15 @@ function localFile({ find }: ArrivalPlace, id: string): string | undefined {
 }
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ open, outage }: ArrivalPlace, file: string): Promise<void> {
+async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
   if (outage?.lasts) return;
   let log: Log | undefined;
   try {
     log = open(file);
-    if (log instanceof FileLog) await log.outside?.follow();
+    if (log instanceof FileLog) {
+      await log.outside?.follow();
+      await fetchMissing(fleet, log, log.header.id);
+    }
   } catch (error) {
     // Whoever opens it next meets the same failure, if it is one of the file.
     if (!(error instanceof Failure)) throw error;
@@ -88,6 +92,7 @@ async function fetchWhole(place: ArrivalPlace, id: string): Promise<void> {
     // The lines after the first come in pieces, so that none of them waits in memory.
     await log.outside?.follow();
     if (log.nodes.count < session.end.entries) throw incomplete(id);
+    await fetchMissing(place.fleet, log, id);
     log.close();
   } catch (error) {
     log.discard();

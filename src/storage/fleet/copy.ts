@@ -12,6 +12,7 @@ import { damageOfEntry } from "../../core/format/damage.ts";
 import type { Fleet, FleetBatch, FleetEnd, FleetSession, JournaledSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { attachmentsOf, fetchNamed } from "./attachments.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow, unknown } from "./failures.ts";
@@ -268,13 +269,20 @@ export class FleetCopy implements Outside {
     const here = endIn(log, count, this.end);
     const more = await this.moreAfter(here, there);
     if (more === null) return this.giveWay(there);
-    if (more !== "long") await log.takeIn(more);
+    if (more !== "long") await this.takeIn(more);
     else
-      for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await log.takeIn([...lines]);
+      for await (const lines of this.options.fleet.lines(this.id, count, there.entries)) await this.takeIn([...lines]);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw this.unsettled();
     this.end = there;
     return true;
+  }
+
+  /** Adds lines of the fleet, after the attachments that they name. */
+  private async takeIn(lines: readonly Uint8Array[]): Promise<void> {
+    const fetching = fetchNamed(this.options.fleet, this.log, lines);
+    if (fetching) await fetching;
+    await this.log.takeIn(lines);
   }
 
   private async giveWay(there: FleetEnd): Promise<false> {
@@ -439,7 +447,8 @@ export class FleetCopy implements Outside {
     });
     const after = endAfter(end, lines);
     const facts = this.facts.between(end, after);
-    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts };
+    const attachments = attachmentsOf(log, lines);
+    return { sessionId: this.id, epoch, before: end, after, lines, heads, isPart: past < count, facts, attachments };
   }
 
   /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */

@@ -4,7 +4,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetAttachment, FleetBatch, FleetOutcome, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, type FactValues, saidValue, spentValue } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, type SqlAnswer, type SqlQuestion } from "./connections.ts";
@@ -14,6 +14,7 @@ import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
+import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -90,6 +91,7 @@ export class PostgresFleet implements Fleet {
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
   private readonly words: KnownWords;
+  private readonly blobs: SqlBlobs;
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -99,6 +101,7 @@ export class PostgresFleet implements Fleet {
     this.lease = lease;
     this.tenant = tenant;
     this.words = new KnownWords(now);
+    this.blobs = new SqlBlobs(connections, tenant, now);
   }
 
   get server(): string | undefined {
@@ -151,6 +154,14 @@ export class PostgresFleet implements Fleet {
   }
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+    const { attachments = [] } = batch;
+    let attached: readonly string[];
+    try {
+      attached = await this.blobs.give(attachments);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      return { kind: "away", reason: error.message };
+    }
     const { description, texts, spendings } = batch.facts;
     const words = this.words.unseen(texts);
     const facts: FactValues = {
@@ -158,11 +169,14 @@ export class PostgresFleet implements Fleet {
       said: saidValue(texts),
       words: words.length === 0 ? undefined : words,
       spent: spentValue(spendings),
+      attached: attached.length === 0 ? undefined : attached,
     };
     const { tenant, lease, writer } = this;
     const by = { tenant, lease, holder: writer.id, server: this.held.get(batch.sessionId) };
     const answer = await this.connections.run(appendStatement(batch, by, facts), sent);
     if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
+    // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
+    if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
@@ -201,6 +215,18 @@ export class PostgresFleet implements Fleet {
       const mean = (row.lines as Uint8Array).length / lines.length;
       size = Math.max(1, Math.min(MOST_FETCHED, Math.round(FETCH_BYTES / mean)));
     }
+  }
+
+  attachments(sessionId: string): Promise<readonly string[]> {
+    return this.blobs.of(sessionId);
+  }
+
+  attachment(sha256: string): Promise<Uint8Array | null> {
+    return this.blobs.read(sha256);
+  }
+
+  attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
+    return this.blobs.attach(sessionId, attachments);
   }
 
   /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
