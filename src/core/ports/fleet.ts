@@ -132,6 +132,8 @@ export interface FleetSession {
   readonly epoch: number;
   /** Another process that has it, if its lease has not run out. */
   readonly holder: Holder | null;
+  /** Whether it is archived, for all machines. */
+  readonly archived?: boolean;
 }
 
 /** A session with entries that were acknowledged while the database was away, or whose entries became a branch. */

@@ -45,8 +45,14 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       await broughtBack(place, restored.sessionId, restored.movedTo);
       return restored;
     },
-    archive: (file, wishes) => move(file, () => own.archive(file, wishes)),
-    unarchive: (file, wishes) => move(file, () => own.unarchive(file, wishes)),
+    async archive(file, wishes) {
+      const mayBeThere = await isElsewhere(place, file, false);
+      return move(file, () => own.archive(file, { ...wishes, mayBeThere }));
+    },
+    async unarchive(file, wishes) {
+      const mayBeThere = await isElsewhere(place, file, true);
+      return move(file, () => own.unarchive(file, { ...wishes, mayBeThere }));
+    },
     relocate: (file, cwd, allowMissing) =>
       withSession(
         place,
@@ -78,6 +84,19 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       return taken;
     },
   };
+}
+
+/** Returns whether the fleet has a session in the archive, or not there, while its copy here is at the other place. */
+async function isElsewhere(
+  { fleet, idAt, isArchived }: LifeCyclePlace,
+  file: string,
+  archived: boolean,
+): Promise<boolean> {
+  if (isArchived(file) === archived) return false;
+  const id = idAt(file);
+  // Where the fleet cannot be asked, taking the session says so.
+  const there = id === undefined ? null : await fleet.look(id).catch(() => null);
+  return there?.archived === archived;
 }
 
 /** Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them. */

@@ -47,7 +47,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 const LOOK = (
   fact: ServerFact,
 ): string => `select header, entries, bytes, chain, epoch, state, holder_name, holder_host,
-    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, one.server
+    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
@@ -193,7 +193,8 @@ export class PostgresFleet implements Fleet {
     const [row] = await this.connections.read(this.looking(sessionId));
     if (row?.state !== 1) return null;
     const holder = row.held ? holderOf(row) : null;
-    return { id: sessionId, headerLine: row.header as Uint8Array, end: endOf(row), epoch: Number(row.epoch), holder };
+    const [headerLine, epoch, archived] = [row.header as Uint8Array, Number(row.epoch), row.archived === true];
+    return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
