@@ -5,13 +5,15 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetDescription } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetEnd } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
+import { fetchMissing } from "./attachments.ts";
+import { endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { locked } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 
@@ -38,6 +40,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         file,
         () => own.delete(file, permanent, wishes),
         () => ({ as: permanent ? "gone" : "deleted" }),
+        !permanent,
       ),
     async restore(where) {
       await requireThere(place);
@@ -78,6 +81,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           step.to,
           () => own.takeBack(operation, as),
           ({ sessionPath }) => keptAt(place, sessionPath),
+          step.do === "appear" || step.do === "return",
         );
       const taken = await own.takeBack(operation, as);
       if (taken.sessionPath !== undefined) await broughtBack(place, sessionId, taken.sessionPath);
@@ -99,7 +103,7 @@ async function isElsewhere(
   return there?.archived === archived;
 }
 
-/** Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them. */
+/** Tells the fleet that a session came back from the trash. What it has not of its lines, or not any more, this file gives. */
 async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
   const archived = place.isArchived(file);
   if (await place.keeper.restore(sessionId, archived)) return;
@@ -110,7 +114,8 @@ async function broughtBack(place: LifeCyclePlace, sessionId: string, file: strin
   } finally {
     log.close();
   }
-  if (isBegun) await pushed(place, file);
+  // One that the fleet never had stays here.
+  if (isBegun || (await place.fleet.look(sessionId))) await pushed(place, file);
 }
 
 /** Returns how a session is kept that is at a path, or in the trash. */
@@ -132,12 +137,16 @@ function asItIs({ open }: LifeCyclePlace, file: string): Kept {
   }
 }
 
-/** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
+/**
+ * Runs an operation on a session while nobody else can write to it, and tells the fleet. `mayGo`: the file may come to the
+ * trash, which must have all that the fleet has then.
+ */
 async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
   run: () => Promise<T>,
   keptAs: (result: T) => Kept,
+  mayGo = false,
 ): Promise<T> {
   const { fleet, keeper } = place;
   const id = place.idAt(file);
@@ -149,6 +158,7 @@ async function withSession<T>(
   if (id === undefined || taking?.kind !== "taken") return run();
   let result: T;
   try {
+    if (mayGo) await requireWhole(place, id, file, taking.end);
     result = await run();
   } catch (error) {
     await fleet.release(id, taking.epoch);
@@ -163,6 +173,21 @@ async function withSession<T>(
     "It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again, unless a list shows it done.",
     { fleet: true, sessionId: id },
   );
+}
+
+/** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
+async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd): Promise<void> {
+  await closing(open(file), async (log) => {
+    if (!(log instanceof FileLog)) return;
+    if (log.nodes.count < there.entries) await log.outside?.follow();
+    await fetchMissing(fleet, log, id);
+    if (log.nodes.count >= there.entries && isSameEnd(endIn(log, there.entries, NOTHING), there)) return;
+    throw new Failure(
+      "storage_failed",
+      "Its file here has not all that the fleet has, and nor would the trash. Nothing was changed. Open the session, which mends that, and delete it then; permanent deletes it for good.",
+      { fleet: true, sessionId: id, sessionPath: file },
+    );
+  });
 }
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
