@@ -103,19 +103,28 @@ async function isElsewhere(
   return there?.archived === archived;
 }
 
-/** Tells the fleet that a session came back from the trash. What it has not of its lines, or not any more, this file gives. */
-async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
+/**
+ * Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them again, if
+ * it has all of them: another machine may have written more, and has that in its own trash.
+ */
+async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<void> {
   const archived = place.isArchived(file);
-  if (await place.keeper.restore(sessionId, archived)) return;
+  if (await keeper.restore(id, archived)) return;
+  const end = await keeper.removedEnd(id);
   const log = place.open(file);
-  let isBegun: boolean;
   try {
-    isBegun = await place.keeper.beginAgain(sessionId, log.headerLine, archived);
+    if (end && !hasAll(log, end)) return;
+    // One that the fleet never had stays here.
+    const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived) : (await fleet.look(id)) !== null;
+    if (!isThere) return;
   } finally {
     log.close();
   }
-  // One that the fleet never had stays here.
-  if (isBegun || (await place.fleet.look(sessionId))) await pushed(place, file);
+  await pushed(place, file);
+}
+
+function hasAll(log: Log, end: FleetEnd): boolean {
+  return log.nodes.count >= end.entries && isSameEnd(endIn(log, end.entries, NOTHING), end);
 }
 
 /** Returns how a session is kept that is at a path, or in the trash. */
@@ -181,7 +190,7 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
     if (!(log instanceof FileLog)) return;
     if (log.nodes.count < there.entries) await log.outside?.follow();
     await fetchMissing(fleet, log, id);
-    if (log.nodes.count >= there.entries && isSameEnd(endIn(log, there.entries, NOTHING), there)) return;
+    if (hasAll(log, there)) return;
     throw new Failure(
       "storage_failed",
       "Its file here has not all that the fleet has, and nor would the trash. Nothing was changed. Open the session, which mends that, and delete it then; permanent deletes it for good.",
@@ -206,7 +215,7 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
 }
 
 /** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
-async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
+async function pushed({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   let log: Log | undefined;
   try {
     log = open(file);

@@ -1,6 +1,6 @@
 /** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
 
-import type { FleetFacts } from "../../core/ports/fleet.ts";
+import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, FleetRow, Kept } from "../../core/ports/fleet-keeper.ts";
 import { describedValue, type FactValues, factParts, saidValue, spentValue, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
@@ -85,6 +85,15 @@ export class SqlKeeper implements FleetKeeper {
         select from pi_fleet.entry e
         where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)) returning id`;
     return this.change(held, [], [this.tenant, storable(sessionId), archived]);
+  }
+
+  async removedEnd(sessionId: string): Promise<FleetEnd | null> {
+    const [row] = await this.connections.read({
+      text: `select entries, bytes, chain from pi_fleet.session
+        where tenant = $1 and id = $2 and state = 2 and removed_at is not null`,
+      values: [this.tenant, storable(sessionId)],
+    });
+    return row ? endOf(row) : null;
   }
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {

@@ -148,6 +148,28 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       }
     });
 
+    test("a trash that lacks a part of what the fleet had does not take its place", async () => {
+      const fleet = connect();
+      const [one, two] = [await machine(kind, fleet), await machine(kind)];
+      const sessionId = await one.make("one");
+      // The deletion is done on this machine, and the fleet is not told.
+      const { keeper } = fleet;
+      const keep = keeper.keep.bind(keeper);
+      keeper.keep = async () => false;
+      await one.wire.failure("delete_session", { sessionId });
+      keeper.keep = keep;
+      await two.wire.result("switch_session", { sessionId });
+      await two.wire.result("append", { entries: [user("later")] });
+      await two.wire.result("new_session");
+      await two.wire.result("delete_session", { sessionId });
+      await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+      await one.wire.result("restore_session", { sessionId });
+      expect(rowsOf(sessionId)[0]).toBe("0");
+      await two.wire.result("restore_session", { sessionId });
+      expect(rowsOf(sessionId)[0]).toBe("3");
+      expect(await textsOf(one.wire, sessionId)).toContain("later");
+    });
+
     test("what only a machine has that was away is told to it, and is there after a restore", async () => {
       const fleet = connect();
       const away = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
