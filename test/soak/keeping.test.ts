@@ -168,6 +168,8 @@ soak("keeping", async (random, number) => {
       const items = (await machine.ask("list_trash", {}))?.items ?? [];
       for (const { sessionId } of items) if (sessionId !== null) await machine.ask("restore_session", { sessionId });
     }
+    // Some restores were interrupted.
+    for (const sessionId of acknowledged.keys()) await machine.ask("restore_session", { sessionId });
     // What a copy has more than the fleet goes there with the next write.
     for (const sessionId of acknowledged.keys()) await write(machine, sessionId, random);
   }
@@ -187,7 +189,7 @@ soak("keeping", async (random, number) => {
         if (count === 1) continue;
         if (aside.includes(text)) figures.aside++;
         else if (trashed.includes(text)) figures.trashed++;
-        else throw new Error(`${text} of ${sessionId} is lost`);
+        else throw new Error(`${text} of ${sessionId} is lost; ${whereIs(sessionId, text)}`);
       }
     }
     const bad = database.server.sql(`select count(*) from (
@@ -195,6 +197,16 @@ soak("keeping", async (random, number) => {
           and s.generation = e.generation window sorted as (partition by session_id order by seq)) as steps
       where step <> 1`);
     if (bad !== "0") throw new Error(`${bad} entries are out of order`);
+  }
+
+  function whereIs(sessionId: string, text: string): string {
+    const row = database.server.sql(
+      `select state, entries, generation, removed_at from pi_fleet.session where id = '${sessionId}'`,
+    );
+    const copies = machines.filter(({ place }) =>
+      textsBelow(place as Place, /./).some((found) => found.includes(text)),
+    );
+    return `row ${row}, and ${copies.length} machines have it`;
   }
 
   /** Returns the texts of files below the home of a machine whose paths fit. */

@@ -7,7 +7,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetDescription, FleetEnd } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
-import type { LifeCycle } from "../../core/ports/lifecycle.ts";
+import type { LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
@@ -44,7 +44,17 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       ),
     async restore(where) {
       await requireThere(place);
-      const restored = await own.restore(where);
+      let restored: MovedSession;
+      try {
+        restored = await own.restore(where);
+      } catch (error) {
+        // One whose file is here already, as after a restore that was interrupted.
+        const file = isUnknown(error) ? fileAt(own, where) : undefined;
+        const sessionId = file === undefined ? undefined : place.idAt(file);
+        if (file === undefined || sessionId === undefined) throw error;
+        if (await broughtBack(place, sessionId, file)) return { sessionId, sessionPath: file, movedTo: file };
+        throw error;
+      }
       await broughtBack(place, restored.sessionId, restored.movedTo);
       return restored;
     },
@@ -105,22 +115,38 @@ async function isElsewhere(
 
 /**
  * Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them again, if
- * it has all of them: another machine may have written more, and has that in its own trash.
+ * it has all of them: another machine may have written more, and has that in its own trash. Returns whether it was deleted
+ * there, and is not any more.
  */
-async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<void> {
+async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<boolean> {
   const archived = place.isArchived(file);
-  if (await keeper.restore(id, archived)) return;
+  if (await keeper.restore(id, archived)) return true;
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !hasAll(log, end)) return;
+    if (end && !hasAll(log, end)) return false;
     // One that the fleet never had stays here.
     const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived) : (await fleet.look(id)) !== null;
-    if (!isThere) return;
+    if (!isThere) return false;
   } finally {
     log.close();
   }
   await pushed(place, file);
+  return end !== null;
+}
+
+function isUnknown(error: unknown): boolean {
+  return error instanceof Failure && error.name === "session_not_found";
+}
+
+/** Returns the file of a session that is not in the trash; undefined where there is none. */
+function fileAt(own: LifeCycle, where: Where): string | undefined {
+  try {
+    return own.locate(where);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
 }
 
 function hasAll(log: Log, end: FleetEnd): boolean {

@@ -148,6 +148,27 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       }
     });
 
+    test("a restore that was interrupted is finished by the same again, before a prune and after it", async () => {
+      const fleet = connect();
+      const one = await machine(kind, fleet);
+      const { keeper } = fleet;
+      const restore = keeper.restore.bind(keeper);
+      for (const isPruned of [false, true]) {
+        const sessionId = await one.make(`pruned: ${isPruned}`);
+        await one.wire.result("delete_session", { sessionId });
+        keeper.restore = async () => {
+          throw new Failure("storage_failed", "test: away", { fleet: true });
+        };
+        expect((await one.wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
+        keeper.restore = restore;
+        if (isPruned) await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await one.wire.result("restore_session", { sessionId });
+        expect(rowsOf(sessionId)[0]).toBe("2");
+        expect(await seenBy((await machine(kind)).wire)).toContain(sessionId);
+        expect((await one.wire.failure("restore_session", { sessionId })).data.name).toBe("session_not_found");
+      }
+    });
+
     test("a trash that lacks a part of what the fleet had does not take its place", async () => {
       const fleet = connect();
       const [one, two] = [await machine(kind, fleet), await machine(kind)];
