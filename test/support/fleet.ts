@@ -5,6 +5,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { textOf } from "../../src/core/json/json.ts";
 import type {
   Fleet,
+  FleetAttachment,
   FleetBatch,
   FleetEnd,
   FleetHeads,
@@ -43,6 +44,9 @@ function copied(row: Row): Row {
 /** The database that several fleets are ways to. */
 export class FleetTable {
   rows = new Map<string, Row>();
+  /** Attachments by their digest, and the digests of those of each session. */
+  readonly blobs = new Map<string, Uint8Array>();
+  readonly attached = new Map<string, Set<string>>();
   /** Promotions until now: a fleet is told of another server after each. */
   promotions = 0;
   /** The rows after each change, if a promotion may forget some. */
@@ -178,13 +182,49 @@ export class MemoryFleet implements Fleet {
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
     const { lines, heads, before, stretches } = batch;
     if (stretches) this.table.packings.push(requirePacked(before, lines, heads, stretches));
+    if (batch.attachments?.length && !(await this.given(batch.attachments)))
+      return { kind: "away", reason: "test: an attachment" };
     sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
   }
 
-  private appended({ sessionId, epoch, before, after, lines, heads, isPart, facts }: FleetBatch): FleetOutcome {
+  /** Keeps attachments, each in a call of its own. Returns whether all are there. */
+  private async given(attachments: FleetBatch["attachments"] = []): Promise<boolean> {
+    for (const { sha256, read } of attachments) {
+      const bytes = read();
+      if (!bytes || this.table.blobs.has(sha256)) continue;
+      const answer = await this.call("give", () => void this.table.blobs.set(sha256, bytes));
+      if (typeof answer === "string") return false;
+    }
+    return true;
+  }
+
+  private attached(sessionId: string, attachments: FleetBatch["attachments"] = []): void {
+    const { blobs, attached } = this.table;
+    const there = attachments.filter(({ sha256 }) => blobs.has(sha256)).map(({ sha256 }) => sha256);
+    attached.set(sessionId, new Set([...(attached.get(sessionId) ?? []), ...there]));
+  }
+
+  async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
+    if (await this.given(attachments)) this.attached(sessionId, attachments);
+  }
+
+  async attachments(sessionId: string): Promise<string[]> {
+    const answer = await this.call("attachments", () => [...(this.table.attached.get(sessionId) ?? [])]);
+    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
+    return answer.result;
+  }
+
+  async attachment(sha256: string): Promise<Uint8Array | null> {
+    const answer = await this.call("attachment", () => this.table.blobs.get(sha256) ?? null);
+    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
+    return answer.result;
+  }
+
+  private appended(batch: FleetBatch): FleetOutcome {
+    const { sessionId, epoch, before, after, lines, heads, isPart, facts, attachments } = batch;
     const row = this.table.rows.get(sessionId);
     const { breaks } = this;
     const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
@@ -204,6 +244,7 @@ export class MemoryFleet implements Fleet {
       if (row.indexed === before.entries) row.indexed = after.entries;
     }
     row.isThere ||= !isPart;
+    this.attached(sessionId, attachments);
     this.table.changed();
     return { kind: "committed", durability: this.durability };
   }

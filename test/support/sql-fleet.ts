@@ -19,14 +19,18 @@ export interface SqlFleet extends FleetConnection {
 }
 
 /** Connects to a database for the process with this name. Whoever made it closes it. */
-export function sqlFleet(url: string, name: string, { answerWithin = 60_000, most = 4 } = {}): SqlFleet {
+export function sqlFleet(
+  url: string,
+  name: string,
+  { answerWithin = 60_000, most = 4, lease = 30_000 } = {},
+): SqlFleet {
   const address = addressOf(url, (path) => readFileSync(path, "utf8"));
   const connections = new Connections({
     ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin },
   });
   const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
   const { tenant } = address;
-  const fleet = new PostgresFleet(connections, { id: name, shown }, { tenant });
+  const fleet = new PostgresFleet(connections, { id: name, shown }, { lease, tenant });
   return {
     ...fleetOptions(fleet),
     fleet,

@@ -33,11 +33,11 @@ export async function prunedBy(pruning: FleetPruning, asking: Asking, { flags }:
   return { applied: true, ...(await pruning.prune(ages, asking.progress)), named: found.named };
 }
 
-function isNothing({ sessions, unfinished, halfway, ids, words }: Prunable): boolean {
-  return sessions + unfinished + halfway + ids + words === 0;
+function isNothing({ sessions, unfinished, halfway, ids, words, attachments }: Prunable): boolean {
+  return sessions + unfinished + halfway + ids + words + attachments === 0;
 }
 
-function whatGoes({ sessions, entries, bytes, unfinished, halfway, ids, words }: Prunable): string {
+function whatGoes({ sessions, entries, bytes, unfinished, halfway, ids, words, attachments }: Prunable): string {
   const parts = [
     ...(sessions > 0
       ? [`${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")} (${sizeText(bytes)})`]
@@ -45,6 +45,7 @@ function whatGoes({ sessions, entries, bytes, unfinished, halfway, ids, words }:
     ...(unfinished > 0 ? [`${count(unfinished, "session", "sessions")} begun and not finished`] : []),
     ...(sessions === 0 && halfway > 0 ? [`the rest of ${count(halfway, "session", "sessions")}`] : []),
     ...(ids > 0 ? [count(ids, "id", "ids")] : []),
+    ...(attachments > 0 ? [count(attachments, "attachment", "attachments")] : []),
     ...(words > 0 ? [count(words, "word", "words")] : []),
   ];
   return parts.join(", ");

@@ -3,17 +3,25 @@
  * text, and a message gets the text back when it is sent (session-format reference, section 8.6).
  */
 
-import { bytesOf, concat, elements, holdsAt, memberOf, members, parse } from "../json/json.ts";
+import { bytesOf, concat, elements, holdsAt, memberOf, members, parse, textOf } from "../json/json.ts";
 
 /** A function that returns the base64 text of a stored file, or null if it is missing or does not match its name. */
 export type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
 
 /** A mark that begins with a byte that is rare in text, so that searching for it costs little. */
 const MARK = bytesOf('$piBlob"');
+/** A member that refers to one. In a text, its quotation marks would have a backslash before them. */
+const REFERENCE = /"\$piBlob"\s*:\s*"sha256:([0-9a-f]{64})"/g;
 
 /** Returns whether a text may have references to media that are kept in files. */
 export function holdsAttachment(text: Uint8Array): boolean {
   return contains(text, MARK);
+}
+
+/** Returns the digests of the stored files that the line of an entry refers to. */
+export function attachmentsIn(line: Uint8Array): string[] {
+  if (!contains(line, MARK)) return [];
+  return Array.from(textOf(line).matchAll(REFERENCE), ([, sha256]) => sha256);
 }
 
 /** Returns the message with every reference resolved that can be; the others stay as they are. */

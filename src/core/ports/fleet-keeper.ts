@@ -67,6 +67,8 @@ export interface FleetKeeper {
   keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean>;
   /** Brings a deleted session back. Returns whether there was one that has its lines. */
   restore(sessionId: string, archived: boolean): Promise<boolean>;
+  /** Returns the end that a deleted session had whose lines were removed; null where there is none. */
+  removedEnd(sessionId: string): Promise<FleetEnd | null>;
   /** Has a deleted session whose lines were removed begin again, without lines. Returns whether there was one. */
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean>;
   /** Yields the sessions with their rows, by their ids; only the deleted ones where these are asked for. */

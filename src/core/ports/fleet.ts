@@ -55,6 +55,16 @@ export interface FleetBatch {
   readonly stretches?: readonly FleetEnd[];
   /** The session from which the fleet copies the stretches, which it has with the same ends: `lines` and `heads` are empty. */
   readonly source?: string;
+  /** The attachments that the lines name and this machine has; the fleet has them before the lines. */
+  readonly attachments?: readonly FleetAttachment[];
+}
+
+/** A file beside a session, which its entries name by its content. */
+export interface FleetAttachment {
+  /** 64 hex digits. */
+  readonly sha256: string;
+  /** Returns its bytes; null where they are missing or others. */
+  read(): Uint8Array | null;
 }
 
 /** Texts and spendings of entries that are there without them. */
@@ -150,6 +160,8 @@ export interface FleetSession {
   readonly epoch: number;
   /** Another process that has it, if its lease has not run out. */
   readonly holder: Holder | null;
+  /** Whether it is archived, for all machines. */
+  readonly archived?: boolean;
 }
 
 /** A session with entries that were acknowledged while the database was away, or whose entries became a branch. */
@@ -213,6 +225,12 @@ export interface Fleet {
   heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads>;
   /** Returns the lines at positions, which ascend. Throws storage_failed. */
   linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
+  /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
+  attachments(sessionId: string): Promise<readonly string[]>;
+  /** Returns the bytes that the fleet has under a digest, unchecked; null where it has none. Throws storage_failed. */
+  attachment(sha256: string): Promise<Uint8Array | null>;
+  /** Adds attachments to a session that is there, of which an older program gave the lines alone. Throws storage_failed. */
+  attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;
   /** Ends the connections. What is asked later is answered as by a database that is away. */
   close(): Promise<void>;
 }

@@ -31,6 +31,8 @@ export interface MoveWishes {
   readonly group?: string;
   /** Throws content_modified, having moved nothing, unless these are still the session's facts. */
   readonly seen?: SeenFacts;
+  /** Whether a file that is at the new place already counts as moved, because the session was elsewhere for others. */
+  readonly mayBeThere?: boolean;
 }
 
 export interface MovedSession {

@@ -41,6 +41,8 @@ export const FACTS = {
     from held, json_to_recordset(${value}::json) as t (seq bigint, kind text, nth int, role text,
       at double precision, words text)
     on conflict do nothing`,
+  attached: (value: string): string => `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
+    select held.tenant, held.id, held.generation, a from held, unnest(${value}::text[]) as a on conflict do nothing`,
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
     select held.tenant, w from held, unnest(${value}::text[]) as w on conflict do nothing`,
   // Only those that a removal of texts has noted are locked: everybody else writes the same words.

@@ -20,6 +20,7 @@ import { idInPath } from "../../core/search/listing.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
 import { ArrivingLog } from "./arriving-log.ts";
+import { fetchMissing } from "./attachments.ts";
 import { Spine } from "./heads.ts";
 import type { Outage } from "./outage.ts";
 import { ahead, type TransferPlace, transfer } from "./transfer.ts";
@@ -90,12 +91,15 @@ function localFile({ find }: ArrivalPlace, id: string): string | undefined {
 }
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ open, outage }: ArrivalPlace, file: string): Promise<void> {
+async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
   if (outage?.lasts) return;
   let log: Log | undefined;
   try {
     log = open(file);
-    if (log instanceof FileLog) await log.outside?.follow();
+    if (log instanceof FileLog) {
+      await log.outside?.follow();
+      await fetchMissing(fleet, log, log.header.id);
+    }
   } catch (error) {
     // Whoever opens it next meets the same failure, if it is one of the file.
     if (!(error instanceof Failure)) throw error;
@@ -123,6 +127,8 @@ async function openEarly(place: ArrivalPlace, session: FleetSession, beginning: 
   const { path: file, store } = place.placeFor(header);
   // A container takes only some ids.
   if (store === "v2" && !isUuid(header.id)) return null;
+  // A reader would be told that they are missing.
+  if ((await place.fleet.attachments(session.id)).length > 0) return null;
   const spine = new Spine(session.end.entries);
   for await (const heads of ahead(place.fleet.heads(session.id, 0, session.end.entries)))
     if (!spine.add(heads)) return null;

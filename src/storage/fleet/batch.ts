@@ -3,6 +3,8 @@
 import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
+import type { CopiedLog } from "../log/outside.ts";
+import { attachmentsBeside, attachmentsOf } from "./attachments.ts";
 import { endAfter } from "./ends.ts";
 import type { CopyFacts } from "./facts.ts";
 import type { CommitInDoubt } from "./failures.ts";
@@ -23,7 +25,7 @@ export function pastOf(log: Log, from: number, count: number, bytes: number): nu
 
 /** What lines are sent from. */
 interface Sending {
-  readonly log: Log;
+  readonly log: CopiedLog;
   readonly facts: CopyFacts;
   /** Whether the fleet has the facts of all entries before. */
   readonly isIndexed: boolean;
@@ -38,7 +40,8 @@ export function batchAfter(from: Sending, end: FleetEnd, commit: CommitInDoubt, 
   const last = common?.at(-1);
   if (source && common && last) {
     const part = { after: last, isPart: last.entries < count, facts: facts.between(end, last, true) };
-    return { ...about, ...part, lines: [], heads: [], stretches: common, source: source.sessionId };
+    const attachments = attachmentsBeside(log);
+    return { ...about, ...part, lines: [], heads: [], attachments, stretches: common, source: source.sessionId };
   }
   const past = pastOf(log, end.entries, count, BATCH_BYTES);
   const lines = linesOf(log, end.entries, past);
@@ -46,7 +49,8 @@ export function batchAfter(from: Sending, end: FleetEnd, commit: CommitInDoubt, 
   const after = stretches?.at(-1) ?? endAfter(end, lines);
   const heads = lines.map((line, i) => headText(log.nodes, end.entries + i, line));
   const part = { after, isPart: past < count, facts: facts.between(end, after, isLong || !isIndexed) };
-  return { ...about, ...part, lines, heads, ...(stretches ? { stretches } : {}) };
+  const attachments = attachmentsOf(log, lines);
+  return { ...about, ...part, lines, heads, attachments, ...(stretches ? { stretches } : {}) };
 }
 
 /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */

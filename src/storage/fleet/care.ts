@@ -18,8 +18,10 @@ import type {
 import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
+import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { attachmentsThere, giveMissing } from "./attachments.ts";
 import { DAMAGED, packSession } from "./cold-packing.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
 import { endAfter, endIn, endsAt, isSameEnd, NOTHING } from "./ends.ts";
@@ -78,6 +80,7 @@ export class FleetKeeping implements FleetCare {
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, entries: 0, bytes: 0 };
+    const whole = new Set<string>();
     for await (const row of keeper.rows()) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
@@ -87,7 +90,7 @@ export class FleetKeeping implements FleetCare {
         sums.sessions++;
         sums.entries += row.end.entries;
         sums.bytes += row.end.bytes;
-        faults.push(...(await this.faultsOf(row)));
+        faults.push(...(await this.faultsOf(row)), ...(await this.attachmentFaults(row.id, whole)));
       }
       if (copy) copies.push(await this.checked(copy, row));
       progress?.(sums.sessions, sums.sessions + left.size);
@@ -120,6 +123,18 @@ export class FleetKeeping implements FleetCare {
         "unindexed",
         "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
       );
+    return faults;
+  }
+
+  /** Reads the attachments of a session. Each content is read once: `whole` are those that were found to be right. */
+  private async attachmentFaults(sessionId: string, whole: Set<string>): Promise<FleetFault[]> {
+    const faults: FleetFault[] = [];
+    for await (const [sha256, bytes] of attachmentsThere(this.place.fleet, sessionId, (one) => whole.has(one)))
+      if (bytes) whole.add(sha256);
+      else {
+        const message = `Its attachment ${sha256} is missing or damaged. fleet import brings it from a folder with a whole copy.`;
+        faults.push({ sessionId, fault: "attachment", message });
+      }
     return faults;
   }
 
@@ -218,6 +233,7 @@ export class FleetKeeping implements FleetCare {
       try {
         await copy.push(count);
         end = copy.common;
+        await giveMissing(this.place.fleet, log, header.id);
         await copy.factsAdded();
       } finally {
         copy.release();
@@ -267,6 +283,10 @@ export class FleetKeeping implements FleetCare {
       }
       if (!isSameEnd(found, end))
         return { ...told, outcome: "refused", message: "Its lines do not fit together; fleet verify tells more." };
+      for await (const [sha256, content] of attachmentsThere(this.place.fleet, id)) {
+        const path = join(attachmentFolder(sessionPath), sha256);
+        if (content && this.place.hasBytes(path, [content]) === undefined) await this.place.write(path, [content]);
+      }
       const isThere = this.place.hasBytes(sessionPath, bytes);
       if (isThere) return { ...told, outcome: "known" };
       if (isThere === false)

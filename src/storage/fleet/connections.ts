@@ -227,7 +227,8 @@ export class Connections {
 
   /** Returns whether warnings of the server come through. */
   private async hears(connection: DatabaseConnection): Promise<boolean> {
-    await this.ask(connection, { text: WARNED });
+    const answer = await this.ask(connection, { text: WARNED });
+    if (answer.kind === "unknown") throw new Error(answer.reason);
     return connection.warnings.length > 0;
   }
 

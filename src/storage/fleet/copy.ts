@@ -11,6 +11,7 @@ import { Failure } from "../../core/failure.ts";
 import type { Fleet, FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { fetchNamed } from "./attachments.ts";
 import { BATCH_BYTES, batchAfter, linesOf, pastOf } from "./batch.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
@@ -302,8 +303,10 @@ export class FleetCopy implements Outside {
     return true;
   }
 
-  /** Adds lines after the first `count`, unless there are more by now: nothing is to be there twice. */
+  /** Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now: nothing is to be there twice. */
   private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
+    const fetching = fetchNamed(this.options.fleet, this.log, lines);
+    if (fetching) await fetching;
     this.lookHere();
     if (this.log.nodes.count !== count) throw this.unsettled();
     await this.log.takeIn(lines);

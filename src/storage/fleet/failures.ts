@@ -84,9 +84,9 @@ export function tooSlow(): Failure {
 }
 
 export function deleted(sessionId: string): Failure {
-  return new Failure("session_not_found", "The session was deleted from the fleet. clone writes what is known of it.", {
-    sessionId,
-  });
+  const sentence =
+    "The session was deleted from the fleet. clone writes what is known of it, and restore_session brings it back for all machines.";
+  return new Failure("session_not_found", sentence, { sessionId });
 }
 
 /** Returns the failure for a session that only the fleet may have, where nothing is brought here. */

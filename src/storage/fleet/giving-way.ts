@@ -11,6 +11,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
+import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
@@ -52,6 +53,8 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
     const isSame = common > from || (from === 0 && journaled?.from != null);
     if (isSame && isSameEnd(endAfter(here, lines), there)) {
       const theirs = lines.slice(common - from);
+      const fetching = fetchNamed(options.fleet, log, theirs);
+      if (fetching) await fetching;
       if (journaled?.from) await branchOff(copy, journaled, common, theirs);
       else setAside(copy, common, theirs);
       return;

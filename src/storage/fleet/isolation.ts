@@ -26,6 +26,9 @@ const RIGHTS: Readonly<Record<string, string>> = {
   said: "select, insert, delete",
   word: "select, insert, update, delete",
   spent: "select, insert, update, delete",
+  blob: "select, insert, update, delete",
+  blob_part: "select, insert, delete",
+  attached: "select, insert, delete",
 };
 
 /**

@@ -5,13 +5,15 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetDescription } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetEnd } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
-import type { LifeCycle } from "../../core/ports/lifecycle.ts";
+import type { LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
+import { fetchMissing } from "./attachments.ts";
+import { endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { isAway, locked } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 
@@ -38,15 +40,32 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         file,
         () => own.delete(file, permanent, wishes),
         () => ({ as: permanent ? "gone" : "deleted" }),
+        !permanent,
       ),
     async restore(where) {
       await requireThere(place);
-      const restored = await own.restore(where);
+      let restored: MovedSession;
+      try {
+        restored = await own.restore(where);
+      } catch (error) {
+        // One whose file is here already, as after a restore that was interrupted.
+        const file = isUnknown(error) ? fileAt(own, where) : undefined;
+        const sessionId = file === undefined ? undefined : place.idAt(file);
+        if (file === undefined || sessionId === undefined) throw error;
+        if (await broughtBack(place, sessionId, file)) return { sessionId, sessionPath: file, movedTo: file };
+        throw error;
+      }
       await toldOfReturn(place, restored.sessionId, restored.movedTo);
       return restored;
     },
-    archive: (file, wishes) => move(file, () => own.archive(file, wishes)),
-    unarchive: (file, wishes) => move(file, () => own.unarchive(file, wishes)),
+    async archive(file, wishes) {
+      const mayBeThere = await isElsewhere(place, file, false);
+      return move(file, () => own.archive(file, { ...wishes, mayBeThere }));
+    },
+    async unarchive(file, wishes) {
+      const mayBeThere = await isElsewhere(place, file, true);
+      return move(file, () => own.unarchive(file, { ...wishes, mayBeThere }));
+    },
     relocate: (file, cwd, allowMissing) =>
       withSession(
         place,
@@ -72,12 +91,66 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           step.to,
           () => own.takeBack(operation, as),
           ({ sessionPath }) => keptAt(place, sessionPath),
+          step.do === "appear" || step.do === "return",
         );
       const taken = await own.takeBack(operation, as);
       if (taken.sessionPath !== undefined) await toldOfReturn(place, sessionId, taken.sessionPath);
       return taken;
     },
   };
+}
+
+/** Returns whether the fleet has a session in the archive, or not there, while its copy here is at the other place. */
+async function isElsewhere(
+  { fleet, idAt, isArchived }: LifeCyclePlace,
+  file: string,
+  archived: boolean,
+): Promise<boolean> {
+  if (isArchived(file) === archived) return false;
+  const id = idAt(file);
+  // Where the fleet cannot be asked, taking the session says so.
+  const there = id === undefined ? null : await fleet.look(id).catch(() => null);
+  return there?.archived === archived;
+}
+
+/**
+ * Tells the fleet that a session came back from the trash. Where its lines were removed there, this file gives them again, if
+ * it has all of them: another machine may have written more, and has that in its own trash. Returns whether it was deleted
+ * there, and is not any more.
+ */
+async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<boolean> {
+  const archived = place.isArchived(file);
+  if (await keeper.restore(id, archived)) return true;
+  const end = await keeper.removedEnd(id);
+  const log = place.open(file);
+  try {
+    if (end && !hasAll(log, end)) return false;
+    // One that the fleet never had stays here.
+    const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived) : (await fleet.look(id)) !== null;
+    if (!isThere) return false;
+  } finally {
+    log.close();
+  }
+  await pushed(place, file);
+  return end !== null;
+}
+
+function isUnknown(error: unknown): boolean {
+  return error instanceof Failure && error.name === "session_not_found";
+}
+
+/** Returns the file of a session that is not in the trash; undefined where there is none. */
+function fileAt(own: LifeCycle, where: Where): string | undefined {
+  try {
+    return own.locate(where);
+  } catch (error) {
+    if (error instanceof Failure) return undefined;
+    throw error;
+  }
+}
+
+function hasAll(log: Log, end: FleetEnd): boolean {
+  return log.nodes.count >= end.entries && isSameEnd(endIn(log, end.entries, NOTHING), end);
 }
 
 /** Returns how a session is kept that is at a path, or in the trash. */
@@ -99,12 +172,16 @@ function asItIs({ open }: LifeCyclePlace, file: string): Kept {
   }
 }
 
-/** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
+/**
+ * Runs an operation on a session while nobody else can write to it, and tells the fleet. `mayGo`: the file may come to the
+ * trash, which must have all that the fleet has then.
+ */
 async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
   run: () => Promise<T>,
   keptAs: (result: T) => Kept,
+  mayGo = false,
 ): Promise<T> {
   const { fleet, keeper } = place;
   const id = place.idAt(file);
@@ -116,6 +193,7 @@ async function withSession<T>(
   if (id === undefined || taking?.kind !== "taken") return run();
   let result: T;
   try {
+    if (mayGo) await requireWhole(place, id, file, taking.end);
     result = await run();
   } catch (error) {
     await fleet.release(id, taking.epoch);
@@ -147,18 +225,19 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   }
 }
 
-/** Has the fleet take a session back. Where its lines were removed there, this file gives them. */
-async function broughtBack(place: LifeCyclePlace, sessionId: string, file: string): Promise<void> {
-  const archived = place.isArchived(file);
-  if (await place.keeper.restore(sessionId, archived)) return;
-  const log = place.open(file);
-  let isBegun: boolean;
-  try {
-    isBegun = await place.keeper.beginAgain(sessionId, log.headerLine, archived);
-  } finally {
-    log.close();
-  }
-  if (isBegun) await pushed(place, file);
+/** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
+async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd): Promise<void> {
+  await closing(open(file), async (log) => {
+    if (!(log instanceof FileLog)) return;
+    if (log.nodes.count < there.entries) await log.outside?.follow();
+    await fetchMissing(fleet, log, id);
+    if (hasAll(log, there)) return;
+    throw new Failure(
+      "storage_failed",
+      "Its file here has not all that the fleet has, and nor would the trash. Nothing was changed. Open the session, which mends that, and delete it then; permanent deletes it for good.",
+      { fleet: true, sessionId: id, sessionPath: file },
+    );
+  });
 }
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
@@ -184,7 +263,7 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
 }
 
 /** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
-async function pushed({ open }: LifeCyclePlace, file: string): Promise<void> {
+async function pushed({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   let log: Log | undefined;
   try {
     log = open(file);

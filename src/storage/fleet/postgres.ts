@@ -6,6 +6,7 @@
 import { Failure } from "../../core/failure.ts";
 import type {
   Fleet,
+  FleetAttachment,
   FleetBatch,
   FleetEnd,
   FleetHeads,
@@ -25,6 +26,7 @@ import { LineReader, lacking } from "./line-reader.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
+import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -55,7 +57,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 const LOOK = (
   fact: ServerFact,
 ): string => `select header, entries, bytes, chain, epoch, state, holder_name, holder_host,
-    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, one.server
+    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
@@ -110,6 +112,7 @@ export class PostgresFleet implements Fleet {
   private readonly words: KnownWords;
   /** Packs of batches that are to be sent. */
   private readonly packing = new WeakMap<FleetBatch, Promise<Pack[]>>();
+  private readonly blobs: SqlBlobs;
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -119,6 +122,7 @@ export class PostgresFleet implements Fleet {
     this.lease = lease;
     this.tenant = tenant;
     this.words = new KnownWords(now);
+    this.blobs = new SqlBlobs(connections, tenant, now);
   }
 
   get server(): string | undefined {
@@ -186,8 +190,17 @@ export class PostgresFleet implements Fleet {
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
     const { description, texts } = batch.facts;
+    let attached: readonly string[];
+    try {
+      attached = await this.blobs.give(batch.attachments ?? []);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      return { kind: "away", reason: error.message };
+    }
     const words = this.words.unseen(texts);
-    const facts = factValues(batch.facts, words, description && describedValue(batch.sessionId, description));
+    const described = description && describedValue(batch.sessionId, description);
+    const found = factValues(batch.facts, words, described);
+    const facts = { ...found, attached: attached.length === 0 ? undefined : attached };
     const { tenant, lease, writer } = this;
     this.prepare(batch);
     const packs = await this.packing.get(batch);
@@ -205,6 +218,8 @@ export class PostgresFleet implements Fleet {
   private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
     const answer = await this.connections.run(statement, sent);
     if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
+    // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
+    if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
@@ -221,7 +236,8 @@ export class PostgresFleet implements Fleet {
     const [row] = await this.connections.read(this.looking(sessionId));
     if (row?.state !== 1) return null;
     const holder = row.held ? holderOf(row) : null;
-    return { id: sessionId, headerLine: row.header as Uint8Array, end: endOf(row), epoch: Number(row.epoch), holder };
+    const [headerLine, epoch, archived] = [row.header as Uint8Array, Number(row.epoch), row.archived === true];
+    return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
@@ -248,6 +264,18 @@ export class PostgresFleet implements Fleet {
       if (!found) throw lacking(sessionId);
       yield found;
     }
+  }
+
+  attachments(sessionId: string): Promise<readonly string[]> {
+    return this.blobs.of(sessionId);
+  }
+
+  attachment(sha256: string): Promise<Uint8Array | null> {
+    return this.blobs.read(sha256);
+  }
+
+  attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
+    return this.blobs.attach(sessionId, attachments);
   }
 
   /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */

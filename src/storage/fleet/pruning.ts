@@ -16,6 +16,8 @@ import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 const SESSIONS_AT_ONCE = 100;
 /** Rows that one transaction removes. */
 const ROWS_AT_ONCE = 1000;
+/** Attachments that one transaction removes, with their parts. */
+const BLOBS_AT_ONCE = 10;
 /** Sessions that a preview names. */
 const MOST_NAMED = 50;
 /** Hours for which a word stays after the last text with it went: what processes remember of words is younger. */
@@ -53,6 +55,8 @@ export interface Prunable {
   readonly ids: number;
   /** Words that may be in no text any more. */
   readonly words: number;
+  /** Attachments that no session names. */
+  readonly attachments: number;
 }
 
 export interface PrunedFleet extends Prunable {
@@ -62,6 +66,9 @@ export interface PrunedFleet extends Prunable {
 
 const AGE = (parameter: string): string => `clock_timestamp() - ${parameter}::float8 * interval '1 millisecond'`;
 const UNUSED = `unused_since < clock_timestamp() - interval '${UNUSED_HOURS} hours'`;
+/** One that somebody is about to name was touched just now. */
+const ORPHANED = `b.tenant = $1 and b.touched_at < clock_timestamp() - interval '${UNUSED_HOURS} hours'
+  and not exists (select from pi_fleet.attached a where a.tenant = $1 and a.sha256 = b.sha256)`;
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
 const UNFINISHED = "tenant = $1 and state = 0 and (lease_until is null or lease_until <= clock_timestamp())";
 const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
@@ -73,7 +80,8 @@ const FOUND = `select
     count(*) filter (where ${UNFINISHED} and changed_at < ${AGE("$2")}) as unfinished,
     count(*) filter (where ${REMOVED} and deleted_at < ${AGE("$3")}) as ids,
     (select count(*) from pi_fleet.session where tenant = $1 and generation > emptied) as halfway,
-    (select count(*) from pi_fleet.word where tenant = $1 and ${UNUSED}) as words
+    (select count(*) from pi_fleet.word where tenant = $1 and ${UNUSED}) as words,
+    (select count(*) from pi_fleet.blob b where ${ORPHANED}) as attachments
   from pi_fleet.session where tenant = $1 and state <> 1`;
 
 const NAMED = `select s.id, s.entries, s.bytes, s.deleted_at, d.facts
@@ -147,6 +155,10 @@ const JUDGE_WORDS = `with batch as (
       and w.unused_since is not null returning 1)
   select (select max(word) from batch) as last, (select count(*) from gone) as rows`;
 
+const DROP_BLOBS = `with due as (select b.sha256 from pi_fleet.blob b where ${ORPHANED} order by b.sha256 limit ${BLOBS_AT_ONCE} for update skip locked)
+  , gone as (delete from pi_fleet.blob b using due where b.tenant = $1 and b.sha256 = due.sha256 returning 1)
+  select count(*) as sessions from gone`;
+
 export class FleetPruning {
   private readonly connections: Connections;
   private readonly tenant: string;
@@ -168,7 +180,7 @@ export class FleetPruning {
     return {
       ...{ sessions: Number(found.sessions), entries: Number(found.entries), bytes: Number(found.bytes) },
       ...{ unfinished: Number(found.unfinished), halfway: Number(found.halfway), ids: Number(found.ids) },
-      words: Number(found.words),
+      ...{ words: Number(found.words), attachments: Number(found.attachments) },
       named: named.map(({ id, entries, bytes, deleted_at, facts }) => ({
         sessionId: String(id),
         name: nameIn(facts),
@@ -195,7 +207,8 @@ export class FleetPruning {
     const unfinished = await this.repeat(DROP_UNFINISHED, rows);
     const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
     const words = await this.dropWords();
-    return { ...sums, unfinished, halfway: swept, ids: forgotten, words, rows: removed };
+    const attachments = await this.repeat(DROP_BLOBS);
+    return { ...sums, unfinished, halfway: swept, ids: forgotten, words, attachments, rows: removed };
   }
 
   /** Runs a statement until it finds nothing more. Returns how many it found. */

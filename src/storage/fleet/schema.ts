@@ -141,11 +141,39 @@ const VERSIONS: readonly string[] = [
   create index session_halfway on pi_fleet.session (tenant, id) where generation > emptied;
   alter table pi_fleet.word add column unused_since timestamptz;
   create index word_unused on pi_fleet.word (tenant, word) where unused_since is not null;
-  comment on column pi_fleet.word.unused_since is 'when a text with it was removed, unless a later one was written since';`,
+  comment on column pi_fleet.word.unused_since is 'when a text with it was removed, unless a later one was written since';
+  create table pi_fleet.blob (
+    tenant text not null,
+    sha256 text not null,
+    size bigint not null,
+    is_whole boolean not null default false,
+    touched_at timestamptz not null default clock_timestamp(),
+    primary key (tenant, sha256)
+  );
+  comment on table pi_fleet.blob is 'attachments by their content';
+  create table pi_fleet.blob_part (
+    tenant text not null,
+    sha256 text not null,
+    part int not null,
+    bytes bytea not null,
+    primary key (tenant, sha256, part),
+    foreign key (tenant, sha256) references pi_fleet.blob on delete cascade
+  );
+  alter table pi_fleet.blob_part alter column bytes set storage external;
+  create table pi_fleet.attached (
+    tenant text not null,
+    session_id text not null,
+    generation int not null,
+    sha256 text not null,
+    primary key (tenant, session_id, generation, sha256),
+    foreign key (tenant, sha256) references pi_fleet.blob
+  );
+  create index attached_blob on pi_fleet.attached (tenant, sha256);
+  comment on table pi_fleet.attached is 'the attachments that lines of a session name';`,
 ];
 
 /** Tables with rows of a session that have its generation. */
-export const SESSION_ROWS = ["entry", "pack", "said", "spent"] as const;
+export const SESSION_ROWS = ["entry", "pack", "said", "spent", "attached"] as const;
 
 /** Returns the statement that notes that words of texts, which were removed, may be in no other text. */
 export const NOTED_WORDS = (tenant: string, removed: string): string => `update pi_fleet.word w

@@ -1,7 +1,7 @@
 /** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
 
 import { Failure } from "../../core/failure.ts";
-import type { FleetFacts } from "../../core/ports/fleet.ts";
+import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
 import type {
   BehindSession,
   ColdSession,
@@ -96,6 +96,15 @@ export class SqlKeeper implements FleetKeeper {
       where tenant = $1 and id = $2 and state = 2 and removed_at is null
         and (entries = 0 or ${has("entry")} or ${has("pack")}) returning id`;
     return this.change(held, [], new SqlValues(this.tenant, storable(sessionId), archived));
+  }
+
+  async removedEnd(sessionId: string): Promise<FleetEnd | null> {
+    const [row] = await this.connections.read({
+      text: `select entries, bytes, chain from pi_fleet.session
+        where tenant = $1 and id = $2 and state = 2 and removed_at is not null`,
+      values: [this.tenant, storable(sessionId)],
+    });
+    return row ? endOf(row) : null;
   }
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {

@@ -6,6 +6,7 @@ import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
 
@@ -53,6 +54,7 @@ async function copied(
   for (const store of place.stores)
     try {
       const log = await store.publish(beginning, linesOf(place.fleet, session, given));
+      await withAttachments(place.fleet, log, session.id);
       if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
       return log;
     } catch (error) {
@@ -64,6 +66,17 @@ async function copied(
       refusal = error;
     }
   throw refusal;
+}
+
+/** Fetches the attachments of a new copy, which is discarded where that fails. */
+async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void> {
+  if (!(log instanceof FileLog)) return;
+  try {
+    await fetchMissing(fleet, log, id);
+  } catch (error) {
+    log.discard();
+    throw error;
+  }
 }
 
 /** Opens what has the name of a copy. Returns undefined where that is another session. */

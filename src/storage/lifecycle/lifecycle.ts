@@ -77,22 +77,28 @@ async function moveBetween(
   const { disk } = deps;
   const { file } = locked;
   const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
-  if (!isBelow(folder, path))
+  const goal = knownPath(disk, to);
+  const isThere = wishes.mayBeThere === true && isBelow(goal, path);
+  if (!isThere && !isBelow(folder, path))
     throw new Failure(
       "path_outside_root",
       `${file} is not in ${from}; only sessions that list_sessions lists can be moved.`,
       { path: file },
     );
   requireAsSeen(deps, locked, wishes);
-  const movedTo = join(to, relative(folder, path));
+  const movedTo = isThere ? file : join(to, relative(folder, path));
   const facts = factsOf(locked.log);
-  const step = { do: "move" as const, from: file, to: movedTo };
+  // Taking it back moves the file, wherever it was.
+  const step = { do: "move" as const, from: isThere ? join(from, relative(goal, path)) : file, to: movedTo };
   const text = `${DID[kind]} ${facts.title}.`;
   const operation = { kind, group: wishes.group, ...about(locked, facts), text, step };
   return recorded(
     deps,
     operation,
-    async ({ id: operationId }) => ({ operationId, ...(await moveTo(deps, locked, movedTo)) }),
+    async ({ id: operationId }) => ({
+      operationId,
+      ...(isThere ? { sessionId: locked.sessionId, sessionPath: file, movedTo } : await moveTo(deps, locked, movedTo)),
+    }),
     () => ({}),
   );
 }

@@ -1,8 +1,59 @@
 /** Attachments of sessions: files named by their SHA-256 that never change (session-format reference, section 8.6). */
 
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
+import type { Env } from "../../core/ports/env.ts";
 import { keepAs } from "../fs/chunked-io.ts";
-import { type Disk, exists, isAbsent, removeQuietly } from "../fs/disk.ts";
+import { type Disk, exists, isAbsent, readWhole, removeQuietly } from "../fs/disk.ts";
+import { ifPresent, replaceFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+
+const DIGEST = /^[0-9a-f]{64}$/;
+
+/** The attachments of one session. */
+export class AttachmentFolder {
+  private readonly disk: Disk;
+  private readonly env: Pick<Env, "sha256">;
+  private readonly folder: string;
+
+  constructor(disk: Disk, env: Pick<Env, "sha256">, folder: string) {
+    this.disk = disk;
+    this.env = env;
+    this.folder = folder;
+  }
+
+  /** Returns the digests by which its files are named. */
+  names(): string[] {
+    return (ifPresent(() => namesIn(this.disk, this.folder)) ?? []).filter((name) => DIGEST.test(name));
+  }
+
+  has(sha256: string): boolean {
+    return exists(this.disk, join(this.folder, sha256));
+  }
+
+  /** Returns the bytes of one; null where it is missing, or is not what its name says. */
+  read(sha256: string): Uint8Array | null {
+    try {
+      const bytes = readWhole(this.disk, join(this.folder, sha256));
+      return this.env.sha256(bytes) === sha256 ? bytes : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** Keeps one, durably. Returns false, and keeps nothing, where the bytes are not those of the digest. Throws storage_failed. */
+  async keep(sha256: string, bytes: Uint8Array): Promise<boolean> {
+    if (this.env.sha256(bytes) !== sha256) return false;
+    try {
+      this.disk.makeFolder(this.folder);
+      await replaceFile(this.disk, join(this.folder, sha256), bytes, { sync: true });
+      await this.disk.syncFolder(this.folder);
+      return true;
+    } catch (error) {
+      throw storageFailure(error, "keeping an attachment");
+    }
+  }
+}
 
 /** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */
 export function attachmentFolder(file: string): string {
@@ -15,8 +66,7 @@ export function shareAttachments(disk: Disk, from: string, folder: string): void
   if (isAbsent(disk, source)) return;
   disk.makeFolder(folder);
   for (const name of disk.names(source))
-    if (/^[0-9a-f]{64}$/.test(name) && isAbsent(disk, join(folder, name)))
-      keepAs(disk, join(source, name), join(folder, name));
+    if (DIGEST.test(name) && isAbsent(disk, join(folder, name))) keepAs(disk, join(source, name), join(folder, name));
 }
 
 /** Removes the attachments of a session that was removed. Best effort. */

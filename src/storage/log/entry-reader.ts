@@ -4,7 +4,6 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -14,8 +13,9 @@ import { concat, parse } from "../../core/json/json.ts";
 import { LineValidator } from "../../core/json/validate.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Column } from "../../core/tree/nodes.ts";
-import { type Disk, readAll, readWhole } from "../fs/disk.ts";
+import { type Disk, readAll } from "../fs/disk.ts";
 import { clockOf } from "../fs/stamps.ts";
+import { AttachmentFolder } from "./attachments.ts";
 import type { KnownEntries } from "./known-entries.ts";
 import { CHUNK, LF } from "./lines.ts";
 
@@ -346,14 +346,14 @@ export class EntryReader {
     return true;
   }
 
+  get attachments(): AttachmentFolder {
+    return new AttachmentFolder(this.disk, this.env, this.source.attachments);
+  }
+
   attachment(position: number, sha256: string, sizeBytes: number): string | null {
-    try {
-      const bytes = readWhole(this.disk, join(this.source.attachments, sha256));
-      if (bytes.length === sizeBytes && this.env.sha256(bytes) === sha256)
-        return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
-    } catch {
-      // Reported below.
-    }
+    const bytes = this.attachments.read(sha256);
+    if (bytes?.length === sizeBytes)
+      return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
     const { damage, nodes } = this.entries;
     const entryId = nodes.id(position);
     if (!damage.some((found) => found.kind === "missing_blob" && found.entryId === entryId))

@@ -15,6 +15,7 @@ import { guarded } from "../fs/files.ts";
 import { UnsyncedFolders } from "../fs/folders.ts";
 import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
 import { WriterLock } from "../locks/writer-lock.ts";
+import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
@@ -260,6 +261,10 @@ export class FileLog implements CopiedLog {
 
   attachment(position: number, sha256: string, sizeBytes: number): string | null {
     return this.backend.reader.attachment(position, sha256, sizeBytes);
+  }
+
+  get attachments(): AttachmentFolder {
+    return this.backend.reader.attachments;
   }
 
   // --- other writers -------------------------------------------------------------------------------------------

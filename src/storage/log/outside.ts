@@ -3,9 +3,11 @@
 import type { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
+import type { AttachmentFolder } from "./attachments.ts";
 
 /** A log of which another place has the entries, too. */
 export interface CopiedLog extends Log {
+  readonly attachments: AttachmentFolder;
   /** Adds lines that are durable there, and makes them durable here. This process has the lock, and nothing waits. */
   takeIn(lines: readonly Uint8Array[]): Promise<void>;
   /**

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { withAttachments } from "../../../src/core/format/attachments.ts";
+import { attachmentsIn, withAttachments } from "../../../src/core/format/attachments.ts";
 import { bytesOf, parse, textOf } from "../../../src/core/json/json.ts";
 import { serveHere, temporaryPlace } from "../../support/server.ts";
 
@@ -79,4 +79,12 @@ function hash(bytes: Uint8Array): string {
 
 test("the text is JSON again", () => {
   expect(parse(withAttachments(bytesOf(message(reference())), () => "QQ=="))).toMatchObject({ role: "user" });
+});
+
+test("the files that a line names are found, and no text that looks like a name", () => {
+  expect(attachmentsIn(bytesOf(message(reference())))).toEqual([sha256]);
+  const spaced = message(reference()).replace('"$piBlob":', '"$piBlob" : ');
+  expect(attachmentsIn(bytesOf(spaced))).toEqual([sha256]);
+  for (const data of [JSON.stringify(reference()), reference("../../etc/passwd"), { $piBlob: 5 }, "AAAA"])
+    expect(attachmentsIn(bytesOf(message(data)))).toEqual([]);
 });

@@ -154,6 +154,34 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect(operationId).toBeDefined();
   });
 
+  test.each(["jsonl", "v2"])(
+    "one that is archived comes back on a machine that did not archive it (%s)",
+    async (kind) => {
+      const { one, sessionId } = await pair();
+      const two = await new HereLives({ fleet: connect(), seed: fleets.length }).start(["--store", kind]);
+      await two.result("switch_session", { sessionId });
+      await two.result("new_session");
+      const states = async (): Promise<string[][]> =>
+        Promise.all(
+          [one, two].map(async (wire) => [...(await seenBy(wire)), "|", ...(await seenBy(wire, { archived: true }))]),
+        );
+      for (const [by, other] of [
+        [two, one],
+        [one, two],
+      ]) {
+        await other.result("archive_session", { sessionId });
+        expect(await states()).toEqual(Array(2).fill(["|", sessionId]));
+        await by.result("unarchive_session", { sessionId });
+        expect(await states()).toEqual(Array(2).fill([sessionId, "|"]));
+        await by.result("undo", {});
+        expect(await states()).toEqual(Array(2).fill(["|", sessionId]));
+        await by.result("redo", {});
+        expect(await states()).toEqual(Array(2).fill([sessionId, "|"]));
+        expect((await by.failure("unarchive_session", { sessionId })).data.name).toBe("path_outside_root");
+      }
+    },
+  );
+
   test("one that gets another directory has it for all", async () => {
     const { one, two, sessionId, home } = await pair();
     await one.result("relocate_session", { sessionId, cwd: home });

@@ -1,6 +1,7 @@
 /** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -119,6 +120,75 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       await two.wire.result("switch_session", { sessionId: old });
       await two.wire.result("append", { entries: [user("later")] });
       expect((await asked(one.place, "verify")).faults).toEqual([]);
+    });
+
+    test("the trash has all that the fleet has, or nothing is deleted", async () => {
+      const [one, fleet] = [await machine(kind), connect()];
+      const two = await machine(kind, fleet);
+      const sessionId = await one.make("one");
+      await textsOf(two.wire, sessionId);
+      await one.wire.result("switch_session", { sessionId });
+      await one.wire.result("append", { entries: [user("two"), assistant("acknowledged")] });
+      await one.wire.result("new_session");
+      // The copy cannot be brought up to date when it is looked for.
+      const look = fleet.fleet.look.bind(fleet.fleet);
+      for (let failing = 1; failing < 4; failing++) {
+        let calls = 0;
+        fleet.fleet.look = async (id) => {
+          if (id === sessionId && ++calls <= failing)
+            throw new Failure("storage_failed", "test: away", { fleet: true });
+          return look(id);
+        };
+        await two.wire.result("delete_session", { sessionId }).catch(() => {});
+        fleet.fleet.look = look;
+        await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await two.wire.result("restore_session", { sessionId }).catch(() => {});
+        expect(rowsOf(sessionId)[0], `${failing} calls`).toBe("4");
+        expect(await seenBy(one.wire)).toContain(sessionId);
+      }
+    });
+
+    test("a restore that was interrupted is finished by the same again, before a prune and after it", async () => {
+      const fleet = connect();
+      const one = await machine(kind, fleet);
+      const { keeper } = fleet;
+      const restore = keeper.restore.bind(keeper);
+      for (const isPruned of [false, true]) {
+        const sessionId = await one.make(`pruned: ${isPruned}`);
+        await one.wire.result("delete_session", { sessionId });
+        keeper.restore = async () => {
+          throw new Failure("storage_failed", "test: away", { fleet: true });
+        };
+        expect((await one.wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
+        keeper.restore = restore;
+        if (isPruned) await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await one.wire.result("restore_session", { sessionId });
+        expect(rowsOf(sessionId)[0]).toBe("2");
+        expect(await seenBy((await machine(kind)).wire)).toContain(sessionId);
+        expect((await one.wire.failure("restore_session", { sessionId })).data.name).toBe("session_not_found");
+      }
+    });
+
+    test("a trash that lacks a part of what the fleet had does not take its place", async () => {
+      const fleet = connect();
+      const [one, two] = [await machine(kind, fleet), await machine(kind)];
+      const sessionId = await one.make("one");
+      // The deletion is done on this machine, and the fleet is not told.
+      const { keeper } = fleet;
+      const keep = keeper.keep.bind(keeper);
+      keeper.keep = async () => false;
+      await one.wire.failure("delete_session", { sessionId });
+      keeper.keep = keep;
+      await two.wire.result("switch_session", { sessionId });
+      await two.wire.result("append", { entries: [user("later")] });
+      await two.wire.result("new_session");
+      await two.wire.result("delete_session", { sessionId });
+      await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+      await one.wire.result("restore_session", { sessionId });
+      expect(rowsOf(sessionId)[0]).toBe("0");
+      await two.wire.result("restore_session", { sessionId });
+      expect(rowsOf(sessionId)[0]).toBe("3");
+      expect(await textsOf(one.wire, sessionId)).toContain("later");
     });
 
     test("what only a machine has that was away is told to it, and is there after a restore", async () => {

@@ -14,7 +14,21 @@ import { runHere } from "../../support/verbs.ts";
 const HEADER = Buffer.from('{"type":"session"}');
 /** An id that both tenants have, before those that only the other one has, and one that nobody has. */
 const [THEIRS, NOBODYS] = ["m-secret", "m-secrex"];
-const TABLES = ["session", "entry", "described", "said", "word", "spent"];
+const TABLES = [
+  "session",
+  "entry",
+  "pack",
+  "behind",
+  "described",
+  "said",
+  "word",
+  "spent",
+  "blob",
+  "blob_part",
+  "attached",
+];
+/** The digest of a content that only one of them has, and one that nobody has. */
+const [SECRET, NONE] = ["3", "4"].map((digit) => digit.repeat(64));
 
 describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
   let server: Postgres;
@@ -81,11 +95,12 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await begun(owner, "of-nobody-in-particular", "common");
     const named = fleetOf("fleet", "alice");
     for (let n = 0; n < 30; n++) await begun(named, `${THEIRS}-${n}`, `xylophone${n}`);
+    await named.fleet.attach(`${THEIRS}-3`, [{ sha256: SECRET, read: () => Buffer.from("a picture") }]);
     // Whatever the server has gathered about values.
-    server.sql("analyze pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word");
+    server.sql(`analyze ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
     await isolate(owner.connections);
     for (const role of ["alice", "mallory"]) server.sql(`create role ${role} login in role ${TENANTS}`);
-    server.sql("analyze pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.said, pi_fleet.word");
+    server.sql(`analyze ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
     alice = fleetOf("alice", "alice");
     await begun(alice, THEIRS, "xylophone");
     before = untouched();
@@ -162,7 +177,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     const planOf = async (query: string): Promise<string> => {
       const found = (await rows(`explain (analyze, timing off, summary off) ${query}`)) as object[];
       const text = found.map((row) => Object.values(row)[0]).join("\n");
-      return text.replaceAll(THEIRS, NOBODYS).replaceAll("xylophone3", "nobodyhas3");
+      return text.replaceAll(THEIRS, NOBODYS).replaceAll(SECRET, NONE).replaceAll("xylophone3", "nobodyhas3");
     };
     const columns: readonly (readonly [string, string, string])[] = [
       ["session", "id", `${THEIRS}-3`],
@@ -170,6 +185,10 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       ["described", "session_id", `${THEIRS}-3`],
       ["said", "session_id", `${THEIRS}-3`],
       ["word", "word", "xylophone3"],
+      ["blob", "sha256", SECRET],
+      ["blob_part", "sha256", SECRET],
+      ["attached", "session_id", `${THEIRS}-3`],
+      ["attached", "sha256", SECRET],
     ];
     for (const setting of ["enable_seqscan", "enable_indexscan", "enable_bitmapscan"]) {
       // Rows that a scan of the whole table leaves out are those of all others together.
@@ -177,7 +196,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       await rows(`set ${setting} = off`);
       for (const [table, column, theirs] of columns)
         for (const tenant of ["", " and tenant = 'alice'", " and tenant in ('alice', 'mallory')"]) {
-          const nobodys = theirs.replace(THEIRS, NOBODYS).replace("xylophone3", "nobodyhas3");
+          const nobodys = theirs.replace(THEIRS, NOBODYS).replace(SECRET, NONE).replace("xylophone3", "nobodyhas3");
           for (const [begins, ends] of [
             [" = ", ""],
             [" >= ", ` and ${column} < 'z'`],
@@ -210,6 +229,15 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
         /^42501 new row violates row-level security policy/,
       );
     expect(await rows("insert into pi_fleet.word values ('alice', 'xylophone')")).toMatch(/^42501/);
+    // Neither what they name of their own, nor a part of it.
+    const own = await fleetOf("mallory", "mallory").fleet.attachments(THEIRS);
+    expect(own).toEqual([]);
+    for (const sha256 of [SECRET, NONE])
+      for (const sql of [
+        "insert into pi_fleet.attached values ('mallory', 'm-secret', 0, $1)",
+        "insert into pi_fleet.blob_part values ('mallory', $1, 0, '')",
+      ])
+        expect(await rows(sql, [sha256])).toMatch(/^23503/);
     await rows("create temp table bait (tenant text, id text)");
     expect(
       await rows(
@@ -225,9 +253,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       "update pi_fleet.described set facts = '{}' where tenant = 'alice' returning 1",
       "update pi_fleet.spent set cost = 0 where tenant = 'alice' returning 1",
       "update pi_fleet.word set unused_since = null where tenant = 'alice' returning 1",
-      ...["session", "entry", "pack", "behind", "described", "said", "word", "spent"].map(
-        (table) => `delete from pi_fleet.${table} where tenant = 'alice' returning 1`,
-      ),
+      ...TABLES.map((table) => `delete from pi_fleet.${table} where tenant = 'alice' returning 1`),
       "select 1 from pi_fleet.session where tenant = 'alice' for update",
     ])
       expect([sql, await rows(sql)]).toEqual([sql, []]);

@@ -1,0 +1,66 @@
+/** The attachments of working copies: given to the fleet before the lines that name them, and fetched before these come. */
+
+import { attachmentsIn } from "../../core/format/attachments.ts";
+import type { Fleet, FleetAttachment } from "../../core/ports/fleet.ts";
+import type { AttachmentFolder } from "../log/attachments.ts";
+import { sha256 as digestOf } from "../v2/frame.ts";
+
+interface WithAttachments {
+  readonly attachments: AttachmentFolder;
+}
+
+/** Returns the attachments that lines name. */
+export function attachmentsOf({ attachments }: WithAttachments, lines: readonly Uint8Array[]): FleetAttachment[] {
+  const named = new Set(lines.flatMap(attachmentsIn));
+  return Array.from(named, (sha256) => ({ sha256, read: () => attachments.read(sha256) }));
+}
+
+/** Returns all attachments that a log has. */
+export function attachmentsBeside({ attachments }: WithAttachments): FleetAttachment[] {
+  return attachments.names().map((sha256) => ({ sha256, read: () => attachments.read(sha256) }));
+}
+
+/**
+ * Fetches the attachments that lines name; undefined: they name none. What the fleet has not, or not as a whole, is left
+ * out: a reader is told.
+ */
+export function fetchNamed(
+  fleet: Fleet,
+  log: WithAttachments,
+  lines: readonly Uint8Array[],
+): Promise<void> | undefined {
+  const named = new Set(lines.flatMap(attachmentsIn));
+  return named.size === 0 ? undefined : fetchAll(fleet, log, named);
+}
+
+/** Fetches the attachments that a session has in the fleet, and that are not here. */
+export async function fetchMissing(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
+  await fetchAll(fleet, log, await fleet.attachments(sessionId));
+}
+
+async function fetchAll(fleet: Fleet, { attachments }: WithAttachments, named: Iterable<string>): Promise<void> {
+  for (const sha256 of named) {
+    if (attachments.has(sha256)) continue;
+    const bytes = await fleet.attachment(sha256);
+    if (bytes) await attachments.keep(sha256, bytes);
+  }
+}
+
+/** Gives the fleet the attachments of a session that is there: those that it lacks, or has damaged. */
+export async function giveMissing(fleet: Fleet, log: WithAttachments, sessionId: string): Promise<void> {
+  const there = attachmentsBeside(log);
+  if (there.length > 0) await fleet.attach(sessionId, there);
+}
+
+/** Yields the attachments that a session has in the fleet, each with its bytes; null where these are missing or others. */
+export async function* attachmentsThere(
+  fleet: Fleet,
+  sessionId: string,
+  isChecked: (sha256: string) => boolean = () => false,
+): AsyncGenerator<readonly [sha256: string, bytes: Uint8Array | null]> {
+  for (const sha256 of await fleet.attachments(sessionId)) {
+    if (isChecked(sha256)) continue;
+    const bytes = await fleet.attachment(sha256);
+    yield [sha256, bytes && digestOf(bytes) === sha256 ? bytes : null];
+  }
+}

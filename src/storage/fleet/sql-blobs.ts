@@ -1,0 +1,124 @@
+/**
+ * Attachments in PostgreSQL, by the digest of their content, in parts of bounded size. One is there before the lines that
+ * name it: a row of `attached` needs it, so that a commit fails, and gives it again, where it was removed meanwhile.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { FleetAttachment } from "../../core/ports/fleet.ts";
+import { storable } from "./append-statement.ts";
+import type { Connections } from "./connections.ts";
+
+/** Bytes of one part. */
+const PART = 1 << 20;
+/** Milliseconds for which it is remembered that the fleet has one: much less than the time for which one stays that nobody names. */
+const REMEMBERED = 3_600_000;
+/** The SQLSTATE of a row that needs another one. */
+export const LACKED = "23503";
+
+/** Notes that somebody is about to name it, which keeps it for a while. */
+const TOUCH = `insert into pi_fleet.blob as b (tenant, sha256, size) values ($1, $2, $3)
+  on conflict (tenant, sha256) do update set touched_at = clock_timestamp(), size = excluded.size returning is_whole`;
+const PUT = `insert into pi_fleet.blob_part (tenant, sha256, part, bytes) values ($1, $2, $3, $4) on conflict do nothing`;
+/** Parts that are not those of this content, as of a program that is wrong, are not taken for it. */
+const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and sha256 = $2
+    and size = (select coalesce(sum(octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
+  returning 1 as done`;
+const BROKEN = `with gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2)
+  update pi_fleet.blob set is_whole = false where tenant = $1 and sha256 = $2`;
+const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts
+  from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
+const HASHED = `select (select encode(sha256(coalesce(string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
+    from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found
+  from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
+const READ = `select bytes from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and part = $3`;
+const OF = `select a.sha256 from pi_fleet.attached a join pi_fleet.session s on s.tenant = a.tenant and s.id = a.session_id
+    and s.generation = a.generation
+  where a.tenant = $1 and a.session_id = $2 order by a.sha256`;
+const ATTACH = `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
+  select s.tenant, s.id, s.generation, a from pi_fleet.session s, unnest($3::text[]) as a
+  where s.tenant = $1 and s.id = $2 and s.state = 1 on conflict do nothing`;
+
+export class SqlBlobs {
+  private readonly connections: Connections;
+  private readonly tenant: string;
+  private readonly now: () => number;
+  /** Digests that the fleet has, each with the time at which it said so. */
+  private readonly known = new Map<string, number>();
+
+  constructor(connections: Connections, tenant: string, now: () => number) {
+    this.connections = connections;
+    this.tenant = tenant;
+    this.now = now;
+  }
+
+  private ask(text: string, ...values: readonly unknown[]) {
+    return this.connections.read({ text, values: [this.tenant, ...values] });
+  }
+
+  /** Gives the fleet attachments. Returns the digests of those that it has then. Throws storage_failed. */
+  async give(attachments: readonly FleetAttachment[]): Promise<string[]> {
+    const given: string[] = [];
+    for (const { sha256, read } of attachments) {
+      const since = this.known.get(sha256);
+      const isKnown = since !== undefined && Math.abs(this.now() - since) < REMEMBERED;
+      if (isKnown || (await this.giveOne(sha256, read))) given.push(sha256);
+    }
+    return given;
+  }
+
+  private async giveOne(sha256: string, read: () => Uint8Array | null): Promise<boolean> {
+    const bytes = read();
+    // An entry may name what this machine never had.
+    if (!bytes) return false;
+    const [{ is_whole: isWhole }] = await this.ask(TOUCH, sha256, bytes.length);
+    if (!isWhole) await this.fill(sha256, bytes);
+    this.known.set(sha256, this.now());
+    return true;
+  }
+
+  private async fill(sha256: string, bytes: Uint8Array): Promise<void> {
+    for (let tries = 0; tries < 2; tries++) {
+      for (let part = 0; part * PART < bytes.length; part++) {
+        const some = bytes.subarray(part * PART, (part + 1) * PART);
+        await this.ask(PUT, sha256, part, Buffer.from(some.buffer, some.byteOffset, some.length));
+      }
+      if ((await this.ask(FINISH, sha256)).length > 0) return;
+      await this.ask(BROKEN, sha256);
+    }
+    throw new Failure("storage_failed", `The attachment ${sha256} cannot be brought to the fleet. Try again.`, {
+      fleet: true,
+    });
+  }
+
+  /** Forgets what the fleet has: somebody may have removed it. */
+  forget(): void {
+    this.known.clear();
+  }
+
+  async of(sessionId: string): Promise<string[]> {
+    return (await this.ask(OF, storable(sessionId))).map(({ sha256 }) => String(sha256));
+  }
+
+  async read(sha256: string): Promise<Uint8Array | null> {
+    const [whole] = await this.ask(PARTS, sha256);
+    if (!whole) return null;
+    const pieces: Uint8Array[] = [];
+    for (let part = 0; part < Number(whole.parts); part++) {
+      const [row] = await this.ask(READ, sha256, part);
+      if (row) pieces.push(row.bytes as Uint8Array);
+    }
+    return Buffer.concat(pieces);
+  }
+
+  async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
+    for (const { sha256 } of attachments) {
+      const [one] = await this.ask(HASHED, sha256);
+      if (!one || one.found === sha256) continue;
+      // What is damaged there is given anew.
+      await this.ask(BROKEN, sha256);
+      this.known.delete(sha256);
+    }
+    const given = await this.give(attachments);
+    if (given.length > 0) await this.ask(ATTACH, storable(sessionId), given);
+  }
+}

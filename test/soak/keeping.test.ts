@@ -1,0 +1,221 @@
+/**
+ * The keeping of a fleet over months, in seconds: machines write, delete, restore, archive and bring back the same sessions
+ * and die, while one prunes what was deleted just now, and the database is killed. At the end everybody restores what is
+ * in the trash, and everything that was acknowledged has to be in the database once, or kept aside.
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { FleetPruning } from "../../src/storage/fleet/pruning.ts";
+import { user } from "../support/drafts.ts";
+import { KilledDatabase, wait } from "../support/fleet-databases.ts";
+import { POSTGRES } from "../support/postgres.ts";
+import { HereLives } from "../support/proof.ts";
+import { Random } from "../support/random.ts";
+import type { Json, Place, Wire } from "../support/server.ts";
+import { soak } from "../support/soak.ts";
+import { type SqlFleet, sqlFleet } from "../support/sql-fleet.ts";
+
+const LEASE = 300;
+const STEPS = 80;
+
+/** A machine, whose servers come and go. */
+class KeptMachine {
+  wire: Wire | undefined;
+  place: Place | undefined;
+  private readonly url: string;
+  private readonly name: string;
+  private readonly store: string;
+  private lives: HereLives | undefined;
+  private fleet: SqlFleet | undefined;
+  private life = 0;
+
+  constructor(url: string, name: string, store: string) {
+    this.url = url;
+    this.name = name;
+    this.store = store;
+  }
+
+  async start(): Promise<Wire> {
+    const name = `${this.name}, life ${++this.life}`;
+    this.fleet = sqlFleet(this.url, name, { lease: LEASE, most: 2 });
+    this.lives = new HereLives({ fleet: this.fleet, place: this.place, seed: this.life * 100 + Number(this.name) });
+    this.place = this.lives.place;
+    this.wire = await this.lives.start(["--store", this.store]);
+    return this.wire;
+  }
+
+  async kill(): Promise<void> {
+    await this.lives?.kill();
+    await this.fleet?.fleet.close();
+  }
+
+  async end(): Promise<void> {
+    await this.lives?.end();
+    await this.fleet?.fleet.close();
+  }
+
+  /** Asks, and returns undefined where that fails. */
+  async ask(method: string, params: Json): Promise<Json | undefined> {
+    const reply = await this.wire?.request(method, params);
+    return reply?.result;
+  }
+}
+
+soak("keeping", async (random, number) => {
+  if (!POSTGRES) throw new Error("this suite needs a PostgreSQL: apt-get install postgresql");
+  const database = new KilledDatabase(new Random(number));
+  const machines: KeptMachine[] = [];
+  const acknowledged = new Map<string, string[]>();
+  const figures = {
+    acknowledged: 0,
+    deleted: 0,
+    restored: 0,
+    moved: 0,
+    pruned: 0,
+    killed: 0,
+    aside: 0,
+    trashed: 0,
+    runs: 1,
+  };
+  let isOver = false;
+  const background: Promise<void>[] = [];
+  try {
+    await database.start();
+    const first = sqlFleet(database.server.url, "first");
+    await first.fleet.migrate();
+    await first.fleet.close();
+    for (let n = 1; n <= 3 + random.int(3); n++) {
+      const machine = new KeptMachine(database.url, String(n), random.pick(["jsonl", "v2"]));
+      await machine.start();
+      machines.push(machine);
+    }
+    database.proxies[0].share = 0.01;
+    const chaos = new Random(number + 1);
+    background.push(
+      (async () => {
+        for (; !isOver; await wait(1000 + chaos.int(3000))) await database.befall();
+      })(),
+      (async () => {
+        for (; !isOver; await wait(chaos.int(100))) {
+          const fleet = sqlFleet(database.url, "pruner", { most: 1 });
+          const run = fleet.connections.run.bind(fleet.connections);
+          let left = chaos.int(30);
+          fleet.connections.run = async (question) =>
+            left-- === 0 ? { kind: "away", reason: "test: it is killed" } : run(question);
+          await new FleetPruning(fleet.connections, "").prune({ rows: 0 }).catch(() => {});
+          await fleet.fleet.close();
+        }
+      })(),
+    );
+    await Promise.all(
+      machines.map((machine) => live(machine, new Random(number * 100 + Number(machines.indexOf(machine))))),
+    );
+    isOver = true;
+    await Promise.all(background);
+    database.calm();
+    for (const machine of machines) {
+      await machine.end();
+      await machine.start();
+    }
+    await wait(2 * LEASE);
+    for (const machine of machines) await restoreAll(machine);
+    check();
+    return { ...figures, kills: database.figures.kills + figures.killed };
+  } finally {
+    isOver = true;
+    await Promise.all(background).catch(() => {});
+    await Promise.all(machines.map((machine) => machine.end().catch(() => {})));
+    await database.close();
+  }
+
+  async function live(machine: KeptMachine, chance: Random): Promise<void> {
+    for (let step = 0; step < STEPS; step++) {
+      const known = [...acknowledged.keys()];
+      const kind = known.length === 0 ? 0 : chance.int(12);
+      const sessionId = known.length === 0 ? "" : chance.pick(known);
+      if (kind === 0) {
+        if (await machine.ask("new_session", {})) await write(machine, undefined, chance);
+      } else if (kind < 6) await write(machine, sessionId, chance);
+      else if (kind < 8) figures.deleted += (await machine.ask("delete_session", { sessionId })) ? 1 : 0;
+      else if (kind < 10) figures.restored += (await machine.ask("restore_session", { sessionId })) ? 1 : 0;
+      else if (kind === 10) {
+        const method = chance.chance(0.5) ? "archive_session" : "unarchive_session";
+        figures.moved += (await machine.ask(method, { sessionId })) ? 1 : 0;
+      } else if (chance.chance(0.5)) {
+        await machine.kill();
+        figures.killed++;
+        await machine.start();
+      }
+    }
+  }
+
+  /** Appends to a session, or to the new one that is open, and leaves it. */
+  async function write(machine: KeptMachine, sessionId: string | undefined, chance: Random): Promise<void> {
+    if (sessionId !== undefined && !(await machine.ask("switch_session", { sessionId }))) return;
+    const id = (await machine.ask("get_state", {}))?.sessionId;
+    const text = `entry ${number} ${chance.int(2 ** 30)} ${figures.acknowledged}`;
+    if ((await machine.ask("append", { sessionId: id, entries: [user(text)] })) && typeof id === "string") {
+      acknowledged.set(id, [...(acknowledged.get(id) ?? []), text]);
+      figures.acknowledged++;
+    }
+    await machine.ask("new_session", {});
+  }
+
+  /** Brings back what a machine has in its trash. */
+  async function restoreAll(machine: KeptMachine): Promise<void> {
+    for (let tries = 0; tries < 5; tries++) {
+      const items = (await machine.ask("list_trash", {}))?.items ?? [];
+      for (const { sessionId } of items) if (sessionId !== null) await machine.ask("restore_session", { sessionId });
+    }
+    // Some restores were interrupted.
+    for (const sessionId of acknowledged.keys()) await machine.ask("restore_session", { sessionId });
+    // What a copy has more than the fleet goes there with the next write.
+    for (const sessionId of acknowledged.keys()) await write(machine, sessionId, random);
+  }
+
+  function check(): void {
+    figures.pruned = Number(database.server.sql("select sum(generation) from pi_fleet.session"));
+    const aside = machines.flatMap(({ place }) => textsBelow(place as Place, /\.(?:bin|bak)$/)).join("\n");
+    const trashed = machines.flatMap(({ place }) => textsBelow(place as Place, /trash/)).join("\n");
+    for (const [sessionId, texts] of acknowledged) {
+      const lines = database.server.sql(
+        `select encode(line, 'escape') from pi_fleet.entry e join pi_fleet.session s on s.id = e.session_id
+          and s.generation = e.generation where s.id = '${sessionId}' order by seq`,
+      );
+      for (const text of texts) {
+        const count = lines.split(`"${text}"`).length - 1;
+        if (count > 1) throw new Error(`${text} of ${sessionId} is there ${count} times`);
+        if (count === 1) continue;
+        if (aside.includes(text)) figures.aside++;
+        else if (trashed.includes(text)) figures.trashed++;
+        else throw new Error(`${text} of ${sessionId} is lost; ${whereIs(sessionId, text)}`);
+      }
+    }
+    const bad = database.server.sql(`select count(*) from (
+        select seq - lag(seq, 1, -1) over sorted as step from pi_fleet.entry e join pi_fleet.session s on s.id = e.session_id
+          and s.generation = e.generation window sorted as (partition by session_id order by seq)) as steps
+      where step <> 1`);
+    if (bad !== "0") throw new Error(`${bad} entries are out of order`);
+  }
+
+  function whereIs(sessionId: string, text: string): string {
+    const row = database.server.sql(
+      `select state, entries, generation, removed_at from pi_fleet.session where id = '${sessionId}'`,
+    );
+    const copies = machines.filter(({ place }) =>
+      textsBelow(place as Place, /./).some((found) => found.includes(text)),
+    );
+    return `row ${row}, and ${copies.length} machines have it`;
+  }
+
+  /** Returns the texts of files below the home of a machine whose paths fit. */
+  function textsBelow({ home }: Place, fits: RegExp): string[] {
+    const names = readdirSync(home, { recursive: true, withFileTypes: true });
+    return names
+      .filter((one) => one.isFile())
+      .map((one) => join(one.parentPath, one.name))
+      .filter((path) => fits.test(path))
+      .map((path) => readFileSync(path, "latin1"));
+  }
+});

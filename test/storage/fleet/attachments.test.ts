@@ -1,0 +1,175 @@
+/** Attachments of a fleet's sessions: on every machine, as they are, and there before the lines that name them. */
+
+import { createHash, randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
+import { user } from "../../support/drafts.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { lines, Machine } from "../../support/fleet-machine.ts";
+import { entryText, headerText, id, userText } from "../../support/lines.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+/** Returns the line of an entry with a picture that is kept beside the session. */
+const naming = (bytes: Uint8Array, entryId = id(0)): string => {
+  const data = { $piBlob: `sha256:${digestOf(bytes)}`, sizeBytes: bytes.length, encoding: "base64" };
+  const content = [{ type: "image", mimeType: "image/png", data }];
+  return entryText("message", entryId, null, { message: { role: "user", content, timestamp: 1 } });
+};
+const KINDS = ["jsonl", "v2"] as const;
+
+describe.each(KINDS)("an attachment of %s", (kind) => {
+  const bytes = bytesOf("a picture");
+
+  test.each(["before", "after", "late"] as const)(
+    "is there before the line that names it, whatever call fails (%s)",
+    async (fault) => {
+      for (let failing = 0, isOver = false; !isOver; failing++) {
+        const table = new FleetTable();
+        const one = new Machine(kind, table, "one");
+        await one.put([naming(bytes)]);
+        const folder = attachmentFolder(one.file);
+        one.disk.makeFolder(folder);
+        one.disk.put(join(folder, digestOf(bytes)), bytes);
+        one.fleet.faultAt = (call) => (call === failing ? fault : undefined);
+        const log = one.store.open(one.file);
+        try {
+          await log.ready?.();
+          log.append(lines(1));
+          await log.commit();
+        } catch {
+          // The fleet was not reached.
+        }
+        isOver = one.fleet.calls.length <= failing;
+        for (const text of table.linesOf(log.header.id))
+          if (text.includes("$piBlob")) expect(table.blobs.has(digestOf(bytes)), `call ${failing}`).toBe(true);
+        log.close();
+        one.fleet.faultAt = () => undefined;
+        const again = one.store.open(one.file);
+        await again.ready?.();
+        if (again.readOnly === null) {
+          again.append([bytesOf(userText(id(9), id(0)))]);
+          await again.commit();
+        }
+        expect([...(table.attached.get(again.header.id) ?? [])]).toEqual([digestOf(bytes)]);
+        again.close();
+      }
+    },
+  );
+});
+
+describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (): SqlFleet => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  const asked = async (place: Place, ...args: string[]): Promise<Json> =>
+    JSON.parse((await fleetVerb(place, ...args, "--json")).stdout);
+  const fleetVerb = (place: Place, ...args: string[]): Promise<Run> =>
+    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: server.url }, hashes: true });
+  const machine = async (kind: string): Promise<{ wire: Wire; place: Place }> => {
+    const lives = new HereLives({ fleet: connect(), seed: 1 + fleets.length });
+    return { wire: await lives.start(["--store", kind]), place: lives.place };
+  };
+  /** Brings a session with a picture in. Returns its id and path. */
+  const imported = async ({ wire, place }: { wire: Wire; place: Place }, name: string, bytes: Uint8Array) => {
+    const path = join(place.home, `${name}.jsonl`);
+    const sessionId = `01a207fe-a9e0-7627-b723-${name.padStart(12, "0")}`;
+    writeFileSync(path, `${headerText({ id: sessionId, cwd: place.cwd })}\n${naming(bytes)}\n`);
+    mkdirSync(attachmentFolder(path));
+    writeFileSync(join(attachmentFolder(path), digestOf(bytes)), bytes);
+    const { sessionPath } = await wire.result("import_session", { path });
+    return { sessionId, sessionPath };
+  };
+  const pathOf = async (wire: Wire, sessionId: string): Promise<string> => {
+    await wire.result("switch_session", { sessionId });
+    const { sessionFile } = await wire.result("get_state");
+    return sessionFile;
+  };
+  const count = (table: string): string => server.sql(`select count(*) from pi_fleet.${table}`);
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect().fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.attached, pi_fleet.blob cascade",
+    );
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test.each(KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
+    const bytes = randomBytes(2_500_000);
+    const [one, two] = [await machine(kind), await machine(kind)];
+    const { sessionId } = await imported(one, "1", bytes);
+    expect(count("blob_part")).toBe("3");
+    const path = await pathOf(two.wire, sessionId);
+    expect(readFileSync(join(attachmentFolder(path), digestOf(bytes))).equals(bytes)).toBe(true);
+    expect((await asked(two.place, "verify")).faults).toEqual([]);
+    // One that the fleet has damaged is taken for none.
+    server.sql("update pi_fleet.blob_part set bytes = set_byte(bytes, 0, 255 - get_byte(bytes, 0)) where part = 1");
+    const { status, stdout } = await fleetVerb(one.place, "verify", "--json");
+    expect([status, JSON.parse(stdout).faults]).toMatchObject([3, [{ sessionId, fault: "attachment" }]]);
+    const three = await machine(kind);
+    const there = await pathOf(three.wire, sessionId);
+    expect(existsSync(join(attachmentFolder(there), digestOf(bytes)))).toBe(false);
+    const folder = join(one.place.home, ".pi/agent/sessions");
+    await asked(one.place, "import", folder);
+    expect((await asked(one.place, "verify")).faults).toEqual([]);
+    // Whoever opens it again has it then.
+    await three.wire.result("new_session");
+    await pathOf(three.wire, sessionId);
+    expect(readFileSync(join(attachmentFolder(there), digestOf(bytes))).equals(bytes)).toBe(true);
+    const out = join(two.place.home, "out");
+    await asked(two.place, "export", out);
+    const written = readdirSync(out, { recursive: true, encoding: "utf8" }).find((name) =>
+      name.endsWith(digestOf(bytes)),
+    );
+    expect(readFileSync(join(out, written as string)).equals(bytes)).toBe(true);
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.attached, pi_fleet.blob cascade",
+    );
+    await asked(two.place, "import", out);
+    expect([count("blob_part"), count("attached")]).toEqual(["3", "1"]);
+  });
+
+  test("go when no session names them, and come back with the next one that does", async () => {
+    const bytes = bytesOf("a picture of many");
+    const one = await machine("jsonl");
+    const ids = [(await imported(one, "1", bytes)).sessionId, (await imported(one, "2", bytes)).sessionId];
+    expect([count("blob"), count("attached")]).toEqual(["1", "2"]);
+    server.sql("truncate pi_fleet.attached");
+    // What was given just now is about to be named.
+    expect(await asked(one.place, "prune", "--apply", "--yes")).toMatchObject({ attachments: 0 });
+    server.sql("insert into pi_fleet.attached select '', id, 0, sha256 from pi_fleet.session, pi_fleet.blob");
+    const age = (): string => server.sql("update pi_fleet.blob set touched_at = now() - interval '2 days'");
+    for (const [n, sessionId] of ids.entries()) {
+      await one.wire.result("delete_session", { sessionId, permanent: true });
+      age();
+      expect(await asked(one.place, "prune", "--apply", "--yes")).toMatchObject({ attachments: n });
+      expect(count("blob")).toBe(String(1 - n));
+    }
+    expect(count("blob_part")).toBe("0");
+    // The process remembers that it was there.
+    const { sessionId } = await imported(one, "3", bytes);
+    await one.wire.result("switch_session", { sessionId });
+    await one.wire.result("append", { entries: [user("more")] });
+    expect([count("blob"), count("attached"), count("blob_part")]).toEqual(["1", "1", "1"]);
+    expect(textOf(bytes)).toBe(server.sql("select convert_from(bytes, 'utf8') from pi_fleet.blob_part"));
+  });
+});
