@@ -321,13 +321,22 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       const url = `${server.url.replace("user=fleet", `user=${role}`)}&tenant=${role}`;
       const theirs = await machine("jsonl", connect(url));
       await theirs.wire.result("delete_session", { sessionId: await theirs.make(role) });
+      await theirs.make("stays");
     }
     server.sql("update pi_fleet.session set deleted_at = now() - interval '40 days' where state = 2");
     const variables = { PI_FLEET_URL: `${server.url.replace("user=fleet", "user=mallory")}&tenant=mallory` };
-    const { stdout } = await runHere(new HereLives({}).place, ["fleet", "prune", "--apply", "--yes", "--json"], {
-      variables,
-    });
-    expect(JSON.parse(stdout)).toMatchObject({ sessions: 1, entries: 2 });
-    expect(server.sql("select string_agg(distinct '<' || tenant || '>', '') from pi_fleet.entry")).toBe("<><alice>");
+    const pruned = async (): Promise<Json> =>
+      JSON.parse((await runHere(place, ["fleet", "prune", "--apply", "--yes", "--json"], { variables })).stdout);
+    const { place } = new HereLives({});
+    expect(await pruned()).toMatchObject({ sessions: 1, entries: 2 });
+    const left = "select string_agg(tenant || count, ' ' order by tenant) from (select tenant, count(*) from pi_fleet";
+    expect(server.sql(`${left}.entry group by tenant) x`)).toBe("2 alice4 mallory2");
+    server.sql("update pi_fleet.word set unused_since = now() - interval '2 days'");
+    expect(await pruned()).toMatchObject({ words: 1 });
+    expect(server.sql("select string_agg(word, ' ' order by word) from pi_fleet.word where tenant = 'mallory'")).toBe(
+      "answer stays to",
+    );
+    // Those of the others stay as they are.
+    expect(server.sql("select count(*) from pi_fleet.word where unused_since is not null")).toBe("8");
   });
 });
