@@ -153,8 +153,8 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   };
 
   test("a conflict is settled once, at whichever operation the disk fails", async () => {
-    for (const errno of ["EIO", "ENOSPC"]) for (let at = 1; await settlesOnce(kind, failingAt(at, errno)); at++);
-    for (let room = 0; await settlesOnce(kind, (disk) => fillAfter(disk, room)); room++);
+    for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), 17);
+    await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), 17);
   });
 
   test.each([true, false])(
