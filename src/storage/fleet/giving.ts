@@ -81,8 +81,8 @@ export class BackgroundGiving {
   private readonly options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">;
   private isBusy = false;
   /** Whether the journal is looked through as soon as it may be. */
-  private isDue = true;
-  private asked = Number.NEGATIVE_INFINITY;
+  private isDue = false;
+  private asked: number;
   private wait: number;
   /** Sessions that were refused, each with when it is tried again, and how long that was waited for. */
   private readonly refused = new Map<string, { readonly at: number; readonly wait: number }>();
@@ -91,6 +91,8 @@ export class BackgroundGiving {
     this.place = place;
     this.options = options;
     this.wait = options.followedEvery;
+    // Who is there for one question has its answer first.
+    this.asked = options.elapsed();
   }
 
   /** Begins with the next session, when it is time. `isOpen`: whether it is open here, and gives by itself. */

@@ -4,30 +4,14 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import type { Log } from "../../../src/core/ports/store.ts";
 import type { FleetFault } from "../../support/fleet.ts";
-import { line, Machine, written } from "../../support/fleet-machine.ts";
+import { found, line, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
-
-/** Has a machine find out what became of its session, and returns the log in its place. */
-async function settled(log: Log): Promise<Log> {
-  let now = log;
-  for (let n = 0; n < 8; n++) {
-    await now.ready?.();
-    if (now.refresh().kind === "replaced") {
-      const next = now.reopen();
-      now.close();
-      now = next;
-    }
-    await Promise.resolve();
-  }
-  return now;
-}
 
 /** Has room on the disk for so many changes, and for no more. */
 function fillAfter(disk: Machine["disk"], room: number): { readonly isFull: boolean; empty(): void } {
@@ -79,7 +63,7 @@ async function commitsOnce(
   if (told?.name === "outcome_unknown") expect(isSaidUnchanged, what).toBe(false);
   else if (told) expect(fleet.table.linesOf(SESSION), what).toEqual([line(0)]);
   fleet.faultAt = () => undefined;
-  const now = await settled(log);
+  const now = await found(log);
   if (isSaidUnchanged || !told) expect(fleet.table.linesOf(SESSION), what).toEqual([0, ...(told ? [] : [1])].map(line));
   // A host repeats what it does not know, unless it finds it.
   await written(now, ...(now.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
@@ -112,7 +96,7 @@ async function settlesOnce(
   const faulty = failing(disk);
   let now = log;
   try {
-    now = await settled(log);
+    now = await found(log);
   } catch (error) {
     expect(error).toBeInstanceOf(Failure);
   }
@@ -122,7 +106,7 @@ async function settlesOnce(
   const again = new Machine(kind, fleet.table, "one again", { disk });
   again.fleet.leasesEnd = true;
   if (struck && now === log) log.close();
-  const last = await settled(again.store.open(machine.file));
+  const last = await found(again.store.open(machine.file));
   await written(last, 3);
   const texts = fleet.table.linesOf(SESSION).filter((text) => !text.includes(LEAF_MARKER));
   expect([texts.sort(), machine.aside, again.aside]).toEqual([[0, 1, 2, 3].map(line).concat(mine).sort(), [], []]);
@@ -153,8 +137,8 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   };
 
   test("a conflict is settled once, at whichever operation the disk fails", async () => {
-    for (const errno of ["EIO", "ENOSPC"]) for (let at = 1; await settlesOnce(kind, failingAt(at, errno)); at++);
-    for (let room = 0; await settlesOnce(kind, (disk) => fillAfter(disk, room)); room++);
+    for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), 17);
+    await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), 17);
   });
 
   test.each([true, false])(

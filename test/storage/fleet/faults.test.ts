@@ -61,6 +61,14 @@ async function live(kind: MachineKind, at: number, fault: FleetFault, tries: num
   return fleet.calls.length;
 }
 
+/** Returns what brings the session back to how the fleet has it now, when nobody had it. */
+function remembered({ table }: MemoryFleet): () => void {
+  const row = table.rows.get(SESSION);
+  if (!row) throw new Error("the session is missing");
+  const before = { ...row, holder: null, lines: [...row.lines], epochs: [...row.epochs] };
+  return () => void Object.assign(row, before);
+}
+
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test("every call fails before and after its effect, or arrives late: each line is there once, whatever was told", async () => {
     const calls = await live(kind, -1, "before", 0);
@@ -207,11 +215,9 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const one = new Machine(kind);
     const log = one.create();
     await written(log, 0);
-    const row = one.fleet.table.rows.get(SESSION);
-    if (!row) throw new Error("the session is missing");
-    const before = { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+    const goBack = remembered(one.fleet);
     await written(log, 1);
-    Object.assign(row, before);
+    goBack();
     await written(log, 2);
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
   });
@@ -220,12 +226,10 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const one = new Machine(kind);
     const log = one.create();
     await written(log, 0);
-    const row = one.fleet.table.rows.get(SESSION);
-    if (!row) throw new Error("the session is missing");
-    const before = { ...row, lines: [...row.lines], epochs: [...row.epochs] };
+    const goBack = remembered(one.fleet);
     await written(log, 1);
     log.unlock();
-    Object.assign(row, before, { holder: null });
+    goBack();
     for (let turns = 0; turns < 50; turns++) {
       await log.follow?.();
       await Promise.resolve();

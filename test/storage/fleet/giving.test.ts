@@ -27,6 +27,8 @@ async function left(kind: MachineKind): Promise<{
     { journal, openCopy: machine.store.open, find: () => machine.file },
     { elapsed: () => clock.now, followedEvery: 100 },
   );
+  // It has been there for a while.
+  clock.now = 500;
   return { machine, giving, journal, clock };
 }
 

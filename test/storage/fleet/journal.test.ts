@@ -5,7 +5,7 @@ import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import { failed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
+import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
 
@@ -13,21 +13,6 @@ const journaled = { isJournaled: true } as const;
 
 function cut({ fleet }: Machine): void {
   fleet.faultAt = () => "before";
-}
-
-/** Lets a machine find out, as far as calls arrive, what became of its session. Returns the log in its place now. */
-async function found(log: Log): Promise<Log> {
-  let now = log;
-  for (let n = 0; n < 8; n++) {
-    await now.ready?.();
-    if (now.refresh().kind === "replaced") {
-      const next = now.reopen();
-      now.close();
-      now = next;
-    }
-    await Promise.resolve();
-  }
-  return now;
 }
 
 /** Brings the fleet back to a machine. */
