@@ -9,7 +9,7 @@ import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
 import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import { headerFacts } from "../catalog/summary.ts";
-import { beginsAt, type EntrySource, type FactsBase, foundIn } from "./facts.ts";
+import { beginsAt, type FactsBase, type FactsSource, foundIn } from "./facts.ts";
 import { pastOf } from "./lines-to-send.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
@@ -31,7 +31,7 @@ export class LateWork {
   private readonly stretch: () => LateStretch | null;
   private running: Promise<void> | undefined;
   private isOver = false;
-  /** What is known at a position: see beginsAt. */
+  /** Whether entries are still taken over, as beginsAt says it, at a position. */
   private known: { readonly at: number; readonly begins: boolean } | undefined;
 
   /** `stretch`: returns what is missing; null where nothing is, or this process may not add it. */
@@ -86,7 +86,7 @@ function factsIn({ texts, spendings }: ReturnType<typeof foundIn>): Pick<LateFac
   return { texts, spendings };
 }
 
-/** What is needed to add facts of sessions whose lines are only in the fleet. */
+/** The means to add facts of sessions whose lines are only in the fleet. */
 export interface LatePlace {
   readonly fleet: Fleet;
   readonly memory: Store;
@@ -100,7 +100,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
   if (!stored) return false;
   const header = headerOf(stored);
   const base: FactsBase = { ...headerFacts(header), id };
-  const sourceOf = (lines: readonly Uint8Array[]): EntrySource => {
+  const sourceOf = (lines: readonly Uint8Array[]): FactsSource => {
     const log = place.memory.create({ headerLine, header });
     log.append(lines);
     return log;
@@ -130,7 +130,7 @@ async function beginsBefore(
   { fleet }: LatePlace,
   { id, indexed }: BehindSession,
   base: FactsBase,
-  sourceOf: (lines: readonly Uint8Array[]) => EntrySource,
+  sourceOf: (lines: readonly Uint8Array[]) => FactsSource,
 ): Promise<boolean> {
   for (const from of [indexed - 1, 0]) {
     let begins = base.parentSession !== null;

@@ -35,12 +35,12 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
   order by seq`;
 
 /** Lines, and the position after the last of them. */
-interface Piece {
+interface LinesPiece {
   readonly lines: readonly Uint8Array[];
   readonly past: number;
 }
 
-type SentRow = Readonly<Record<string, unknown>>;
+type ReadRow = Readonly<Record<string, unknown>>;
 
 export class LineReader {
   private readonly connections: Connections;
@@ -58,7 +58,7 @@ export class LineReader {
   }
 
   /** Returns the next lines, at least one. Throws storage_failed. */
-  async after(from: number): Promise<Piece> {
+  async after(from: number): Promise<LinesPiece> {
     const { tenant, sessionId, to } = this;
     const values = [tenant, sessionId, from, to, from + this.size];
     const rows = await this.connections.read({ text: LINES, values, ...AS_BYTES });
@@ -74,7 +74,7 @@ export class LineReader {
     return { lines, past: from + lines.length };
   }
 
-  private async linesOf({ ends, codec, packed, lines, count }: SentRow): Promise<readonly Uint8Array[]> {
+  private async linesOf({ ends, codec, packed, lines, count }: ReadRow): Promise<readonly Uint8Array[]> {
     if (packed) {
       const own = String(ends).split(",").map(Number);
       return linesIn({ ends: own, codec: Number(String(codec)), lines: Buffer.from(String(packed), "base64") });

@@ -12,7 +12,7 @@ export const BATCH_BYTES = 2 << 20;
 /** Stretches that the database copies at a time: some 32 MB of lines, in less than a second. */
 const MOST_COPIED = 64;
 
-/** What lines are sent from. */
+/** A log whose lines are sent. */
 interface Sending {
   readonly log: Log;
   readonly facts: CopyFacts;
