@@ -14,6 +14,8 @@ import { pastOf } from "./lines-to-send.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
 const PIECE_BYTES = 128 << 10;
+/** The same where nobody waits for anything else. */
+const LARGE_PIECE_BYTES = 1 << 20;
 
 /** Entries of a session whose facts are missing, up to where log and fleet have the same. */
 export interface LateStretch {
@@ -31,6 +33,7 @@ export class LateWork {
   private readonly stretch: () => LateStretch | null;
   private running: Promise<void> | undefined;
   private isOver = false;
+  private pieceBytes = PIECE_BYTES;
   /** Whether entries are still taken over, as beginsAt says it, at a position. */
   private known: { readonly at: number; readonly begins: boolean } | undefined;
 
@@ -41,8 +44,9 @@ export class LateWork {
     this.stretch = stretch;
   }
 
-  /** Resolves when what is going on has ended. */
-  get done(): Promise<void> {
+  /** Resolves when what is going on has ended, which goes on in larger pieces. */
+  finish(): Promise<void> {
+    this.pieceBytes = LARGE_PIECE_BYTES;
     return this.running ?? Promise.resolve();
   }
 
@@ -72,7 +76,7 @@ export class LateWork {
       const { log } = this;
       const base = { ...headerFacts(log.header), id: log.header.id };
       const begins = this.known?.at === from ? this.known.begins : beginsAt(log, base, from);
-      const to = pastOf(log, from, stretch.to, PIECE_BYTES);
+      const to = pastOf(log, from, stretch.to, this.pieceBytes);
       const found = foundIn(log, base, begins, from, to);
       const outcome = await this.fleet.addFacts({ sessionId: base.id, epoch, from, to, ...factsIn(found) });
       if (outcome.kind !== "committed") return;
