@@ -23,7 +23,7 @@ export function pastOf(log: Log, from: number, count: number, bytes: number): nu
   return past;
 }
 
-/** What lines are sent from. */
+/** A log whose lines are sent. */
 interface Sending {
   readonly log: CopiedLog;
   readonly facts: CopyFacts;

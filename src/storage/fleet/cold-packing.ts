@@ -18,7 +18,7 @@ interface PackingPlace {
 }
 
 /** The outcome for one session: `damaged`, its lines are not those that were acknowledged; `in_use`, somebody took it. */
-export interface PackedSession {
+export interface ColdOutcome {
   readonly outcome: "packed" | "damaged" | "in_use";
   /** Lines that are in packs now, their bytes, and what the packs have of these. */
   readonly lines: number;
@@ -26,11 +26,11 @@ export interface PackedSession {
   readonly packedBytes: number;
 }
 
-/** What is said of a session that is not packed because of its lines. */
-export const DAMAGED: PackedSession = { outcome: "damaged", lines: 0, bytes: 0, packedBytes: 0 };
+/** The outcome for a session that is not packed because of its lines. */
+export const DAMAGED: ColdOutcome = { outcome: "damaged", lines: 0, bytes: 0, packedBytes: 0 };
 
 /** Packs the rows of a session. What was packed before it is interrupted stays packed. */
-export async function packSession(place: PackingPlace, session: ColdSession): Promise<PackedSession> {
+export async function packSession(place: PackingPlace, session: ColdSession): Promise<ColdOutcome> {
   const { id, end, runs } = session;
   const sums = { lines: 0, bytes: 0, packedBytes: 0 };
   const starts = await endsAt(

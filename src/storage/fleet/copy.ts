@@ -495,7 +495,7 @@ export class FleetCopy implements Outside {
 
   /** Resolves when the facts of all that was given are there, or are left to others. */
   factsAdded(): Promise<void> {
-    return this.late.done;
+    return this.late.finish();
   }
 
   release(): void {

@@ -96,10 +96,10 @@ export class CopyFacts {
 export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "timestamp">;
 
 /** The entries of a session, or of a stretch of it. */
-export type EntrySource = Pick<Log, "nodes" | "length" | "read">;
+export type FactsSource = Pick<Log, "nodes" | "length" | "read">;
 
 /** Returns whether the first `count` entries of a session were all taken over from the one that it was forked from. */
-export function beginsAt(source: EntrySource, base: FactsBase, count: number): boolean {
+export function beginsAt(source: FactsSource, base: FactsBase, count: number): boolean {
   const counter = counterOf(base, base.parentSession !== null);
   const look = (position: number): void => {
     const entry = entryAt(source, position);
@@ -116,7 +116,7 @@ export function beginsAt(source: EntrySource, base: FactsBase, count: number): b
  * `begins`. `offset`: position of the first entry of the source in its session.
  */
 export function foundIn(
-  source: EntrySource,
+  source: FactsSource,
   base: FactsBase,
   begins: boolean,
   from: number,
@@ -147,7 +147,7 @@ function counterOf(base: FactsBase, begins: boolean): UsageCounter {
 
 /** Returns an entry; undefined where it cannot be read, or its line has none of the signs. */
 function entryAt(
-  source: EntrySource,
+  source: FactsSource,
   position: number,
   signs?: readonly string[],
 ): Readonly<Record<string, unknown>> | undefined {

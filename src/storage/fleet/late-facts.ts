@@ -10,10 +10,12 @@ import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import { headerFacts } from "../catalog/summary.ts";
 import { pastOf } from "./batch.ts";
-import { beginsAt, type EntrySource, type FactsBase, foundIn } from "./facts.ts";
+import { beginsAt, type FactsBase, type FactsSource, foundIn } from "./facts.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
 const PIECE_BYTES = 128 << 10;
+/** The same where nobody waits for anything else. */
+const LARGE_PIECE_BYTES = 1 << 20;
 
 /** Entries of a session whose facts are missing, up to where log and fleet have the same. */
 export interface LateStretch {
@@ -31,7 +33,8 @@ export class LateWork {
   private readonly stretch: () => LateStretch | null;
   private running: Promise<void> | undefined;
   private isOver = false;
-  /** What is known at a position: see beginsAt. */
+  private pieceBytes = PIECE_BYTES;
+  /** Whether entries are still taken over, as beginsAt says it, at a position. */
   private known: { readonly at: number; readonly begins: boolean } | undefined;
 
   /** `stretch`: returns what is missing; null where nothing is, or this process may not add it. */
@@ -41,8 +44,9 @@ export class LateWork {
     this.stretch = stretch;
   }
 
-  /** Resolves when what is going on has ended. */
-  get done(): Promise<void> {
+  /** Resolves when what is going on has ended, which goes on in larger pieces. */
+  finish(): Promise<void> {
+    this.pieceBytes = LARGE_PIECE_BYTES;
     return this.running ?? Promise.resolve();
   }
 
@@ -72,7 +76,7 @@ export class LateWork {
       const { log } = this;
       const base = { ...headerFacts(log.header), id: log.header.id };
       const begins = this.known?.at === from ? this.known.begins : beginsAt(log, base, from);
-      const to = pastOf(log, from, stretch.to, PIECE_BYTES);
+      const to = pastOf(log, from, stretch.to, this.pieceBytes);
       const found = foundIn(log, base, begins, from, to);
       const outcome = await this.fleet.addFacts({ sessionId: base.id, epoch, from, to, ...factsIn(found) });
       if (outcome.kind !== "committed") return;
@@ -86,7 +90,7 @@ function factsIn({ texts, spendings }: ReturnType<typeof foundIn>): Pick<LateFac
   return { texts, spendings };
 }
 
-/** What is needed to add facts of sessions whose lines are only in the fleet. */
+/** The means to add facts of sessions whose lines are only in the fleet. */
 export interface LatePlace {
   readonly fleet: Fleet;
   readonly memory: Store;
@@ -100,7 +104,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
   if (!stored) return false;
   const header = headerOf(stored);
   const base: FactsBase = { ...headerFacts(header), id };
-  const sourceOf = (lines: readonly Uint8Array[]): EntrySource => {
+  const sourceOf = (lines: readonly Uint8Array[]): FactsSource => {
     const log = place.memory.create({ headerLine, header });
     log.append(lines);
     return log;
@@ -130,7 +134,7 @@ async function beginsBefore(
   { fleet }: LatePlace,
   { id, indexed }: BehindSession,
   base: FactsBase,
-  sourceOf: (lines: readonly Uint8Array[]) => EntrySource,
+  sourceOf: (lines: readonly Uint8Array[]) => FactsSource,
 ): Promise<boolean> {
   for (const from of [indexed - 1, 0]) {
     let begins = base.parentSession !== null;

@@ -49,12 +49,12 @@ const LINES_AT = `with s as (select generation from pi_fleet.session where tenan
     where e.seq = any($3::bigint[]) having count(*) > 0`;
 
 /** Lines, and the position after the last of them. */
-interface Piece {
+interface LinesPiece {
   readonly lines: readonly Uint8Array[];
   readonly past: number;
 }
 
-type SentRow = Readonly<Record<string, unknown>>;
+type ReadRow = Readonly<Record<string, unknown>>;
 
 export class LineReader {
   private readonly connections: Connections;
@@ -72,7 +72,7 @@ export class LineReader {
   }
 
   /** Returns the next lines, at least one. Throws storage_failed. */
-  async after(from: number): Promise<Piece> {
+  async after(from: number): Promise<LinesPiece> {
     const { tenant, sessionId, to } = this;
     const values = [tenant, sessionId, from, to, from + this.size];
     const rows = await this.connections.read({ text: LINES, values, ...AS_BYTES });
@@ -106,7 +106,7 @@ export class LineReader {
     });
   }
 
-  private async linesOf({ ends, codec, packed, lines, count }: SentRow): Promise<readonly Uint8Array[]> {
+  private async linesOf({ ends, codec, packed, lines, count }: ReadRow): Promise<readonly Uint8Array[]> {
     if (packed) {
       const own = String(ends).split(",").map(Number);
       return linesIn({ ends: own, codec: Number(String(codec)), lines: Buffer.from(String(packed), "base64") });

@@ -6,7 +6,7 @@ import { linesIn } from "./pack.ts";
 /** Bytes of a pack, as it is kept, beyond which it is not fetched for one entry of it. */
 const LARGEST_PACK = 8 << 20;
 
-type SqlRow = Readonly<Record<string, unknown>>;
+type FoundRow = Readonly<Record<string, unknown>>;
 
 export class PackedEntries {
   private readonly connections: Connections;
@@ -19,7 +19,7 @@ export class PackedEntries {
   }
 
   /** Returns the line at a `position` in a `pack` of session `id`; empty where it is too long, or gone. */
-  async lineOf({ id, generation, pack, position }: SqlRow): Promise<Uint8Array> {
+  async lineOf({ id, generation, pack, position }: FoundRow): Promise<Uint8Array> {
     const key = JSON.stringify([id, generation, pack]);
     let lines = this.opened.get(key);
     if (!lines) {

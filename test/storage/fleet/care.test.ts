@@ -248,4 +248,21 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0 });
     expect((await asked(lives.place, "verify")).faults).toEqual([]);
   });
+
+  test("packs what nobody has written to for long, and brings the same bytes out", async () => {
+    const { lives, sessions } = await machine(connect("one"));
+    const source = filesBelow(sessions);
+    expect(await asked(lives.place, "pack")).toMatchObject({ sessions: 0, lines: 0, inUse: [], damaged: [] });
+    server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
+    expect(await asked(lives.place, "pack", "--until", "2009-01-01")).toMatchObject({ sessions: 0 });
+    const { stdout, status } = await fleetVerb(lives.place, "pack");
+    expect([status, stdout]).toEqual([0, expect.stringMatching(/^3 sessions were packed: 11 lines of /)]);
+    expect(server.sql("select count(*) from pi_fleet.entry")).toBe("0");
+    expect((await asked(lives.place, "verify")).faults).toEqual([]);
+    const out = join(lives.place.home, "out");
+    await asked(new HereLives({ seed: 9 }).place, "export", out);
+    expect(filesBelow(out)).toEqual(source);
+    const { status: refused, stderr } = await fleetVerb(lives.place, "verify", "--until", "60d");
+    expect([refused, stderr]).toEqual([2, expect.stringContaining("--until is for fleet pack")]);
+  });
 });
