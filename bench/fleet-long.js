@@ -1,6 +1,6 @@
 // What a fleet does with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
 //
-//   node bench/fleet-long.js [--entries 100000] [--sessions 285] [--writers 64] [--seconds 10] [--turns 200]
+//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--seconds 5] [--turns 200]
 //                            [--only push,sessions,append,writers,saver] [--write]
 //
 // --write puts the table into docs/fleet.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
@@ -10,13 +10,13 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { startDatabase } from "../scripts/database.js";
+import { endDatabase, startDatabase } from "../scripts/database.js";
 import { withFigures } from "./figures.js";
 import { writeSession } from "./generate.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session } from "./sessions.js";
 
-const options = { entries: 100_000, sessions: 285, writers: 64, seconds: 10, turns: 200, only: "", write: false };
+const options = { entries: 100_000, sessions: 100, writers: 64, seconds: 5, turns: 200, only: "", write: false };
 for (let i = 2; i < process.argv.length; i++) {
   const name = process.argv[i].replace(/^--/, "");
   if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
@@ -261,11 +261,7 @@ try {
   for (const [name, part] of Object.entries({ push, sessions, append, writers, saver })) if (wanted(name)) await part();
 } finally {
   await client.end();
-  // A start that fails would throw; this end is meant.
-  database.removeAllListeners("exit");
-  const ended = new Promise((resolve) => database.on("exit", resolve));
-  database.kill("SIGINT");
-  await ended;
+  await endDatabase(database);
   rmSync(place, { recursive: true, force: true });
   rmSync(home, { recursive: true, force: true });
 }

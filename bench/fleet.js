@@ -9,7 +9,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startDatabase } from "../scripts/database.js";
+import { endDatabase, startDatabase } from "../scripts/database.js";
 import { coldOpen } from "./fleet-cold.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session, word } from "./sessions.js";
@@ -118,11 +118,7 @@ try {
   const bringIn = (folder) => fleet("import", folder);
   if (entries > 0) Object.assign(figures, await coldOpen({ program, home, url, entries, rounds, bringIn }));
 } finally {
-  // A start that fails would throw; this end is meant.
-  database.removeAllListeners("exit");
-  const ended = new Promise((resolve) => database.on("exit", resolve));
-  database.kill("SIGINT");
-  await ended;
+  await endDatabase(database);
   rmSync(place, { recursive: true, force: true });
   rmSync(home, { recursive: true, force: true });
 }

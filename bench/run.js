@@ -411,6 +411,21 @@ function* rows() {
     against: ["file copy, fdatasync", () => copy(realistic)],
     pi: (pi) => piOnSession(pi, realistic, "fork", { entryId: last }),
   };
+  const little = session("lean", 8);
+  yield {
+    what: "import, library",
+    unit: "ms",
+    goal: "20 ms",
+    ours: () => run("import", little, "ms"),
+    pi: (pi) => run("import", little, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "- then open a small session",
+    unit: "ms",
+    goal: "3 ms",
+    ours: () => run("open", little, "ms"),
+    pi: (pi) => run("open", little, "ms", pi.library, pi.node),
+  };
   yield {
     what: "append, library, not durable",
     unit: "k/s",
@@ -471,6 +486,12 @@ function* rows() {
     goal: "5 ms",
     ours: () => run("recent", many, "ms"),
     pi: (pi) => run("recent", many, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "- where no session is of the working directory",
+    unit: "ms",
+    ours: () => run("recent-none", many, "ms"),
+    pi: (pi) => run("recent-none", many, "ms", pi.library, pi.node),
   };
   yield {
     what: "durable append over the wire, p50",

@@ -2,8 +2,20 @@
 // machine does at best.
 //
 //   node bench/worker.js parse|copy|sync|append-raw|append-checked <file>
-//   node bench/worker.js open|context|append|append-first|summaries|branched|list|list-again|recent <file> <library>
-import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from "node:fs";
+//   node bench/worker.js import|open|context|append|append-first|summaries|branched|list|list-again|recent|recent-none
+//     <file> <library>
+import {
+  closeSync,
+  fdatasyncSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 const [task, file, library] = process.argv.slice(2);
@@ -76,6 +88,7 @@ const message = () => ({ role: "user", content: [{ type: "text", text: "x".repea
 const median = (times) => times.sort((a, b) => a - b)[times.length >> 1];
 
 const TASKS = {
+  import: (_, imported) => ({ ms: imported }),
   open: ({ SessionManager }) => {
     const began = now();
     const session = SessionManager.open(file);
@@ -133,19 +146,36 @@ const TASKS = {
     const { length } = await SessionManager.listAll(file);
     return { ms: now() - began, sessions: Math.min(length, first.length) };
   },
-  recent: ({ SessionManager }) => {
-    const began = now();
-    const session = SessionManager.continueRecent(process.cwd(), file);
-    return { ms: now() - began, file: session.getSessionFile() };
-  },
+  recent: (library) => recent(library, cwdOf(file)),
+  /** No session of the folder is of the working directory. */
+  "recent-none": (library) => recent(library, process.cwd()),
 };
+
+function recent({ SessionManager }, cwd) {
+  const began = now();
+  const session = SessionManager.continueRecent(cwd, file);
+  return { ms: now() - began, entries: session.getEntries().length };
+}
+
+/** The working directory of a session in a folder. */
+function cwdOf(folder) {
+  const [name] = readdirSync(folder);
+  return JSON.parse(readFileSync(join(folder, name), "utf8").split("\n", 1)[0]).cwd;
+}
 
 /** Megabytes at most so far. */
 function peak() {
   return process.resourceUsage().maxRSS / 1000;
 }
 
-const result = ANCHORS[task] ? ANCHORS[task]() : await TASKS[task](await import(pathToFileURL(library).href));
+/** What a library answers, which is told how long its import took. */
+async function withLibrary() {
+  const began = now();
+  const loaded = await import(pathToFileURL(library).href);
+  return TASKS[task](loaded, now() - began);
+}
+
+const result = ANCHORS[task] ? ANCHORS[task]() : await withLibrary();
 console.log(JSON.stringify(result));
 // Pi keeps things open.
 process.exit(0);

@@ -44,3 +44,12 @@ export async function startDatabase(folder) {
   });
   return server;
 }
+
+/** Ends it. */
+export async function endDatabase(server) {
+  // A start that fails would throw; this end is meant.
+  server.removeAllListeners("exit");
+  const ended = new Promise((resolve) => server.on("exit", resolve));
+  server.kill("SIGINT");
+  await ended;
+}

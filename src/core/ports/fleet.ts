@@ -53,6 +53,8 @@ export interface FleetBatch {
   readonly facts: FleetFacts;
   /** Ends up to which lines are kept together, the last of which is `after`: of a batch of a long commit. */
   readonly stretches?: readonly FleetEnd[];
+  /** The session from which the fleet copies the stretches, which it has with the same ends: `lines` and `heads` are empty. */
+  readonly source?: string;
 }
 
 /** Texts and spendings of entries that are there without them. */
@@ -192,6 +194,8 @@ export interface Fleet {
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
   /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
   append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
+  /** Returns the ends of a session at which lines are kept together, from its beginning on. Throws storage_failed. */
+  stretches?(sessionId: string): Promise<readonly FleetEnd[]>;
   /** Has the fleet begin with what it can do before a batch is sent, while another one is on its way. */
   prepare?(batch: FleetBatch | undefined): void;
   /**

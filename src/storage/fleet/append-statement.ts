@@ -107,12 +107,38 @@ export function appendStatement(
       and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2
       ${by.server === undefined ? "" : `and ${isServer(`${values.add(by.server)}::text`)}`}
     returning tenant, id, generation`;
-  const put = packs ? packPart(packs, epoch, values) : entryPart(batch, epoch, entries, values);
+  const put =
+    batch.source !== undefined
+      ? copyPart(batch, epoch, entries, values)
+      : packs
+        ? packPart(packs, epoch, values)
+        : entryPart(batch, epoch, entries, values);
   const parts = [put, ...factParts(facts, values)];
   if (batch.facts.areBehind) parts.push(behindPart(by.holder, values));
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
-  const statement = { text: `with held as (${held})${text} select ${WAITS_FOR} from held`, values: values.all };
-  return by.server === undefined ? statement : { ...statement, server: by.server };
+  const proof = batch.source === undefined ? "" : `, ${copyProof(batch, values)} as copied`;
+  const all = `with held as (${held})${text} select ${WAITS_FOR}${proof} from held`;
+  return { text: all, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
+}
+
+/** Returns the part that copies packs of another session. */
+function copyPart({ source, after }: FleetBatch, epoch: string, entries: string, values: SqlValues): string {
+  return `insert into pi_fleet.pack
+      (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
+    select held.tenant, held.id, held.generation, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, p.chain, p.ends, p.heads,
+      p.codec, p.lines
+    from held join pi_fleet.session s on s.tenant = held.tenant and s.id = ${values.add(source)}
+      join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation
+    where p.seq >= ${entries} and p.seq + p.count <= ${values.add(after.entries)}
+    returning seq + count as past, count, chain`;
+}
+
+/** Returns what fails, and the statement with it, unless the lines that were copied are those that are meant. */
+function copyProof({ before, after }: FleetBatch, values: SqlValues): string {
+  const isAll = `(select sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
+  const last = `exists (select from put_0 where past = ${values.add(after.entries)}::bigint
+    and chain = ${values.add(Buffer.from(after.chain, "hex"))}::bytea)`;
+  return `1 / case when ${isAll} and ${last} then 1 else 0 end`;
 }
 
 /** Returns the part with a row for each line. */

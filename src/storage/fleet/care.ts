@@ -20,9 +20,9 @@ import type { Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
-import { packSession } from "./cold-packing.ts";
+import { DAMAGED, packSession } from "./cold-packing.ts";
 import { FleetCopy, type FleetOptions } from "./copy.ts";
-import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { endAfter, endIn, endsAt, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { type GivingPlace, give, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
@@ -106,8 +106,10 @@ export class FleetKeeping implements FleetCare {
     if (rows !== end.entries || hasGap)
       add("missing_rows", `It says it has ${end.entries} entries and has ${rows}. ${where}`);
     else {
-      const found = await this.endOf(id, end.entries);
-      if (found.chain !== end.chain || found.bytes !== end.bytes)
+      const packs = ((await this.place.fleet.stretches?.(id)) ?? []).filter(({ entries }) => entries < end.entries);
+      const positions = packs.map(({ entries }) => entries);
+      const ends = await ifReadable(() => endsAt(this.place.fleet, id, end, positions));
+      if (!ends?.every((one, n) => isSameEnd(one, packs[n])))
         add("chain", `Its lines are not those that were acknowledged: their hash chain is another one. ${where}`);
     }
     if (epochsFall || highestEpoch > epoch)
@@ -137,8 +139,9 @@ export class FleetKeeping implements FleetCare {
       if (row.state === "deleted") return of("deleted");
       const common = Math.min(count, row.end.entries);
       const here = endIn(log, common, NOTHING);
-      const there = common === row.end.entries ? row.end : await this.endOf(id, common);
-      if (!isSameEnd(here, there)) return of("different");
+      const there = common === row.end.entries ? row.end : await ifReadable(() => this.endOf(id, common));
+      // Of damage in the database that is said which has it.
+      if (there && !isSameEnd(here, there)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
     } finally {
       log.close();
@@ -287,7 +290,8 @@ export class FleetKeeping implements FleetCare {
     const inUse: string[] = [];
     const damaged: string[] = [];
     for await (const session of this.place.keeper.cold(since)) {
-      const { outcome, lines, bytes, packedBytes } = await packSession(this.place, session);
+      const found = await ifReadable(() => packSession(this.place, session));
+      const { outcome, lines, bytes, packedBytes } = found ?? DAMAGED;
       if (outcome === "in_use") inUse.push(session.id);
       if (outcome === "damaged") damaged.push(session.id);
       if (lines > 0) sums.sessions++;
@@ -352,5 +356,15 @@ export class FleetKeeping implements FleetCare {
     } finally {
       await fleet.release(id, epoch);
     }
+  }
+}
+
+/** Returns what was read; null where the database has lines that cannot be read, however often they are asked for. */
+async function ifReadable<T>(read: () => Promise<T>): Promise<T | null> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof Failure && error.details.fleet === true && !error.retryable) return null;
+    throw error;
   }
 }

@@ -3,13 +3,11 @@
  * room. The database itself compares each row with what was packed of it, in the transaction that removes it.
  */
 
-import { concat } from "../../core/json/json.ts";
 import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { ColdSession, FleetKeeper } from "../../core/ports/fleet-keeper.ts";
-import { LF } from "../log/lines.ts";
 import { sha256 } from "../v2/frame.ts";
-import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
-import { packed, QUALITY, stretchesOf } from "./pack.ts";
+import { endsAt } from "./ends.ts";
+import { joinedByFeeds, packed, QUALITY, stretchesOf } from "./pack.ts";
 
 /** Bytes of lines that are held until they are packed. */
 const HELD_BYTES = 4 << 20;
@@ -28,6 +26,9 @@ export interface PackedSession {
   readonly packedBytes: number;
 }
 
+/** What is said of a session that is not packed because of its lines. */
+export const DAMAGED: PackedSession = { outcome: "damaged", lines: 0, bytes: 0, packedBytes: 0 };
+
 /** Packs the rows of a session. What was packed before it is interrupted stays packed. */
 export async function packSession(place: PackingPlace, session: ColdSession): Promise<PackedSession> {
   const { id, end, runs } = session;
@@ -38,7 +39,7 @@ export async function packSession(place: PackingPlace, session: ColdSession): Pr
     end,
     runs.map(({ from }) => from),
   );
-  if (starts === null) return { outcome: "damaged", ...sums };
+  if (starts === null) return DAMAGED;
   for (const [n, { from, to }] of runs.entries()) {
     let before = starts[n];
     let held: Uint8Array[] = [];
@@ -50,7 +51,7 @@ export async function packSession(place: PackingPlace, session: ColdSession): Pr
       const heads = held.map(() => "");
       for (const pack of await packed(before, held, heads, stretches, QUALITY.small)) {
         const own = held.slice(pack.seq - first, pack.seq - first + pack.count);
-        const joined = concat(own.flatMap((line, i) => (i === 0 ? [line] : [LF, line])));
+        const joined = joinedByFeeds(own);
         if (!(await place.keeper.pack(session, pack, sha256(joined)))) return false;
         sums.lines += pack.count;
         sums.bytes += joined.length;
@@ -69,26 +70,4 @@ export async function packSession(place: PackingPlace, session: ColdSession): Pr
     if (!(await put())) return { outcome: "in_use", ...sums };
   }
   return { outcome: "packed", ...sums };
-}
-
-/** Returns the ends before some positions, in their order; null where the lines do not lead to the session's end. */
-async function endsAt(
-  fleet: Fleet,
-  id: string,
-  last: FleetEnd,
-  positions: readonly number[],
-): Promise<FleetEnd[] | null> {
-  const found: FleetEnd[] = [];
-  let end = NOTHING;
-  for await (const lines of fleet.lines(id, 0, last.entries)) {
-    const past = end.entries + lines.length;
-    let done = 0;
-    for (let at = positions[found.length]; at !== undefined && at < past; at = positions[found.length]) {
-      end = endAfter(end, lines.slice(done, at - past + lines.length));
-      done = at - past + lines.length;
-      found.push(end);
-    }
-    end = endAfter(end, lines.slice(done));
-  }
-  return isSameEnd(end, last) ? found : null;
 }

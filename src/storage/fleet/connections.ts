@@ -47,6 +47,8 @@ const LEAVING = 1000;
 export const MOVED = "moved";
 /** Answered with a warning wherever it arrives, and changes nothing. */
 const WARNED = "commit";
+/** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
+export const NOT_PROVEN = "22012";
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
 const FORMER =

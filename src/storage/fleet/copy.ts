@@ -8,10 +8,11 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { BATCH_BYTES, batchAfter, linesOf, pastOf, type Sending } from "./batch.ts";
+import { BATCH_BYTES, batchAfter, linesOf, pastOf } from "./batch.ts";
+import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
@@ -22,6 +23,8 @@ import type { Journal } from "./journal.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { Outage } from "./outage.ts";
 
+/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
+const LONG_AT_FIRST = 256 << 10;
 /** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -372,7 +375,8 @@ export class FleetCopy implements Outside {
   }
 
   private async pushThrough(commit: CommitInDoubt): Promise<void> {
-    const { elapsed, patience } = this.options;
+    const { elapsed, patience, fleet } = this.options;
+    if (commit.isLong && this.end.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
     for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
@@ -385,13 +389,15 @@ export class FleetCopy implements Outside {
   /** Returns a commit of the first `count` entries, of which `before` were there already. */
   private commitOf(count: number, before = this.end.entries): CommitInDoubt {
     const { log, options } = this;
-    const isLong = pastOf(log, this.end.entries, count, options.long ?? BATCH_BYTES) < count;
+    const first = this.end.entries;
+    const most = options.long ?? (first === 0 ? LONG_AT_FIRST : BATCH_BYTES);
+    const isLong = pastOf(log, first, count, most) < count;
     return new CommitInDoubt(before, count, isLong);
   }
 
-  private sending({ count, isLong }: CommitInDoubt, epoch: number): Sending {
-    const { log, facts, indexed } = this;
-    return { log, facts, epoch, count, isLong, indexed };
+  private batch(end: FleetEnd, commit: CommitInDoubt, epoch: number): FleetBatch {
+    const { log, facts } = this;
+    return batchAfter({ log, facts, isIndexed: this.indexed >= end.entries }, end, commit, epoch);
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
@@ -406,11 +412,11 @@ export class FleetCopy implements Outside {
     const since = this.options.elapsed();
     const { epoch } = this;
     const { fleet } = this.options;
-    const sending = this.sending(commit, epoch);
-    const batch = commit.prepared(this.end, epoch) ?? batchAfter(this.end, sending);
+    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, commit, epoch);
     const outcome = await fleet.append(batch, () => {
       // While the database works on one part, the next is put together.
-      if (batch.after.entries < commit.count) fleet.prepare?.(commit.prepare(() => batchAfter(batch.after, sending)));
+      if (batch.after.entries < commit.count)
+        fleet.prepare?.(commit.prepare(() => this.batch(batch.after, commit, epoch)));
     });
     if (outcome.kind === "committed") {
       this.end = batch.after;
@@ -422,6 +428,8 @@ export class FleetCopy implements Outside {
     }
     if (outcome.kind === "away") return outcome.reason;
     this.epoch = null;
+    // Of a session that is gone meanwhile nothing can be copied.
+    if (outcome.kind === "refused" && batch.source !== undefined) commit.source = undefined;
     if (outcome.kind === "refused") return undefined;
     commit.doubt = outcome.reason;
     return outcome.reason;

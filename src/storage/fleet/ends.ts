@@ -1,7 +1,7 @@
 /** The ends of sequences of lines, by which two places see that they have the same. */
 
 import { concat, payloadOf } from "../../core/json/json.ts";
-import type { FleetEnd } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { chained, GENESIS, sha256 } from "../v2/frame.ts";
 
@@ -51,4 +51,26 @@ function* storedLines(log: Log, from: number, to: number): Generator<Uint8Array>
 export function endOf(row: Readonly<Record<string, unknown>>): FleetEnd {
   const chain = Buffer.from(row.chain as Uint8Array).toString("hex");
   return { entries: Number(row.entries), bytes: Number(row.bytes), chain };
+}
+
+/** Returns the ends before some positions, in their order; null where the lines do not lead to the session's last end. */
+export async function endsAt(
+  fleet: Pick<Fleet, "lines">,
+  id: string,
+  last: FleetEnd,
+  positions: readonly number[],
+): Promise<FleetEnd[] | null> {
+  const found: FleetEnd[] = [];
+  let end = NOTHING;
+  for await (const lines of fleet.lines(id, 0, last.entries)) {
+    const past = end.entries + lines.length;
+    let done = 0;
+    for (let at = positions[found.length]; at !== undefined && at < past; at = positions[found.length]) {
+      end = endAfter(end, lines.slice(done, at - past + lines.length));
+      done = at - past + lines.length;
+      found.push(end);
+    }
+    end = endAfter(end, lines.slice(done));
+  }
+  return isSameEnd(end, last) && end.bytes === last.bytes ? found : null;
 }

@@ -5,6 +5,12 @@ import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { isSameEnd } from "./ends.ts";
 
+/** A session of the fleet that begins with the same lines, and the ends at which these are kept together there. */
+export interface CommonSource {
+  readonly sessionId: string;
+  readonly ends: readonly FleetEnd[];
+}
+
 /** The commit that runs, as far as its failure depends on what was sent. */
 export class CommitInDoubt {
   /** Number of entries that were there before it. */
@@ -13,6 +19,8 @@ export class CommitInDoubt {
   readonly count: number;
   /** Whether it is kept in packs. */
   readonly isLong: boolean;
+  /** Where the fleet has its first lines already. */
+  source: CommonSource | undefined;
   /** Why there was no answer, where lines were sent and nobody knows what became of them. */
   doubt: string | undefined;
   private next: FleetBatch | undefined;

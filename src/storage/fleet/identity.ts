@@ -17,17 +17,23 @@ export interface KnownStore {
   note(id: string): Promise<void>;
 }
 
+/** SQLSTATEs for a schema and a table that are not there. */
+const NO_TABLES = new Set(["3F000", "42P01"]);
 const STORE = "select value from pi_fleet.meta where key = 'store'";
 
 /** Throws unless the database at the other end is the known one. The first one that is met becomes that. */
 export async function requireSameStore(ask: AskServer, store: KnownStore): Promise<void> {
   const answer = await ask({ text: STORE });
-  // It has no tables yet, or does not say.
-  if (answer.kind === "failed") return;
+  const known = store.known();
+  if (answer.kind === "failed") {
+    // Whoever makes its tables now makes another fleet of it. Where one may not ask, what is there is used.
+    if (known !== undefined && NO_TABLES.has(answer.code))
+      throw new Error("the database has no tables of the fleet any more; pi-session-server fleet migrate makes them");
+    return;
+  }
   if (answer.kind !== "done") throw new Error(answer.reason);
   const id = answer.rows[0]?.value;
   if (typeof id !== "string") return;
-  const known = store.known();
   if (known === undefined) await store.note(id);
   else if (known !== id)
     throw new Error(

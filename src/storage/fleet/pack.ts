@@ -82,13 +82,18 @@ export async function packed(
     stretches.map(async (end, n) => {
       const [from, past] = [firstOf(n) - before.entries, end.entries - before.entries];
       const own = lines.slice(from, past);
-      const joined = concat(own.flatMap((line, i) => (i === 0 ? [line] : [LF, line])));
+      const joined = joinedByFeeds(own);
       const ends: number[] = [];
       for (const line of own) ends.push((ends.length === 0 ? -1 : (ends.at(-1) as number)) + 1 + line.length);
       const spine = { seq: firstOf(n), count: own.length, ends, heads: heads.slice(from, past).join("\n") };
       return { ...spine, end, ...(await compressed(joined, quality)) };
     }),
   );
+}
+
+/** Returns lines as a pack joins them. */
+export function joinedByFeeds(lines: readonly Uint8Array[]): Uint8Array {
+  return concat(lines.flatMap((line, n) => (n === 0 ? [line] : [LF, line])));
 }
 
 async function compressed(joined: Uint8Array, quality: number): Promise<Pick<Pack, "codec" | "lines">> {

@@ -7,6 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type {
   Fleet,
   FleetBatch,
+  FleetEnd,
   FleetHeads,
   FleetOutcome,
   FleetSession,
@@ -15,7 +16,7 @@ import type {
 } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
-import { type Connections, MOVED, NO_TABLES, type SqlAnswer, type SqlQuestion } from "./connections.ts";
+import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type SqlQuestion } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
@@ -62,6 +63,13 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
 
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
   where tenant = $1 and holder = $2 and id = any($3::text[])`;
+
+const STRETCHES = `select past as entries, bytes, chain
+  from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
+    from pi_fleet.session s join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id
+      and p.generation = s.generation
+    where s.tenant = $1 and s.id = $2 and s.state = 1) x
+  where lines = past order by past`;
 
 /** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */
 const HEADS = `select min(seq) as first, max(seq + count) as past, string_agg(heads, e'\\n') as heads,
@@ -163,8 +171,13 @@ export class PostgresFleet implements Fleet {
     }, RENEWED_EVERY).unref();
   }
 
+  async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
+    const rows = await this.connections.read({ text: STRETCHES, values: [this.tenant, sessionId] });
+    return rows.map((row) => endOf(row));
+  }
+
   prepare(batch: FleetBatch | undefined): void {
-    if (!batch?.stretches || this.packing.has(batch)) return;
+    if (!batch?.stretches || batch.source !== undefined || this.packing.has(batch)) return;
     const packs = packed(batch.before, batch.lines, batch.heads, batch.stretches);
     // It is asked for again when the batch is sent.
     packs.catch(() => {});
@@ -191,7 +204,7 @@ export class PostgresFleet implements Fleet {
   /** Runs a statement that returns a row if it was done. */
   private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
     const answer = await this.connections.run(statement, sent);
-    if (answer.kind === "failed" && answer.code === MOVED) return { kind: "refused" };
+    if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
     if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
     if (answer.kind !== "done") return awayOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };

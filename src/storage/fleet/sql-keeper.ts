@@ -11,7 +11,7 @@ import type {
   PackedStretch,
 } from "../../core/ports/fleet-keeper.ts";
 import { CLAIM, describedValue, factParts, factValues, storable } from "./append-statement.ts";
-import type { Connections } from "./connections.ts";
+import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { asciiWords } from "./known-words.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
@@ -20,8 +20,6 @@ import { SqlValues } from "./sql-values.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
-/** SQLSTATE of a division by zero. */
-const NOTHING_PUT = "22012";
 const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
@@ -241,7 +239,7 @@ export class SqlKeeper implements FleetKeeper {
         Buffer.from(sha256, "hex"),
       ],
     });
-    if (answer.kind === "failed" && answer.code === NOTHING_PUT) return false;
+    if (answer.kind === "failed" && answer.code === NOT_PROVEN) return false;
     if (answer.kind === "done") return true;
     throw new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}). Try again.`, {
       fleet: true,

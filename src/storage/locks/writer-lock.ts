@@ -16,7 +16,8 @@ export class WriterLock {
   private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
   private holder: Holder | null = null;
-  private refusedAt = Number.NEGATIVE_INFINITY;
+  /** When another process had it; undefined when none did. The clock is loaded with its first use, in a millisecond. */
+  private refusedAt: number | undefined;
   private lookedAt = Number.NEGATIVE_INFINITY;
   /** Called before the lock is released. */
   releasing: (() => void) | undefined;
@@ -49,7 +50,8 @@ export class WriterLock {
 
   /** Finds out which other process is writing to a file. */
   findHolder(file: FileKey): Holder | null {
-    const wasRefused = performance.now() - this.refusedAt < REFUSAL_COUNTS;
+    const { refusedAt } = this;
+    const wasRefused = refusedAt !== undefined && performance.now() - refusedAt < REFUSAL_COUNTS;
     this.holder = this.locks.holder(file, this.locationOf(file), wasRefused);
     return this.holder;
   }
@@ -87,7 +89,7 @@ export class WriterLock {
     this.release();
     this.lock = lock;
     this.holder = null;
-    this.refusedAt = Number.NEGATIVE_INFINITY;
+    this.refusedAt = undefined;
   }
 
   /** Makes sure that the held lock of a file excludes others, and lets go of it where another process has it by now. */

@@ -95,12 +95,13 @@ describe("an address", () => {
   });
 });
 
-/** A driver of a database that answers as the test says. `place` is the server that it says it is. */
+/** A driver of a database that answers as the test says. `place` is the server that it says it is, `store` its fleet. */
 function databaseThat(
   answer: (text: string, say: (notice: Notice) => void) => Rows | Error,
   facts: object = {},
   place: () => object | Error = () => ({ server: "7/1" }),
   hears = true,
+  store: () => object | Error = () => ({ value: "a store" }),
 ) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
@@ -109,12 +110,13 @@ function databaseThat(
     async query({ text }: SqlStatement) {
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
-      if (text.includes("row_security_active") || text.includes("key = 'store'")) return { rows: [] };
+      if (text.includes("row_security_active")) return { rows: [] };
       if (text === "commit") {
         if (hears) said({ severity: "WARNING", message: "there is no transaction in progress" });
         return { rows: [] };
       }
-      const answered = text.includes("pg_control_system") ? rowOf(place()) : answer(text, said);
+      const asked = text.includes("pg_control_system") ? place() : text.includes("'store'") ? store() : undefined;
+      const answered = asked ? rowOf(asked) : answer(text, said);
       if (answered instanceof Error) throw answered;
       return answered;
     },
@@ -224,6 +226,35 @@ describe("an answer", () => {
     expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "failed", code: "moved" });
     expect(asked).toBe(2);
     expect(await connections.run({ text: "append", server: "7/2" })).toMatchObject({ kind: "done" });
+  });
+
+  test("of another store than before is not asked for, nor of one that has no tables any more", async () => {
+    let store: object | Error = errorOf("42P01");
+    const { connections } = databaseThat(
+      ({ length }) => (length > 5 ? errorOf("57P01") : { rows: [] }),
+      {},
+      undefined,
+      true,
+      () => store,
+    );
+    const inTurn = async (next: object | Error): Promise<object> => {
+      store = next;
+      const answer = await connections.run({ text: "take" });
+      await connections.run({ text: "its connection ends" });
+      return answer;
+    };
+    const done = { kind: "done" };
+    const away = { kind: "away", reason: expect.stringContaining("fleet adopt") };
+    expect(await inTurn(store)).toMatchObject(done);
+    expect(await inTurn({ value: "one" })).toMatchObject(done);
+    expect(await inTurn({ value: "two" })).toMatchObject(away);
+    expect(await inTurn(errorOf("42P01"))).toMatchObject({
+      kind: "away",
+      reason: expect.stringContaining("no tables"),
+    });
+    // Who may not ask for it uses what is there.
+    expect(await inTurn(errorOf("42501"))).toMatchObject(done);
+    expect(await inTurn({ value: "one" })).toMatchObject(done);
   });
 
   test("of the primary before the latest is not asked for", async () => {

@@ -206,6 +206,121 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     expect((await other.result("get_state")).messageCount).toBe(3);
   });
 
+  test("a clone of a long session is copied by the database, without its lines, and one of a source that is gone is sent", async () => {
+    const one = connect("cloning");
+    const lives = new HereLives({ fleet: one, seed: 3 });
+    const wire = await lives.start();
+    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(250_000)}`);
+    await wire.result("append", { entries: texts.map((text) => user(text)) });
+    const { sessionId: source } = await wire.result("get_state");
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    const sent: FleetBatch[] = [];
+    const append = one.fleet.append.bind(one.fleet);
+    let before = (): void => {};
+    one.fleet.append = (batch, given) => {
+      before();
+      sent.push(batch);
+      return append(batch, given);
+    };
+    for (const isGone of [false, true]) {
+      sent.length = 0;
+      // Removed for good between the question and the copy.
+      before = () => isGone && server.sql(`delete from pi_fleet.pack where session_id = '${source}' and seq = 4`);
+      await wire.result("switch_session", { sessionId: source });
+      await wire.result("clone");
+      const { sessionId } = await wire.result("get_state");
+      expect(sent[0]).toMatchObject({ source, lines: [] });
+      expect(sent.reduce((sum, { lines }) => sum + lines.length, 0)).toBe(isGone ? 8 : 0);
+      const lines = await linesOf(one, sessionId, 0, 8);
+      expect(lines.map((line) => JSON.parse(line).message.content.slice(0, 5))).toEqual(
+        texts.map((text) => text.slice(0, 5)),
+      );
+      const heads = await one.catalog.heads(sessionId);
+      expect(heads.map(([id]) => id)).toEqual(lines.map((line) => JSON.parse(line).id));
+      for await (const row of one.keeper.rows())
+        if (row.id === sessionId) expect(row).toMatchObject({ rows: 8, hasGap: false, end: { entries: 8 } });
+      const ends = server.sql(`select seq + count || ' ' || encode(chain, 'hex') from pi_fleet.pack
+        where session_id = '${sessionId}' order by seq desc limit 1`);
+      expect(ends).toBe(
+        `8 ${
+          endAfter(
+            NOTHING,
+            lines.map((line) => Buffer.from(line)),
+          ).chain
+        }`,
+      );
+    }
+  });
+
+  test.each(["the database is killed", "another machine takes the session"])(
+    "of a long commit in the middle of which %s, what is acknowledged is there once, in its order",
+    async (what) => {
+      const one = connect(`interrupted ${what}`);
+      const lives = new HereLives({ fleet: one, seed: 5 });
+      const wire = await lives.start();
+      await wire.result("append", { entries: [user("begins")] });
+      const { sessionId } = await wire.result("get_state");
+      const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(200_000)}`));
+      const append = one.fleet.append.bind(one.fleet);
+      let parts = 0;
+      one.fleet.append = async (batch, given) => {
+        if (++parts === 3 && what.includes("killed")) await server.kill();
+        if (parts === 3 && !what.includes("killed")) {
+          server.sql("update pi_fleet.session set lease_until = now()");
+          const other = connect("other");
+          const taking = await other.fleet.take(sessionId, 0);
+          if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+          await other.fleet.release(sessionId, taking.epoch);
+        }
+        return append(batch, given);
+      };
+      const params = { entries, idempotencyKey: "long" };
+      if (what.includes("killed")) {
+        const error = await wire.failure("append", params);
+        expect(error.data.name).toBe("outcome_unknown");
+        await server.start();
+      }
+      const { entryIds } = await wire.result("append", params);
+      one.fleet.append = append;
+      const count = Number(server.sql("select entries from pi_fleet.session"));
+      const lines = (await linesOf(one, sessionId, 0, count)).map((line) => JSON.parse(line));
+      const ids = lines.map(({ id }) => id);
+      expect(new Set(ids).size).toBe(count);
+      // Parts that were there before the database died are entries that nobody was told of.
+      expect(ids.slice(-24)).toEqual(entryIds);
+      expect(lines.slice(-24).map(({ message }) => Number.parseInt(message.content, 10))).toEqual(
+        entries.map((_, n) => n),
+      );
+      await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), {
+        timeout: 30_000,
+      });
+      expect(server.sql("select count(*) from pi_fleet.said")).toBe(String(count));
+      const { faults, copies } = await lives.care().verify();
+      expect([faults, copies.map(({ state }) => state)]).toEqual([[], ["same"]]);
+    },
+  );
+
+  test("a pack that is not what it says is found, whatever of it was changed", async () => {
+    const one = connect("verified");
+    const lives = new HereLives({ fleet: one, seed: 4 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(400_000)}`)) });
+    const faults = async () => (await lives.care().verify()).faults.map(({ fault }) => fault);
+    expect(await faults()).toEqual([]);
+    for (const [change, fault] of [
+      ["chain = sha256(chain)", "chain"],
+      ["ends = array[ends[1] - 1]", "chain"],
+      ["lines = substring(lines from 2)", "chain"],
+      ["epoch = epoch + 9", "epochs"],
+      ["first_epoch = 0", "epochs"],
+    ]) {
+      server.sql("create table kept as select * from pi_fleet.pack");
+      server.sql(`update pi_fleet.pack set ${change} where seq = 1`);
+      expect([change, await faults()]).toEqual([change, [fault]]);
+      server.sql("truncate pi_fleet.pack; insert into pi_fleet.pack select * from kept; drop table kept");
+    }
+  });
+
   describe("sessions that nobody has written to for long", () => {
     const NOW = "2100-01-01T00:00:00.000Z";
     const grown = async (one: SqlFleet, id: string, counts: readonly number[]): Promise<string[]> => {

@@ -1,0 +1,35 @@
+/** The session that another was forked from, as far as both have the same lines: the database copies those by itself. */
+
+import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { idInPath } from "../../core/search/listing.ts";
+import { headerFacts } from "../catalog/summary.ts";
+import { endIn, isSameEnd, NOTHING } from "./ends.ts";
+import type { CommonSource } from "./failures.ts";
+
+/** Stretches that are compared before others have their turn: 2 ms each. */
+const AT_ONCE = 4;
+
+/** Returns it for the first `count` entries of a log; undefined where there is none. */
+export async function commonSource(fleet: Fleet, log: Log, count: number): Promise<CommonSource | undefined> {
+  const { parentSession } = headerFacts(log.header);
+  if (parentSession === null || !fleet.stretches) return undefined;
+  const sessionId = idInPath(parentSession);
+  let known: readonly FleetEnd[];
+  try {
+    known = await fleet.stretches(sessionId);
+  } catch {
+    // Then all lines are sent.
+    return undefined;
+  }
+  const ends: FleetEnd[] = [];
+  let end = NOTHING;
+  for (const there of known) {
+    if (there.entries > count) break;
+    if (ends.length % AT_ONCE === AT_ONCE - 1) await new Promise((resolve) => setImmediate(resolve));
+    end = endIn(log, there.entries, end);
+    if (!isSameEnd(end, there)) break;
+    ends.push(end);
+  }
+  return ends.length === 0 ? undefined : { sessionId, ends };
+}
