@@ -31,6 +31,8 @@ const MOST_NAMED = 3;
 const LONG = 4 << 20;
 /** Bytes of lines that are fetched before it is opened, at most. */
 const MOST_FIRST = 8 << 20;
+/** Entries above the last compaction that are fetched with the path to it: it keeps some of the last ones. */
+const MOST_KEPT = 64;
 /** Types of which everything is read when a session is opened, but for summaries that were checked; see SessionEntries. */
 const READ_FIRST = ["session_info", "label", "branch_summary", "compaction"];
 
@@ -149,10 +151,11 @@ function neededFirst({ nodes, lengths }: Spine): number[] | null {
       bytes += lengths[position];
     }
   if (bytes > MOST_FIRST) return null;
-  for (let at = nodes.count - 1; at >= 0 && bytes <= MOST_FIRST; at = nodes.parent(at)) {
+  let left = Number.POSITIVE_INFINITY;
+  for (let at = nodes.count - 1; at >= 0 && left > 0 && bytes <= MOST_FIRST; at = nodes.parent(at), left--) {
     found.push(at);
     bytes += lengths[at];
-    if (nodes.isType(at, "compaction")) break;
+    if (nodes.isType(at, "compaction")) left = Math.min(left, MOST_KEPT);
   }
   return found;
 }

@@ -150,7 +150,7 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
   order by seq`;
 
 /**
- * Returns the heads from one position up to another, from a row with those of rows and packs that reach there: their
+ * Returns the heads from one position up to another at most, from a row with those of consecutive rows and packs: their
  * heads, and their `ends`, with semicolons between them. Returns undefined where some are missing.
  */
 export function headsFrom(
@@ -159,11 +159,10 @@ export function headsFrom(
   to: number,
 ): FleetHeads | undefined {
   const lengths = typeof ends === "string" ? ends.split(";").flatMap((of) => lengthsIn({ ends: numbersIn(of) })) : [];
-  const isWhole = lengths.length === Number(past) - Number(first) && Number(first) <= from && Number(past) >= to;
-  if (!isWhole) return undefined;
+  if (lengths.length !== Number(past) - Number(first) || Number(first) > from) return undefined;
   const text = String(heads);
-  if (lengths.length === to - from) return { text, lengths };
-  const [start, end] = [from - Number(first), to - Number(first)];
+  const [start, end] = [from - Number(first), Math.min(to, Number(past)) - Number(first)];
+  if (start === 0 && end === lengths.length) return { text, lengths };
   return { text: text.split("\n").slice(start, end).join("\n"), lengths: lengths.slice(start, end) };
 }
 

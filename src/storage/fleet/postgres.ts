@@ -257,12 +257,13 @@ export class PostgresFleet implements Fleet {
   }
 
   async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
-    for (let at = from; at < to; at += HEADS_FETCHED) {
+    for (let at = from; at < to; ) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
-      const found = row && headsFrom(row, at, past);
-      if (!found) throw lacking(sessionId);
+      const found = row && headsFrom(row, at, to);
+      if (!found || found.lengths.length < past - at) throw lacking(sessionId);
       yield found;
+      at += found.lengths.length;
     }
   }
 

@@ -7,13 +7,13 @@ import { packSession } from "../../../src/storage/fleet/cold-packing.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
-import { headsIn, lengthsIn, SPINE, stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { forSeedsAsync } from "../../support/random.ts";
+import { forSeedsAsync, range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const ODD = "odd \u0000 \ud800";
@@ -92,15 +92,13 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
         const from = random.int(all.length);
         const to = from + random.int(all.length - from + 1);
         expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
-        const rows = await one.connections.read({ text: SPINE, values: ["", id, from, to] });
-        const spine = rows.flatMap((row) => {
-          const { heads, ends } = row as { heads: string; ends: number[] };
-          const lengths = lengthsIn({ ends });
-          return headsIn({ heads }).map((head, n) => [Number(row.seq) + n, JSON.parse(head)[0], lengths[n]]);
-        });
-        expect(spine.filter(([seq]) => seq >= from && seq < to)).toEqual(
-          all.slice(from, to).map((text, n) => [from + n, JSON.parse(text).id, Buffer.byteLength(text)]),
-        );
+        const spine: [string, number][] = [];
+        for await (const { text, lengths } of one.fleet.heads(id, from, to))
+          spine.push(...text.split("\n").map((head, n): [string, number] => [JSON.parse(head)[0], lengths[n]]));
+        expect(spine).toEqual(all.slice(from, to).map((text) => [JSON.parse(text).id, Buffer.byteLength(text)]));
+        const some = range(from, to).filter(() => random.chance(0.3));
+        const lines = await one.fleet.linesAt(id, some);
+        expect(lines.map((line) => Buffer.from(line).toString("utf8"))).toEqual(some.map((n) => all[n]));
       }
       expect(await one.catalog.heads(id)).toHaveLength(all.length);
       for await (const row of one.keeper.rows())
@@ -122,6 +120,9 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     server.sql("delete from pi_fleet.pack where seq = 2");
     expect(await rowOf()).toMatchObject({ rows: 5, hasGap: true });
     await expect(linesOf(one, "torn", 0, 6)).rejects.toMatchObject({ name: "storage_failed" });
+    await expect(one.fleet.linesAt("torn", [1, 2])).rejects.toMatchObject({ name: "storage_failed" });
+    const heads = one.fleet.heads("torn", 0, 6)[Symbol.asyncIterator]();
+    await expect(heads.next()).rejects.toMatchObject({ name: "storage_failed" });
     server.sql("update pi_fleet.pack set count = 2 where seq = 4");
     expect(await rowOf()).toMatchObject({ rows: 6, hasGap: true });
   });
