@@ -56,8 +56,6 @@ const OTHERS_URL = require("node:url").pathToFileURL(__filename).href;`;
 
 try {
   const { text } = await buildProgram(`${fresh}/bin`);
-  // As start.ts runs it: to put two megabytes between other texts takes it 2 ms.
-  writeFileSync(`${fresh}/bin/program.js`, `(function (require, PROGRAM_URL) {${text}\n})`);
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...OPTIONS,

@@ -367,6 +367,18 @@ describe("opening", () => {
     expect(findMostRecentSession(sessions[0].getSessionDir(), "/a/b")).toBe(file(sessions[1]));
     expect(findMostRecentSession(join(home, "nowhere"))).toBeNull();
   });
+
+  test.each([
+    ["is long", fileText(headerText({ parentSession: `/${"p".repeat(9000)}` }), ...chain(1))],
+    ["comes after blank lines", `${"\n".repeat(5000)}${fileText(headerText(), ...chain(1))}`],
+  ])("continueRecent finds a header that %s", (_how, text) => {
+    const folder = join(home, "folder");
+    mkdirSync(folder, { recursive: true });
+    const path = join(folder, `2026-01-24T16-22-26-831Z_${SESSION}.jsonl`);
+    writeFileSync(path, text);
+    expect(findMostRecentSession(folder, "/home/me/project")).toBe(path);
+    expect(findMostRecentSession(folder, "/home/me/other")).toBeNull();
+  });
 });
 
 describe("appending", () => {

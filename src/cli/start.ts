@@ -78,9 +78,9 @@ function keep(disk: Disk, file: string, code: Uint8Array): void {
 
 const file = codeFile();
 const cachedData = file === undefined ? undefined : keptCode(file);
-// The build writes a function, only in ASCII, so the bytes are the text.
+// The build writes only ASCII, so the bytes are the text.
 const text = Buffer.from(readWhole(realDisk, program).buffer).toString("latin1");
-const script = new Script(text, { filename: program, cachedData });
+const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, { filename: program, cachedData });
 if (file !== undefined) {
   const known = cachedData && !script.cachedDataRejected ? cachedData.length : 0;
   let kept = false;

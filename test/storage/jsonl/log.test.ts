@@ -1,12 +1,13 @@
 /** Sessions as JSONL files keep the contract, on the disk and on the disk that the fault tests use. */
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { JsonlBackend } from "../../../src/storage/jsonl/log.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
@@ -55,6 +56,36 @@ test.each([
   expect(textOf(disk.content("/root/sessions/session.jsonl") as Uint8Array)).toBe(wanted);
   const kept = disk.paths().filter((path) => path.startsWith("/root/quarantine"));
   expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual(previousHolderDied ? [TORN] : []);
+});
+
+test("a head that another program changes while the file is read is seen, wherever in the file it is", () => {
+  const root = mkdtempSync(join(tmpdir(), "pi-session-"));
+  const path = join(root, "session.jsonl");
+  const env = testEnv();
+  const lines = Array.from({ length: 1000 }, (_, n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(700)));
+  writeFileSync(path, fileText(headerText(), ...lines));
+  const fileFor = (): string => path;
+  const options = {
+    disk: realDisk,
+    env,
+    locks: noLocks,
+    quarantine: root,
+    cwd: "/",
+    durability: "os",
+    fileFor,
+  } as const;
+  const backend = new JsonlBackend(options, path);
+  backend.open();
+  expect(backend.records.holdsNodes(0, 0)).toBe(true);
+  for (const n of [0, 1, 399, 400, 998, 999]) {
+    const changed = lines.with(n, lines[n].replace(id(n), id(n + 5000)));
+    writeFileSync(path, fileText(headerText(), ...changed));
+    expect([n, backend.records.holdsNodes(0, 0)]).toEqual([n, false]);
+  }
+  writeFileSync(path, fileText(headerText(), ...lines.slice(0, 500)));
+  expect(backend.records.holdsNodes(0, 0)).toBe(false);
+  backend.close();
+  rmSync(root, { recursive: true });
 });
 
 test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {
