@@ -15,10 +15,10 @@ import { fetchNamed } from "./attachments.ts";
 import { BATCH_BYTES, batchAfter, linesOf, pastOf } from "./batch.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { endIn, isSameEnd, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow } from "./failures.ts";
-import { giveWay, HELD_BYTES } from "./giving-way.ts";
+import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import type { Journal } from "./journal.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
@@ -291,7 +291,7 @@ export class FleetCopy implements Outside {
       return true;
     }
     const here = endIn(log, count, this.end);
-    const more = await this.moreAfter(here, there);
+    const more = await linesBetween(this.options.fleet, this.id, here, there);
     if (more === null) return this.giveWay(there);
     if (more !== "long") await this.takeIn(more, count);
     else
@@ -303,7 +303,10 @@ export class FleetCopy implements Outside {
     return true;
   }
 
-  /** Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now: nothing is to be there twice. */
+  /**
+   * Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now:
+   * nothing is to be there twice.
+   */
   private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
     const fetching = fetchNamed(this.options.fleet, this.log, lines);
     if (fetching) await fetching;
@@ -334,19 +337,6 @@ export class FleetCopy implements Outside {
   /** Returns the end there, if the copy begins with those lines. */
   private prefix(there: FleetEnd): FleetEnd | null {
     return isSameEnd(endIn(this.log, there.entries, this.end), there) ? there : null;
-  }
-
-  /** Returns the lines between two ends, "long" if they are too many to hold, null if one does not lead to the other. */
-  private async moreAfter(here: FleetEnd, there: FleetEnd): Promise<readonly Uint8Array[] | "long" | null> {
-    const isLong = there.bytes - here.bytes > HELD_BYTES;
-    const held: Uint8Array[] = [];
-    let end = here;
-    for await (const lines of this.options.fleet.lines(this.id, here.entries, there.entries)) {
-      end = endAfter(end, lines);
-      if (!isLong) for (const line of lines) held.push(line);
-    }
-    if (!isSameEnd(end, there)) return null;
-    return isLong ? "long" : held;
   }
 
   // --- a commit ------------------------------------------------------------------------------------------------
@@ -448,7 +438,7 @@ export class FleetCopy implements Outside {
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? endIn(this.log, count, this.end) : this.prefix(there);
-    if (here === null || (isAll && (await this.moreAfter(here, there)) === null)) {
+    if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
       commit.doubt = undefined;
       return overtaken(taking);
     }

@@ -5,6 +5,9 @@ import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { chained, GENESIS, sha256 } from "../v2/frame.ts";
 
+/** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
+export const HELD_BYTES = 64 << 20;
+
 /** The end of a session without entries. */
 export const NOTHING: FleetEnd = { entries: 0, bytes: 0, chain: GENESIS };
 
@@ -73,4 +76,22 @@ export async function endsAt(
     end = endAfter(end, lines.slice(done));
   }
   return isSameEnd(end, last) && end.bytes === last.bytes ? found : null;
+}
+
+/** Returns the lines between two ends, "long" if they are too many to hold, null if one does not lead to the other. */
+export async function linesBetween(
+  fleet: Fleet,
+  sessionId: string,
+  here: FleetEnd,
+  there: FleetEnd,
+): Promise<readonly Uint8Array[] | "long" | null> {
+  const isLong = there.bytes - here.bytes > HELD_BYTES;
+  const held: Uint8Array[] = [];
+  let end = here;
+  for await (const lines of fleet.lines(sessionId, here.entries, there.entries)) {
+    end = endAfter(end, lines);
+    if (!isLong) for (const line of lines) held.push(line);
+  }
+  if (!isSameEnd(end, there)) return null;
+  return isLong ? "long" : held;
 }

@@ -13,11 +13,9 @@ import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
-import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
 
-/** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
-export const HELD_BYTES = 64 << 20;
 /** Entries with another id that are told of one conflict. */
 const MOST_NAMED = 100;
 /** Lines at the end that are compared first where copy and fleet differ. */
