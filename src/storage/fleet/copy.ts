@@ -26,7 +26,7 @@ import type { Outage } from "./outage.ts";
 
 /** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
 const LONG_AT_FIRST = 256 << 10;
-/** Times that one commit is tried where the fleet answers, and each answer is that somebody else was first. */
+/** Times that one step of a commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
 export interface FleetOptions {
@@ -370,11 +370,13 @@ export class FleetCopy implements Outside {
   private async pushThrough(commit: CommitInDoubt): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
     if (commit.isLong && this.end.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
+    let most = this.end.entries;
     for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
       const reason = await this.advance(commit);
+      if (this.end.entries > most) [most, tries] = [this.end.entries, 0];
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (tries >= MOST_TRIES && this.end.entries <= commit.first) throw tooSlow();
+      if (tries >= MOST_TRIES) throw tooSlow();
     }
     this.late.begin();
   }

@@ -339,6 +339,21 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     other.close();
   });
 
+  test("a session of many parts that only this machine has is given with its next entry", async () => {
+    const one = new Machine(kind, undefined, "one", {});
+    // Two of them are more than is sent together.
+    const long = Array.from({ length: 24 }, (_, n) =>
+      userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(1_100_000)),
+    );
+    await one.put(long);
+    const log = one.store.open(one.file);
+    await log.ready?.();
+    await written(log, 24);
+    expect(one.fleet.table.linesOf(SESSION)).toHaveLength(25);
+    log.close();
+    one.fleet.table.check();
+  });
+
   test("a session that is published is there as a whole, or not at all", async () => {
     const content = [bytesOf(`${[0, 1, 2].map(line).join("\n")}\n`)];
     for (const fault of ["before", "after"] as const) {
