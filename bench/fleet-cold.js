@@ -15,8 +15,13 @@ export async function coldOpen({ program, home, url, entries, rounds, bringIn })
   writeSession(file, entries);
   const bytes = statSync(file).size;
   bringIn(folder);
+  const figures = await coldMachines({ program, home, url, sessionId: ID(entries), rounds });
+  return { coldMegabytes: Math.round(bytes / 1e6), ...figures };
+}
+
+/** Returns the figures of machines that open a session which is there, medians of `rounds`. */
+export async function coldMachines({ program, home, url, sessionId, rounds }) {
   const took = { open: [], context: [], whole: [], peak: [], started: [] };
-  const sessionId = ID(entries);
   for (let round = 0; round < rounds; round++) {
     const machine = join(home, `cold-${round}`);
     mkdirSync(machine);
@@ -45,7 +50,6 @@ export async function coldOpen({ program, home, url, entries, rounds, bringIn })
   }
   const figure = (times) => Math.round(percentile(times, 0.5));
   return {
-    coldMegabytes: Math.round(bytes / 1e6),
     coldOpenMilliseconds: figure(took.open),
     coldContextMilliseconds: figure(took.context),
     coldContextWithStartMilliseconds: figure(took.started),

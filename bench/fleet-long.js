@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { endDatabase, startDatabase } from "../scripts/database.js";
 import { withFigures } from "./figures.js";
+import { coldMachines } from "./fleet-cold.js";
 import { writeSession } from "./generate.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session } from "./sessions.js";
@@ -99,13 +100,18 @@ async function push() {
   );
   const reader = server("cold");
   await reader.ask("get_state", {});
-  const opened = await reader.ask("switch_session", { sessionId: result.sessionId });
-  add("cold open of it on another machine, until it is complete", seconds(opened.took), "6 s");
+  await reader.ask("switch_session", { sessionId: result.sessionId });
   const { result: there } = await reader.ask("get_state", {});
   if (there.messageCount !== result.messageCount) throw new Error("the copy is not what was pushed");
   const forked = await writerFork(reader);
   add("clone of it there, until it is acknowledged", seconds(forked));
   await reader.end();
+  const { sessionId } = result;
+  const cold = await coldMachines({ program, home, url, sessionId, rounds: 3 });
+  add("cold open of it on another machine, until it is open", `${cold.coldOpenMilliseconds} ms`);
+  add("- until its first context", `${cold.coldContextMilliseconds} ms`, "400 ms");
+  add("- the same with the server's start", `${cold.coldContextWithStartMilliseconds} ms`);
+  add("- until it is complete and can be written to", seconds(cold.coldWholeMilliseconds), "6 s");
 }
 
 async function writerFork(on) {
