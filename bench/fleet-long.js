@@ -157,17 +157,38 @@ async function writers() {
     await one.ask("append", { entries: [entryOf("begins")] });
     all.push(one);
   }
+  const ids = [];
+  for (const one of all) ids.push((await one.ask("get_state", {})).result.sessionId);
+  const apart = await atOnce(all.map((one) => ({ one })));
+  await Promise.all(all.map((one) => one.end()));
+  add(`${options.writers} servers that append at once`, `${apart.rate} commits/s`);
+  add("- p50 and p99 of an append", apart.times);
+  const many = server("many");
+  for (const sessionId of ids) await many.ask("open_session", { sessionId });
+  const together = await atOnce(ids.map((sessionId) => ({ one: many, sessionId })));
+  await many.end();
+  add(
+    `one server with ${options.writers} sessions, an append outstanding in each`,
+    `${together.rate} commits/s`,
+    "5,000",
+  );
+  add("- p50 and p99 of an append", together.times);
+}
+
+/** Has sessions appended to, each as soon as it answers. */
+async function atOnce(sessions) {
   const took = [];
   const until = performance.now() + options.seconds * 1000;
   await Promise.all(
-    all.map(async (one) => {
+    sessions.map(async ({ one, ...where }) => {
       for (let n = 0; performance.now() < until; n++)
-        took.push((await one.ask("append", { entries: [entryOf(`say ${n} of what is to be done next`)] })).took);
+        took.push(
+          (await one.ask("append", { ...where, entries: [entryOf(`say ${n} of what is to be done next`)] })).took,
+        );
     }),
   );
-  await Promise.all(all.map((one) => one.end()));
-  add(`${options.writers} servers that append at once`, `${Math.round(took.length / options.seconds)} commits/s`);
-  add("- p50 and p99 of an append", `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`);
+  const times = `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`;
+  return { rate: Math.round(took.length / options.seconds), times };
 }
 
 /** Turns as agents make them: of a user, a call, its result and an answer. */

@@ -1,26 +1,38 @@
 // How fast a fleet is over a PostgreSQL on this machine, which it starts: sessions brought in, listed and searched by a
 // server that has none of them, and appends that are durable there, beside those of files alone.
 //
-//   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json]
+//   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json] [--write]
 //   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     how soon a session of so many entries is of use
 //
-// Needs a build, the package pg, and PostgreSQL's programs.
+// --write puts a table into docs/fleet.md. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { endDatabase, startDatabase } from "../scripts/database.js";
+import { withFigures } from "./figures.js";
 import { coldOpen } from "./fleet-cold.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session, word } from "./sessions.js";
 
-const options = { sessions: 1000, kilobytes: 100, rounds: 200, appends: 500, cold: 0, colds: 5, json: false };
+const options = {
+  sessions: 1000,
+  kilobytes: 100,
+  rounds: 200,
+  appends: 500,
+  cold: 0,
+  colds: 5,
+  json: false,
+  write: false,
+};
 for (let i = 2; i < process.argv.length; i++) {
   const name = process.argv[i].replace(/^--/, "");
   if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
   options[name] = typeof options[name] === "boolean" || Number(process.argv[++i]);
 }
 
+const load = loadavg()[0];
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 const made = join(home, "made");
 let bytes = 0;
@@ -123,5 +135,22 @@ try {
   rmSync(home, { recursive: true, force: true });
 }
 
+if (options.write) {
+  const milliseconds = (name) => `${figures[`${name}P50`]} and ${figures[`${name}P95`] ?? figures[`${name}P99`]} ms`;
+  const rows = [
+    ["list, p50 and p95", milliseconds("list"), "20 ms"],
+    ["search for two words, p50 and p95", milliseconds("search"), "20 ms"],
+    ["usage by day, p50 and p95", milliseconds("usage"), ""],
+    ["first list of a server", `${figures.firstListMilliseconds} ms`, ""],
+    ["append, p50 and p99", milliseconds("append"), "0.6 ms"],
+    ["- without a fleet", milliseconds("fileAppend"), ""],
+    ["import, with words and usage", `${figures.importMegabytesPerSecond} MB/s`, ""],
+    ["`fleet verify`", `${figures.verifyMegabytesPerSecond} MB/s`, ""],
+  ];
+  const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, ${options.sessions} sessions of ${figures.megabytes} MB together, from a machine that has none of them; PostgreSQL there, too, with its own settings; \`node bench/fleet.js --write\``;
+  const document = fileURLToPath(new URL("../docs/fleet.md", import.meta.url));
+  const head = ["what", "measured", "goal"];
+  writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of many sessions", { how, head, rows }));
+}
 if (options.json) console.log(JSON.stringify(figures));
 else for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(28)} ${value}`);
