@@ -155,6 +155,8 @@ class HistoryMachine {
         ...{ patience, trustedFor: 1e9, disk, outage: this.outage, aside: this.aside },
         // A line has about 150 bytes: some processes keep every commit in packs, some those of two or three lines.
         long: [0, 200, 1e9][(this.number + this.life) % 3],
+        // Every other process sends those of two or three lines in parts.
+        partBytes: [200, 2 << 20][this.life % 2],
       }),
     );
     const fileFor = ({ id }: { id: string }): string => this.fileOf(id);

@@ -3,8 +3,8 @@
 import { expect } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
-import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import type { Journal } from "../../src/storage/fleet/journal.ts";
+import type { FleetOptions } from "../../src/storage/fleet/options.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../src/storage/log/file-log.ts";

@@ -10,14 +10,15 @@ import type {
   FleetEnd,
   FleetHeads,
   FleetOutcome,
+  FleetPart,
   FleetSession,
   LateFacts,
   Taking,
 } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
-import type { FleetOptions } from "../../src/storage/fleet/copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "../../src/storage/fleet/ends.ts";
 import { Journal } from "../../src/storage/fleet/journal.ts";
+import type { FleetOptions } from "../../src/storage/fleet/options.ts";
 import { headsIn, linesIn, packed } from "../../src/storage/fleet/pack.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "./disk.ts";
@@ -33,12 +34,22 @@ interface Row {
   heads: string[];
   epochs: number[];
   indexed: number;
+  /** Parts by their places, and by the positions of their first lines. */
+  parts: Map<number, Map<number, FleetPart>>;
   /** Stretches of entries whose facts were given. */
   facts: (readonly [from: number, to: number])[];
 }
 
 function copied(row: Row): Row {
-  return { ...row, lines: [...row.lines], heads: [...row.heads], epochs: [...row.epochs], facts: [...row.facts] };
+  const parts = new Map(Array.from(row.parts, ([place, kept]) => [place, new Map(kept)]));
+  return {
+    ...row,
+    parts,
+    lines: [...row.lines],
+    heads: [...row.heads],
+    epochs: [...row.epochs],
+    facts: [...row.facts],
+  };
 }
 
 /** The database that several fleets are ways to. */
@@ -161,7 +172,16 @@ export class MemoryFleet implements Fleet {
     if (!row && headerLine) {
       row = {
         ...{ headerLine, end: NOTHING, epoch: 0, holder: null },
-        ...{ isThere: false, isDeleted: false, lines: [], heads: [], epochs: [], indexed: 0, facts: [] },
+        ...{
+          isThere: false,
+          isDeleted: false,
+          lines: [],
+          heads: [],
+          epochs: [],
+          indexed: 0,
+          facts: [],
+          parts: new Map(),
+        },
       };
       rows.set(sessionId, row);
     }
@@ -181,7 +201,8 @@ export class MemoryFleet implements Fleet {
     const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
     const { lines, heads, before, stretches } = batch;
-    if (stretches) this.table.packings.push(requirePacked(before, lines, heads, stretches));
+    if (stretches && batch.place === undefined)
+      this.table.packings.push(requirePacked(before, lines, heads, stretches));
     if (batch.attachments?.length && !(await this.given(batch.attachments)))
       return { kind: "away", reason: "test: an attachment" };
     sent?.();
@@ -223,14 +244,55 @@ export class MemoryFleet implements Fleet {
     return answer.result;
   }
 
-  private appended(batch: FleetBatch): FleetOutcome {
-    const { sessionId, epoch, before, after, lines, heads, isPart, facts, attachments } = batch;
+  /** Returns the row of a session, if this process may write there. */
+  private heldRow({ sessionId, epoch, before }: Pick<FleetBatch, "sessionId" | "epoch" | "before">): Row | undefined {
     const row = this.table.rows.get(sessionId);
     const { breaks } = this;
     const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
     const isEnd = (row && isSameEnd(row.end, before)) || breaks === "end" || breaks === "both";
     const isHolder = row?.holder?.id === this.holder.id || ["epoch", "both", "holder"].includes(breaks);
-    if (!row || row.isDeleted || !isEpoch || !isHolder || !isEnd) return { kind: "refused" };
+    return !row || row.isDeleted || !isEpoch || !isHolder || !isEnd ? undefined : row;
+  }
+
+  async keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome> {
+    if (this.takenAt.get(part.sessionId) !== String(this.table.promotions)) return { kind: "refused" };
+    this.table.packings.push(requirePacked(part.from, part.lines, part.heads, part.stretches));
+    sent?.();
+    const answer = await this.call("keepPart", () => this.kept(part));
+    if (answer === "before") return { kind: "away", reason: "test: before" };
+    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+  }
+
+  private kept(part: FleetPart): FleetOutcome {
+    const row = this.heldRow(part);
+    if (!row) return { kind: "refused" };
+    expect(endAfter(part.from, part.lines)).toEqual(part.stretches.at(-1));
+    expect(part.heads).toHaveLength(part.lines.length);
+    // A first part of another commit: what earlier ones have left goes.
+    if (isSameEnd(part.from, part.before))
+      for (const place of row.parts.keys()) if (place !== part.place) row.parts.delete(place);
+    const lines = part.lines.map((line) => Uint8Array.from(line));
+    const kept = row.parts.get(part.place) ?? new Map<number, FleetPart>();
+    row.parts.set(part.place, kept.set(part.from.entries, { ...part, lines }));
+    this.table.changed();
+    return { kind: "committed", durability: this.durability };
+  }
+
+  private appended(batch: FleetBatch): FleetOutcome {
+    const { sessionId, epoch, before, after, facts, attachments, place } = batch;
+    const row = this.heldRow(batch);
+    if (!row) return { kind: "refused" };
+    const parts = [...(row.parts.get(place ?? 0)?.values() ?? [])].sort((a, b) => a.from.entries - b.from.entries);
+    const [lines, heads] =
+      place === undefined
+        ? [batch.lines, batch.heads]
+        : [parts.flatMap((part) => part.lines), parts.flatMap((part) => part.heads)];
+    if (place !== undefined) {
+      const kept = parts.flatMap((part) => part.stretches.map(({ chain }) => chain));
+      if (JSON.stringify(kept) !== JSON.stringify(batch.stretches?.map(({ chain }) => chain)))
+        return { kind: "refused" };
+      row.parts.delete(place);
+    }
     expect(endAfter(before, lines)).toEqual(after);
     expect(heads).toHaveLength(lines.length);
     for (const line of lines) {
@@ -243,7 +305,7 @@ export class MemoryFleet implements Fleet {
       row.facts.push([before.entries, after.entries]);
       if (row.indexed === before.entries) row.indexed = after.entries;
     }
-    row.isThere ||= !isPart;
+    row.isThere = true;
     this.attached(sessionId, attachments);
     this.table.changed();
     return { kind: "committed", durability: this.durability };

@@ -39,7 +39,29 @@ export type Taking =
   /** The database could not be asked, or did not answer. Asking again does no harm. */
   | { readonly kind: "away"; readonly reason: string };
 
-/** Lines that continue a session, all or none. */
+/**
+ * Lines of a commit that is too long for one statement. Nobody sees them, and nothing else can be where they are, until
+ * a batch shows all parts of its place.
+ */
+export interface FleetPart {
+  readonly sessionId: string;
+  readonly epoch: number;
+  /** The end of the session, which no part changes. */
+  readonly before: FleetEnd;
+  /** The place in which the parts of one commit are kept: the epoch in which its first was sent. */
+  readonly place: number;
+  /** The end that its lines continue: that of the session, or of the part before. */
+  readonly from: FleetEnd;
+  readonly lines: readonly Uint8Array[];
+  /** See FleetBatch. */
+  readonly heads: readonly string[];
+  /** Ends up to which lines are kept together. */
+  readonly stretches: readonly FleetEnd[];
+  /** See FleetBatch. */
+  readonly source?: string;
+}
+
+/** Lines that continue a session, all or none; its first ones show it to others. */
 export interface FleetBatch {
   readonly sessionId: string;
   readonly epoch: number;
@@ -48,13 +70,13 @@ export interface FleetBatch {
   readonly lines: readonly Uint8Array[];
   /** The id, parent, type, role and flags of each line, as JSON: what a tree needs. Without flags, its line tells more. */
   readonly heads: readonly string[];
-  /** Whether more of the same commit follows; a new session is shown to others when none does. */
-  readonly isPart: boolean;
   readonly facts: FleetFacts;
   /** Ends up to which lines are kept together, the last of which is `after`: of a batch of a long commit. */
   readonly stretches?: readonly FleetEnd[];
   /** The session from which the fleet copies the stretches, which it has with the same ends: `lines` and `heads` are empty. */
   readonly source?: string;
+  /** The place of the parts that are the stretches: `lines` and `heads` are empty. */
+  readonly place?: number;
   /** The attachments that the lines name and this machine has; the fleet has them before the lines. */
   readonly attachments?: readonly FleetAttachment[];
 }
@@ -206,10 +228,15 @@ export interface Fleet {
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
   /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
   append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
+  /**
+   * Keeps a part of a commit, which may be sent again. Outcomes are those of an append, but nothing of it is there for
+   * anybody, whatever the outcome.
+   */
+  keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome>;
   /** Returns the ends of a session at which lines are kept together, from its beginning on. Throws storage_failed. */
   stretches?(sessionId: string): Promise<readonly FleetEnd[]>;
-  /** Has the fleet begin with what it can do before a batch is sent, while another one is on its way. */
-  prepare?(batch: FleetBatch | undefined): void;
+  /** Has the fleet begin with what it can do before a part is sent, while another one is on its way. */
+  prepare?(part: FleetPart): void;
   /**
    * Adds facts of entries that are there without them; whoever knows the entries may do so. Refused, once the session was
    * taken anew, or somebody else has added them.

@@ -6,6 +6,7 @@
 import type {
   FleetBatch,
   FleetDescription,
+  FleetEnd,
   FleetFacts,
   FleetSpending,
   FleetText,
@@ -87,60 +88,100 @@ export function appendStatement(
   facts: FactValues,
   packs?: readonly Pack[],
 ): SqlStatement {
-  const { before, after, isPart } = batch;
+  const { before, after } = batch;
   const { messages, modified, isPlain } = batch.facts.counts;
   const values = new SqlValues();
   const entries = values.add(before.entries);
   const epoch = values.add(batch.epoch);
-  const lease = `clock_timestamp() + ${values.add(by.lease)} * interval '1 millisecond'`;
+  const lease = leaseFor(by, values);
   const set = [
     `entries = ${values.add(after.entries)}, bytes = ${values.add(after.bytes)}`,
     `chain = ${values.add(Buffer.from(after.chain, "hex"))}`,
-    ...(isPart ? [] : ["state = 1"]),
-    `lease_until = ${lease}, changed_at = clock_timestamp()`,
+    `state = 1, lease_until = ${lease}, changed_at = clock_timestamp()`,
     `messages = ${values.add(messages)}, modified = ${values.add(modified)}, is_plain = ${values.add(isPlain)}`,
     ...(batch.facts.areBehind
       ? []
       : [`indexed = case when indexed = ${entries} then ${values.add(after.entries)} else indexed end`]),
   ];
   const held = `update pi_fleet.session set ${set.join(", ")}
-    where tenant = ${values.add(by.tenant)} and id = ${values.add(batch.sessionId)} and epoch = ${epoch}
-      and holder = ${values.add(by.holder)} and entries = ${entries}
-      and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2
-      ${by.server === undefined ? "" : `and ${isServer(`${values.add(by.server)}::text`)}`}
+    where ${heldAt(batch, by, { entries, epoch }, values)}
     returning tenant, id, generation`;
   const put =
-    batch.source !== undefined
-      ? copyPart(batch, epoch, entries, values)
-      : packs
-        ? packPart(packs, epoch, values)
-        : entryPart(batch, epoch, entries, values);
+    batch.place !== undefined
+      ? showPart(values.add(placeOf(batch.place)))
+      : batch.source !== undefined
+        ? copyPart(batch.source, before, after, epoch, values)
+        : packs
+          ? packPart(packs, epoch, values)
+          : entryPart(batch, epoch, entries, values);
   const parts = [put, ...factParts(facts, values)];
   if (batch.facts.areBehind) parts.push(behindPart(by.holder, values));
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
-  const proof = batch.source === undefined ? "" : `, ${copyProof(batch, values)} as copied`;
+  const isProven = batch.source !== undefined || batch.place !== undefined;
+  const proof = isProven ? `, ${packsProof(before, batch.stretches ?? [], values)} as proven` : "";
   const all = `with held as (${held})${text} select ${WAITS_FOR}${proof} from held`;
   return { text: all, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
-/** Returns the part that copies packs of another session. */
-function copyPart({ source, after }: FleetBatch, epoch: string, entries: string, values: SqlValues): string {
+/** Returns the condition that a session is as its writer knows it: one who lost it, or another server, changes nothing. */
+export function heldAt(
+  { sessionId, before }: Pick<FleetBatch, "sessionId" | "before">,
+  by: Appender,
+  { entries, epoch }: { readonly entries: string; readonly epoch: string },
+  values: SqlValues,
+): string {
+  return `tenant = ${values.add(by.tenant)} and id = ${values.add(sessionId)} and epoch = ${epoch}
+      and holder = ${values.add(by.holder)} and entries = ${entries}
+      and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2
+      ${by.server === undefined ? "" : `and ${isServer(`${values.add(by.server)}::text`)}`}`;
+}
+
+export function leaseFor(by: Appender, values: SqlValues): string {
+  return `clock_timestamp() + ${values.add(by.lease)} * interval '1 millisecond'`;
+}
+
+/** Returns the generation that the packs of a place have: none that a session ever has, so that nobody reads them. */
+export function placeOf(place: number): number {
+  return -place;
+}
+
+/** Returns the part that copies packs of another session, to a generation other than that of the held one if need be. */
+export function copyPart(
+  source: string,
+  from: FleetEnd,
+  after: FleetEnd,
+  epoch: string,
+  values: SqlValues,
+  generation = "held.generation",
+): string {
   return `insert into pi_fleet.pack
       (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, held.generation, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, p.chain, p.ends, p.heads,
+    select held.tenant, held.id, ${generation}, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, p.chain, p.ends, p.heads,
       p.codec, p.lines
     from held join pi_fleet.session s on s.tenant = held.tenant and s.id = ${values.add(source)}
       join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation
-    where p.seq >= ${entries} and p.seq + p.count <= ${values.add(after.entries)}
-    returning seq + count as past, count, chain`;
+    where p.seq >= ${values.add(from.entries)} and p.seq + p.count <= ${values.add(after.entries)}
+    ${generation === "held.generation" ? "" : SENT_AGAIN} returning seq + count as past, count, chain`;
 }
 
-/** Returns what fails, and the statement with it, unless the lines that were copied are those that are meant. */
-function copyProof({ before, after }: FleetBatch, values: SqlValues): string {
+/** A part whose answer was lost is sent again, and is what is there already. */
+const SENT_AGAIN = "on conflict (tenant, session_id, generation, seq) do update set epoch = excluded.epoch";
+
+/** Returns the part that shows the packs of a place. Their lines stay where they are on the server's disk. */
+function showPart(generation: string): string {
+  return `update pi_fleet.pack p set generation = held.generation from held
+    where p.tenant = held.tenant and p.session_id = held.id and p.generation = ${generation}
+    returning p.seq + p.count as past, p.count, p.chain`;
+}
+
+/** Returns what fails, and the statement with it, unless the packs that were put there are those that are meant. */
+export function packsProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
+  const after = stretches.at(-1) ?? before;
   const isAll = `(select sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
-  const last = `exists (select from put_0 where past = ${values.add(after.entries)}::bigint
-    and chain = ${values.add(Buffer.from(after.chain, "hex"))}::bytea)`;
-  return `1 / case when ${isAll} and ${last} then 1 else 0 end`;
+  const each = `(select count(*) from put_0 join unnest(${values.add(stretches.map(({ entries }) => entries))}::bigint[],
+      ${values.add(stretches.map(({ chain }) => chain))}::text[]) as meant (past, chain)
+    on meant.past = put_0.past and meant.chain = encode(put_0.chain, 'hex'))`;
+  return `1 / case when ${isAll} and ${each} = ${values.add(stretches.length)} then 1 else 0 end`;
 }
 
 /** Returns the part with a row for each line. */
@@ -161,7 +202,12 @@ function entryPart({ lines, heads }: FleetBatch, epoch: string, entries: string,
 }
 
 /** Returns the part with a row for each pack. */
-function packPart(packs: readonly Pack[], epoch: string, values: SqlValues): string {
+export function packPart(
+  packs: readonly Pack[],
+  epoch: string,
+  values: SqlValues,
+  generation = "held.generation",
+): string {
   const starts: number[] = [];
   let start = 1;
   for (const { lines } of packs) {
@@ -182,10 +228,11 @@ function packPart(packs: readonly Pack[], epoch: string, values: SqlValues): str
   ];
   return `insert into pi_fleet.pack
       (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, held.generation, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, decode(p.chain, 'hex'),
+    select held.tenant, held.id, ${generation}, p.seq, p.count, ${epoch}, ${epoch}, p.bytes, decode(p.chain, 'hex'),
       p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
     from held, unnest(${columns.map(([type, all]) => `${values.add(all)}::${type}[]`).join(", ")})
-      as p (start, length, seq, count, bytes, chain, ends, heads, codec)`;
+      as p (start, length, seq, count, bytes, chain, ends, heads, codec)
+    ${generation === "held.generation" ? "" : SENT_AGAIN} returning 1`;
 }
 
 /** Returns the part that notes that facts of the held session are missing, which this process is about to add. */

@@ -1,18 +1,17 @@
 /** The lines of a working copy as they are sent to the fleet. */
 
 import { Failure } from "../../core/failure.ts";
-import type { FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
+import type { FleetAttachment, FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { attachmentsBeside, attachmentsOf } from "./attachments.ts";
-import { endAfter } from "./ends.ts";
+import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
 import type { CopyFacts } from "./facts.ts";
-import type { CommitInDoubt } from "./failures.ts";
 import { headText } from "./heads.ts";
 import { stretchesOf } from "./pack.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
-export const BATCH_BYTES = 2 << 20;
+export const PART_BYTES = 2 << 20;
 /** Stretches that the database copies at a time: some 32 MB of lines, in less than a second. */
 const MOST_COPIED = 64;
 
@@ -29,28 +28,70 @@ interface Sending {
   readonly facts: CopyFacts;
   /** Whether the fleet has the facts of all entries before. */
   readonly isIndexed: boolean;
+  /** Bytes of lines that are sent together. */
+  readonly partBytes: number;
 }
 
-/** Returns the next part of a commit; that of a long one has no facts but what lists show. */
-export function batchAfter(from: Sending, end: FleetEnd, commit: CommitInDoubt, epoch: number): FleetBatch {
+/** Lines as a statement has them. */
+type Sent = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
+  readonly stretches: readonly FleetEnd[];
+  readonly attachments: readonly FleetAttachment[];
+};
+
+/**
+ * Returns the next statement of a commit after an end of the session: all that is left, if that is little, else a part,
+ * and at last the one that shows what is kept. What is long has no facts but what lists show.
+ */
+export function stepAfter(
+  from: Sending,
+  end: FleetEnd,
+  commit: RunningCommit,
+  epoch: number,
+  kept: KeptParts | undefined,
+): CommitStep {
   const { log, facts, isIndexed } = from;
-  const { count, isLong, source } = commit;
+  const { count, isLong } = commit;
   const about = { sessionId: log.header.id, epoch, before: end };
-  const common = source?.ends.filter(({ entries }) => entries > end.entries).slice(0, MOST_COPIED);
-  const last = common?.at(-1);
-  if (source && common && last) {
-    const part = { after: last, isPart: last.entries < count, facts: facts.between(end, last, true) };
-    const attachments = attachmentsBeside(log);
-    return { ...about, ...part, lines: [], heads: [], attachments, stretches: common, source: source.sessionId };
+  const start = kept?.stretches.at(-1) ?? end;
+  if (kept && start.entries >= count) {
+    const { place, stretches, attachments } = kept;
+    const shown = { after: start, lines: [], heads: [], stretches, place, attachments: [...attachments.values()] };
+    return { batch: { ...about, ...shown, facts: facts.between(end, start, true) } };
   }
-  const past = pastOf(log, end.entries, count, BATCH_BYTES);
-  const lines = linesOf(log, end.entries, past);
-  const stretches = isLong ? stretchesOf(end, lines) : undefined;
-  const after = stretches?.at(-1) ?? endAfter(end, lines);
-  const heads = lines.map((line, i) => headText(log.nodes, end.entries + i, line));
-  const part = { after, isPart: past < count, facts: facts.between(end, after, isLong || !isIndexed) };
-  const attachments = attachmentsOf(log, lines);
-  return { ...about, ...part, lines, heads, attachments, ...(stretches ? { stretches } : {}) };
+  const { attachments, stretches, ...sent } = copiedAfter(from, start, commit) ?? linesAfter(from, start, count);
+  const { after } = sent;
+  if (!kept && after.entries === count) {
+    const packed = isLong || sent.source !== undefined ? { stretches } : {};
+    return {
+      batch: { ...about, ...sent, ...packed, attachments, facts: facts.between(end, after, isLong || !isIndexed) },
+    };
+  }
+  // They are gathered now, so that the last statement need not go through all entries at once.
+  facts.between(start, after, true);
+  const { lines, heads, source } = sent;
+  const place = kept?.place ?? epoch;
+  const all = new Map([...(kept?.attachments ?? []), ...attachments.map((one) => [one.sha256, one] as const)]);
+  return {
+    part: { ...about, place, from: start, lines, heads, stretches, ...(source === undefined ? {} : { source }) },
+    kept: { before: end, place, stretches: [...(kept?.stretches ?? []), ...stretches], attachments: all },
+  };
+}
+
+/** Returns the stretches after an end that the database copies by itself, where it has some of them. */
+function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommit): Sent | undefined {
+  const stretches = source?.ends.filter(({ entries }) => entries > start.entries).slice(0, MOST_COPIED) ?? [];
+  const after = stretches.at(-1);
+  if (!source || !after) return undefined;
+  return { after, lines: [], heads: [], stretches, attachments: attachmentsBeside(log), source: source.sessionId };
+}
+
+/** Returns the lines after an end that are sent together, of the first `count`. */
+function linesAfter({ log, partBytes }: Sending, start: FleetEnd, count: number): Sent {
+  const past = pastOf(log, start.entries, count, partBytes);
+  const lines = linesOf(log, start.entries, past);
+  const stretches = stretchesOf(start, lines);
+  const heads = lines.map((line, i) => headText(log.nodes, start.entries + i, line));
+  return { after: stretches.at(-1) ?? start, lines, heads, stretches, attachments: attachmentsOf(log, lines) };
 }
 
 /** Returns the lines of entries. Throws storage_failed where one is damaged: no other machine is to get that. */

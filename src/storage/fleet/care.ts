@@ -23,11 +23,12 @@ import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
 import { DAMAGED, packSession } from "./cold-packing.ts";
-import { FleetCopy, type FleetOptions } from "./copy.ts";
+import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, endsAt, isSameEnd, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { type GivingPlace, give, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;

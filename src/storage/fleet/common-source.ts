@@ -4,8 +4,8 @@ import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { headerFacts } from "../catalog/summary.ts";
+import type { CommonSource } from "./commit.ts";
 import { endIn, isSameEnd, NOTHING } from "./ends.ts";
-import type { CommonSource } from "./failures.ts";
 
 /** Stretches that are compared before others have their turn: 2 ms each. */
 const AT_ONCE = 4;

@@ -8,45 +8,26 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Fleet, FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
 import { fetchNamed } from "./attachments.ts";
-import { BATCH_BYTES, batchAfter, linesOf, pastOf } from "./batch.ts";
+import { linesOf, PART_BYTES, pastOf, stepAfter } from "./batch.ts";
+import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
 import { endIn, isSameEnd, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, CommitInDoubt, deleted, isAway, locked, overtaken, tooSlow } from "./failures.ts";
+import { asFailure, away, deleted, isAway, locked, overtaken, tooSlow } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
-import type { Journal } from "./journal.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
-import type { Outage } from "./outage.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
 const LONG_AT_FIRST = 256 << 10;
 /** Times that one step of a commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
-
-export interface FleetOptions {
-  readonly fleet: Fleet;
-  /** Milliseconds for which a session can be relied on after the fleet answered; its lease is longer. */
-  readonly trustedFor: number;
-  /** Milliseconds after which it is asked again what others wrote. */
-  readonly followedEvery: number;
-  /** Returns the time that has passed since some moment, in milliseconds. */
-  readonly elapsed: () => number;
-  /** Waits before the n-th time, from 0 on, that the fleet is asked again; first was at `since`. Returns false to give up. */
-  readonly patience: (tries: number, since: number) => Promise<boolean>;
-  /** Keeps lines that were refused, or gave way. Returns their path. */
-  readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
-  readonly journal: Journal;
-  /** Bytes of lines beyond which a commit is kept in packs, and its facts follow behind it. */
-  readonly long?: number;
-  /** With it, what is written while the database is away is acknowledged, and given to the fleet later. */
-  readonly outage?: Outage;
-}
 
 export class FleetCopy implements Outside {
   holder: Holder | null = null;
@@ -76,7 +57,7 @@ export class FleetCopy implements Outside {
   /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly debt: Debt;
   /** The commit that ran last. */
-  private commit = new CommitInDoubt(0, 0, false);
+  private commit = new RunningCommit(0, 0, false);
   /** Where the entries are that were committed last. */
   private reached: "replicated" | "primary" | undefined;
 
@@ -367,13 +348,14 @@ export class FleetCopy implements Outside {
     }
   }
 
-  private async pushThrough(commit: CommitInDoubt): Promise<void> {
+  private async pushThrough(commit: RunningCommit): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
     if (commit.isLong && this.end.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
     let most = this.end.entries;
     for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
       const reason = await this.advance(commit);
-      if (this.end.entries > most) [most, tries] = [this.end.entries, 0];
+      const reached = commit.reached(this.end);
+      if (reached > most) [most, tries] = [reached, 0];
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
       if (tries >= MOST_TRIES) throw tooSlow();
@@ -382,21 +364,25 @@ export class FleetCopy implements Outside {
   }
 
   /** Returns a commit of the first `count` entries, of which `before` were there already. */
-  private commitOf(count: number, before = this.end.entries): CommitInDoubt {
+  private commitOf(count: number, before = this.end.entries): RunningCommit {
     const { log, options } = this;
     const first = this.end.entries;
-    const most = options.long ?? (first === 0 ? LONG_AT_FIRST : BATCH_BYTES);
+    const most = Math.min(options.long ?? (first === 0 ? LONG_AT_FIRST : PART_BYTES), this.partBytes);
     const isLong = pastOf(log, first, count, most) < count;
-    return new CommitInDoubt(before, count, isLong);
+    return new RunningCommit(before, count, isLong);
   }
 
-  private batch(end: FleetEnd, commit: CommitInDoubt, epoch: number): FleetBatch {
-    const { log, facts } = this;
-    return batchAfter({ log, facts, isIndexed: this.indexed >= end.entries }, end, commit, epoch);
+  private get partBytes(): number {
+    return this.options.partBytes ?? PART_BYTES;
+  }
+
+  private step(commit: RunningCommit, epoch: number, kept: KeptParts | undefined): CommitStep {
+    const { log, facts, end, partBytes } = this;
+    return stepAfter({ log, facts, isIndexed: this.indexed >= end.entries, partBytes }, end, commit, epoch, kept);
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
-  private async advance(commit: CommitInDoubt): Promise<string | undefined> {
+  private async advance(commit: RunningCommit): Promise<string | undefined> {
     if (this.epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
@@ -407,34 +393,45 @@ export class FleetCopy implements Outside {
     const since = this.options.elapsed();
     const { epoch } = this;
     const { fleet } = this.options;
-    const batch = commit.prepared(this.end, epoch) ?? this.batch(this.end, commit, epoch);
-    const outcome = await fleet.append(batch, () => {
-      // While the database works on one part, the next is put together.
-      if (batch.after.entries < commit.count)
-        fleet.prepare?.(commit.prepare(() => this.batch(batch.after, commit, epoch)));
-    });
+    const step = commit.prepared(this.end, epoch) ?? this.step(commit, epoch, commit.keptAfter(this.end));
+    const outcome = step.part
+      ? await fleet.keepPart(step.part, () => {
+          // While the database works on one part, the next is put together.
+          const next = commit.prepare(step.kept, () => this.step(commit, epoch, step.kept));
+          if (next?.part) fleet.prepare?.(next.part);
+        })
+      : await fleet.append(step.batch);
+    if (outcome.kind === "away") return outcome.reason;
     if (outcome.kind === "committed") {
-      this.end = batch.after;
-      if (!batch.facts.areBehind) this.indexed = batch.after.entries;
-      this.reached = outcome.durability;
-      this.facts.committed(batch.after);
       this.answered = since;
+      if (step.part) commit.keep(step.kept);
+      else this.committed(step.batch, outcome.durability);
       return undefined;
     }
-    if (outcome.kind === "away") return outcome.reason;
     this.epoch = null;
-    // Of a session that is gone meanwhile nothing can be copied.
-    if (outcome.kind === "refused" && batch.source !== undefined) commit.source = undefined;
-    if (outcome.kind === "refused") return undefined;
-    commit.doubt = outcome.reason;
+    if (outcome.kind === "refused") {
+      commit.beginAgain();
+      // Of a session that is gone meanwhile nothing can be copied.
+      if ((step.part ?? step.batch).source !== undefined) commit.source = undefined;
+      return undefined;
+    }
+    // Nobody sees a part.
+    if (!step.part) commit.doubt = outcome.reason;
     return outcome.reason;
+  }
+
+  private committed({ after, facts }: FleetBatch, durability: "replicated" | "primary"): void {
+    this.end = after;
+    if (!facts.areBehind) this.indexed = after.entries;
+    this.reached = durability;
+    this.facts.committed(after);
   }
 
   /**
    * Finds out from what the fleet has now which of the first `count` entries are there. Nothing of ours that was sent
    * before comes any more, whoever has the session. Returns why the rest cannot follow, or null.
    */
-  private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: CommitInDoubt): Promise<Failure | null> {
+  private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
     if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
     const { end: there } = taking;

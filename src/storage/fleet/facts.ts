@@ -51,8 +51,10 @@ export class CopyFacts {
     const { log } = this;
     const start = this.at(before) ?? this.knownAt(before);
     const past = after.entries;
-    const summary = summaryOfLog(log, start.summary, past);
-    const isPlain = start.isPlain && isOnePath(log, before.entries, past);
+    // Those of a commit in parts were gathered with these.
+    const there = areBehind ? this.at(after) : undefined;
+    const summary = there?.summary ?? summaryOfLog(log, start.summary, past);
+    const isPlain = there?.isPlain ?? (start.isPlain && isOnePath(log, before.entries, past));
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
     const description = { cwd, name, firstMessage, parentSession, timestamp };
     const found = areBehind

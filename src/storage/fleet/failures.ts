@@ -1,63 +1,11 @@
 /** Failures of writes to sessions of a fleet, and what decides between them. */
 
 import { Failure } from "../../core/failure.ts";
-import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
+import type { Taking } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { isSameEnd } from "./ends.ts";
 
-/** A session of the fleet that begins with the same lines, and the ends at which these are kept together there. */
-export interface CommonSource {
-  readonly sessionId: string;
-  readonly ends: readonly FleetEnd[];
-}
-
-/** The commit that runs, as far as its failure depends on what was sent. */
-export class CommitInDoubt {
-  /** Number of entries that were there before it. */
-  readonly first: number;
-  /** Number of entries that it will have. */
-  readonly count: number;
-  /** Whether it is kept in packs. */
-  readonly isLong: boolean;
-  /** Where the fleet has its first lines already. */
-  source: CommonSource | undefined;
-  /** Why there was no answer, where lines were sent and nobody knows what became of them. */
-  doubt: string | undefined;
-  private next: FleetBatch | undefined;
-
-  constructor(first: number, count: number, isLong: boolean) {
-    this.first = first;
-    this.count = count;
-    this.isLong = isLong;
-  }
-
-  /** Puts the part together that comes after the one that is being sent. Returns it, if that could be done. */
-  prepare(make: () => FleetBatch): FleetBatch | undefined {
-    try {
-      this.next = make();
-    } catch {
-      // It fails again when it is its turn.
-    }
-    return this.next;
-  }
-
-  /** Returns the part after an end, if it was put together for this epoch. */
-  prepared(end: FleetEnd, epoch: number): FleetBatch | undefined {
-    const { next } = this;
-    this.next = undefined;
-    return next && next.epoch === epoch && isSameEnd(next.before, end) ? next : undefined;
-  }
-
-  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
-  doubted(error: unknown, end: FleetEnd): unknown {
-    const { doubt, first } = this;
-    if (doubt !== undefined) return unknown(`Whether the fleet has it is not known (${doubt}).`, error);
-    if (end.entries > first) return unknown("The fleet has it, or a part of it, and this machine has not.", error);
-    return error;
-  }
-}
-
-function unknown(known: string, cause: unknown): Failure {
+/** Returns the failure of a commit of which nobody knows what became. */
+export function unknown(known: string, cause: unknown): Failure {
   const sentence = `${known} Send the same request with its idempotencyKey again, or read the state and decide again.`;
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }

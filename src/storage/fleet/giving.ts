@@ -9,8 +9,8 @@ import type { FleetPushed } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
-import type { FleetOptions } from "./copy.ts";
 import type { Journal } from "./journal.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
 const LONGEST_WAIT = 60_000;

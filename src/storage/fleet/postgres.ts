@@ -11,19 +11,21 @@ import type {
   FleetEnd,
   FleetHeads,
   FleetOutcome,
+  FleetPart,
   FleetSession,
   LateFacts,
   Taking,
 } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
+import { type Appender, appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type SqlQuestion } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
-import { endOf, NOTHING } from "./ends.ts";
+import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
+import { clearStatement, partStatement } from "./part-statement.ts";
 import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 import { LACKED, SqlBlobs } from "./sql-blobs.ts";
@@ -110,8 +112,8 @@ export class PostgresFleet implements Fleet {
   /** Sessions that this process has, each with the server on which it was taken. */
   private readonly held = new Map<string, string | undefined>();
   private readonly words: KnownWords;
-  /** Packs of batches that are to be sent. */
-  private readonly packing = new WeakMap<FleetBatch, Promise<Pack[]>>();
+  /** Packs of parts that are to be sent. */
+  private readonly packing = new WeakMap<object, Promise<Pack[]>>();
   private readonly blobs: SqlBlobs;
   private renewing: NodeJS.Timeout | undefined;
 
@@ -180,12 +182,32 @@ export class PostgresFleet implements Fleet {
     return rows.map((row) => endOf(row));
   }
 
-  prepare(batch: FleetBatch | undefined): void {
-    if (!batch?.stretches || batch.source !== undefined || this.packing.has(batch)) return;
-    const packs = packed(batch.before, batch.lines, batch.heads, batch.stretches);
-    // It is asked for again when the batch is sent.
-    packs.catch(() => {});
-    this.packing.set(batch, packs);
+  prepare(part: FleetPart): void {
+    // It is asked for again when the part is sent.
+    this.packed(part, part.from)?.catch(() => {});
+  }
+
+  /** Returns the lines of a part, or a batch, as packs; undefined where it is not kept so, or has no lines of its own. */
+  private packed(sent: FleetPart | FleetBatch, from: FleetEnd): Promise<Pack[]> | undefined {
+    const { lines, heads, stretches } = sent;
+    if (!stretches || lines.length === 0) return undefined;
+    const packs = this.packing.get(sent) ?? packed(from, lines, heads, stretches);
+    this.packing.set(sent, packs);
+    return packs;
+  }
+
+  async keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome> {
+    const by = this.appender(part.sessionId);
+    if (isSameEnd(part.from, part.before)) {
+      const cleared = await this.commit(clearStatement(part, by), []);
+      if (cleared.kind !== "committed") return cleared;
+    }
+    return this.commit(partStatement(part, by, await this.packed(part, part.from)), [], sent);
+  }
+
+  private appender(sessionId: string): Appender {
+    const { tenant, lease, writer } = this;
+    return { tenant, lease, holder: writer.id, server: this.held.get(sessionId) };
   }
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
@@ -201,11 +223,8 @@ export class PostgresFleet implements Fleet {
     const described = description && describedValue(batch.sessionId, description);
     const found = factValues(batch.facts, words, described);
     const facts = { ...found, attached: attached.length === 0 ? undefined : attached };
-    const { tenant, lease, writer } = this;
-    this.prepare(batch);
-    const packs = await this.packing.get(batch);
-    const by = { tenant, lease, holder: writer.id, server: this.held.get(batch.sessionId) };
-    return this.commit(appendStatement(batch, by, facts, packs), words, sent);
+    const packs = await this.packed(batch, batch.before);
+    return this.commit(appendStatement(batch, this.appender(batch.sessionId), facts, packs), words, sent);
   }
 
   async addFacts(facts: LateFacts): Promise<FleetOutcome> {

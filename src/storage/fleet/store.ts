@@ -11,12 +11,13 @@ import type { Disk } from "../fs/disk.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
-import { FleetCopy, type FleetOptions } from "./copy.ts";
+import { FleetCopy } from "./copy.ts";
 import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { Journal } from "./journal.ts";
 import { keepAside } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** A fleet, and how it is asked. */
 export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journal"> {

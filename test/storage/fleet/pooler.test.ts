@@ -34,7 +34,7 @@ describe.skipIf(!POOLER)(`behind a pooler in transaction mode${WITH_POOLER}`, ()
     const lines = [Buffer.from(text)];
     const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
     const heads = [JSON.stringify([`${before.entries}`, null, "message", "user"])];
-    return { sessionId: "one", epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
+    return { sessionId: "one", epoch, before, after: endAfter(before, lines), lines, heads, facts };
   };
   const taken = async ({ fleet }: SqlFleet, above = 0): Promise<Taking & { kind: "taken" }> => {
     const taking = await fleet.take("one", above, HEADER);

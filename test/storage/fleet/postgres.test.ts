@@ -42,7 +42,7 @@ function speaks(isPooled: boolean): void {
     const lines = texts.map((text) => Buffer.from(text));
     const heads = texts.map((_, n) => JSON.stringify([`${before.entries + n}`, null, "message", "user"]));
     const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
-    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
+    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, facts };
   };
   const taken = async (fleet: PostgresFleet, sessionId: string): Promise<number> => {
     const taking = await fleet.take(sessionId, 0, HEADER);

@@ -53,7 +53,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       ...{ texts: [{ ...said, words: [text] }], spendings: [spent] },
     };
     const heads = [JSON.stringify([`${before.entries}`, null, "message", "user"])];
-    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, isPart: false, facts };
+    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, facts };
   };
   const begun = async ({ fleet }: SqlFleet, id: string, text: string): Promise<FleetBatch> => {
     const taking = await fleet.take(id, 0, HEADER);

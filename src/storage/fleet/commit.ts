@@ -1,0 +1,97 @@
+/** A commit that runs: what of it was sent, and what its failure means. */
+
+import type { FleetAttachment, FleetBatch, FleetEnd, FleetPart } from "../../core/ports/fleet.ts";
+import { isSameEnd } from "./ends.ts";
+import { unknown } from "./failures.ts";
+
+/** A session of the fleet that begins with the same lines, and the ends at which these are kept together there. */
+export interface CommonSource {
+  readonly sessionId: string;
+  readonly ends: readonly FleetEnd[];
+}
+
+/** The parts of a commit that the fleet keeps, where nobody sees them. */
+export interface KeptParts {
+  /** The end of the session that they continue. */
+  readonly before: FleetEnd;
+  /** The epoch in which the first was sent. */
+  readonly place: number;
+  /** Ends up to which their lines are kept together. */
+  readonly stretches: readonly FleetEnd[];
+  /** The attachments that they name, by digest. */
+  readonly attachments: ReadonlyMap<string, FleetAttachment>;
+}
+
+/** The next statement of a commit: a part, with what is kept after it, or the one that all others see. */
+export type CommitStep =
+  | { readonly part: FleetPart; readonly kept: KeptParts }
+  | { readonly part?: undefined; readonly batch: FleetBatch };
+
+export class RunningCommit {
+  /** Number of entries that were there before it. */
+  readonly first: number;
+  /** Number of entries that it will have. */
+  readonly count: number;
+  /** Whether it is kept in packs. */
+  readonly isLong: boolean;
+  /** Where the fleet has its first lines already. */
+  source: CommonSource | undefined;
+  /** Why there was no answer, where lines were sent that others may see, and nobody knows what became of them. */
+  doubt: string | undefined;
+  private parts: KeptParts | undefined;
+  private next: CommitStep | undefined;
+
+  constructor(first: number, count: number, isLong: boolean) {
+    this.first = first;
+    this.count = count;
+    this.isLong = isLong;
+  }
+
+  /** Notes that the fleet keeps parts. */
+  keep(parts: KeptParts): void {
+    this.parts = parts;
+  }
+
+  /** Returns the parts that the fleet keeps after an end of the session. */
+  keptAfter(end: FleetEnd): KeptParts | undefined {
+    return this.parts && isSameEnd(this.parts.before, end) ? this.parts : undefined;
+  }
+
+  /** Forgets what is kept, which may be gone with who took the session meanwhile: all is sent anew, to another place. */
+  beginAgain(): void {
+    this.parts = undefined;
+  }
+
+  /** Returns how many entries the fleet has of it, seen or not; `end`: that of the session. */
+  reached(end: FleetEnd): number {
+    return this.keptAfter(end)?.stretches.at(-1)?.entries ?? end.entries;
+  }
+
+  /** Puts the part together that comes after the one that is being sent. Returns it, if there is one. */
+  prepare({ stretches }: KeptParts, make: () => CommitStep): CommitStep | undefined {
+    if (stretches.at(-1)?.entries === this.count) return undefined;
+    try {
+      this.next = make();
+    } catch {
+      // It fails again when it is its turn.
+    }
+    return this.next;
+  }
+
+  /** Returns the step after an end of the session, if it was put together for this epoch. */
+  prepared(end: FleetEnd, epoch: number): CommitStep | undefined {
+    const { next } = this;
+    this.next = undefined;
+    if (!next?.part || next.part.epoch !== epoch || !isSameEnd(next.part.before, end)) return undefined;
+    const kept = this.keptAfter(end);
+    return kept?.place === next.part.place && kept.stretches.at(-1) === next.part.from ? next : undefined;
+  }
+
+  /** Returns the failure that an error is for those who wait: nobody knows, if part of it may be there. */
+  doubted(error: unknown, end: FleetEnd): unknown {
+    const { doubt, first } = this;
+    if (doubt !== undefined) return unknown(`Whether the fleet has it is not known (${doubt}).`, error);
+    if (end.entries > first) return unknown("The fleet has it, or a part of it, and this machine has not.", error);
+    return error;
+  }
+}
