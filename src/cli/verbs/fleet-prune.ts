@@ -33,17 +33,21 @@ export async function prunedBy(pruning: FleetPruning, asking: Asking, { flags }:
   return { applied: true, ...(await pruning.prune(ages, asking.progress)), named: found.named };
 }
 
-function isNothing({ sessions, unfinished, halfway, ids, words, attachments }: Prunable): boolean {
-  return sessions + unfinished + halfway + ids + words + attachments === 0;
+function isNothing({ sessions, unfinished, halfway, interrupted, ids, words, attachments }: Prunable): boolean {
+  return sessions + unfinished + halfway + interrupted + ids + words + attachments === 0;
 }
 
-function whatGoes({ sessions, entries, bytes, unfinished, halfway, ids, words, attachments }: Prunable): string {
+function whatGoes(found: Prunable): string {
+  const { sessions, entries, bytes, unfinished, halfway, interrupted, ids, words, attachments } = found;
   const parts = [
     ...(sessions > 0
       ? [`${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")} (${sizeText(bytes)})`]
       : []),
     ...(unfinished > 0 ? [`${count(unfinished, "session", "sessions")} begun and not finished`] : []),
     ...(sessions === 0 && halfway > 0 ? [`the rest of ${count(halfway, "session", "sessions")}`] : []),
+    ...(interrupted > 0
+      ? [`parts of commits to ${count(interrupted, "session", "sessions")} that never became entries`]
+      : []),
     ...(ids > 0 ? [count(ids, "id", "ids")] : []),
     ...(attachments > 0 ? [count(attachments, "attachment", "attachments")] : []),
     ...(words > 0 ? [count(words, "word", "words")] : []),

@@ -232,11 +232,13 @@ function* statusLines({
   const stored = sums.storedBytes === null ? "" : `; ${sizeText(sums.storedBytes)} in the database`;
   yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}`;
   yield `${grouped(sums.held)} of them have a writer now`;
-  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, ids = 0 } = sums.deleted ?? {};
+  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0, ids = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
     const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
     yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
   }
+  if (interrupted > 0)
+    yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
   if (ids > 0) yield `${count(ids, "id", "ids")} of sessions that were removed for good`;
   if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }

@@ -17,8 +17,8 @@ import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 const SESSIONS_AT_ONCE = 100;
 /** Rows that one transaction removes. */
 const ROWS_AT_ONCE = 1000;
-/** Attachments that one transaction removes, with their parts. */
-const BLOBS_AT_ONCE = 10;
+/** Attachments, or sessions with parts of commits, of which one transaction removes what is long. */
+const LONG_AT_ONCE = 10;
 /** Sessions that a preview names. */
 const MOST_NAMED = 50;
 /** Hours for which a word stays after the last text with it went: what processes remember of words is younger. */
@@ -52,6 +52,8 @@ export interface Prunable {
   readonly unfinished: number;
   /** Sessions of which an earlier removal has left rows. */
   readonly halfway: number;
+  /** Sessions that nobody has, with parts of a long commit that came to nothing; nobody sees these. */
+  readonly interrupted: number;
   /** Ids of sessions without rows. */
   readonly ids: number;
   /** Words that may be in no text any more. */
@@ -70,6 +72,9 @@ const UNUSED = `unused_since < clock_timestamp() - interval '${UNUSED_HOURS} hou
 /** One that somebody is about to name was touched just now. */
 const ORPHANED = `b.tenant = $1 and b.touched_at < clock_timestamp() - interval '${UNUSED_HOURS} hours'
   and not exists (select from pi_fleet.attached a where a.tenant = $1 and a.sha256 = b.sha256)`;
+/** A session that nobody has, with packs in a generation that no session ever has. */
+const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <= clock_timestamp())
+  and s.id in (select session_id from pi_fleet.pack where tenant = $1 and generation < 0)`;
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
 const UNFINISHED = "tenant = $1 and state = 0 and (lease_until is null or lease_until <= clock_timestamp())";
 const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
@@ -81,6 +86,7 @@ const FOUND = `select
     count(*) filter (where ${UNFINISHED} and changed_at < ${AGE("$2")}) as unfinished,
     count(*) filter (where ${REMOVED} and deleted_at < ${AGE("$3")}) as ids,
     (select count(*) from pi_fleet.session where tenant = $1 and generation > emptied) as halfway,
+    (select count(*) from pi_fleet.session s where ${INTERRUPTED}) as interrupted,
     (select count(*) from pi_fleet.word where tenant = $1 and ${UNUSED}) as words,
     (select count(*) from pi_fleet.blob b where ${ORPHANED}) as attachments
   from pi_fleet.session where tenant = $1 and state <> 1`;
@@ -103,6 +109,12 @@ const MARK_DELETED = `with due as (
   , settled as (
     delete from pi_fleet.behind b using held where b.tenant = held.tenant and b.session_id = held.id)
   select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes from held`;
+
+/** Whoever goes on after all with a commit is refused, and sends its parts anew. */
+const DROP_PARTS = `with due as (
+    select id from pi_fleet.session s where ${INTERRUPTED} limit ${LONG_AT_ONCE} for update skip locked)
+  , gone as (delete from pi_fleet.pack p using due where p.tenant = $1 and p.session_id = due.id and p.generation < 0)
+  select count(*) as sessions from due`;
 
 /** Whoever goes on with one begins it again. */
 const EMPTY_UNFINISHED = `with due as (
@@ -161,7 +173,7 @@ const JUDGE_WORDS = (judged: string): string => `with batch as (
       and w.unused_since is not null returning 1)
   select (select max(word) from batch) as last, (select count(*) from gone) as rows`;
 
-const DROP_BLOBS = `with due as (select b.sha256 from pi_fleet.blob b where ${ORPHANED} order by b.sha256 limit ${BLOBS_AT_ONCE} for update skip locked)
+const DROP_BLOBS = `with due as (select b.sha256 from pi_fleet.blob b where ${ORPHANED} order by b.sha256 limit ${LONG_AT_ONCE} for update skip locked)
   , gone as (delete from pi_fleet.blob b using due where b.tenant = $1 and b.sha256 = due.sha256 returning 1)
   select count(*) as sessions from gone`;
 
@@ -185,7 +197,12 @@ export class FleetPruning {
     const named = await this.connections.read({ text: NAMED, values: [this.tenant, rows] });
     return {
       ...{ sessions: Number(found.sessions), entries: Number(found.entries), bytes: Number(found.bytes) },
-      ...{ unfinished: Number(found.unfinished), halfway: Number(found.halfway), ids: Number(found.ids) },
+      ...{
+        unfinished: Number(found.unfinished),
+        halfway: Number(found.halfway),
+        interrupted: Number(found.interrupted),
+        ids: Number(found.ids),
+      },
       ...{ words: Number(found.words), attachments: Number(found.attachments) },
       named: named.map(({ id, entries, bytes, deleted_at, facts }) => ({
         sessionId: String(id),
@@ -208,13 +225,14 @@ export class FleetPruning {
       sums.entries += Number(one.entries);
       sums.bytes += Number(one.bytes);
     }
+    const interrupted = await this.repeat(DROP_PARTS);
     await this.repeat(EMPTY_UNFINISHED, rows, Buffer.from(NOTHING.chain, "hex"));
     const [swept, removed] = await this.sweep(before.halfway + sums.sessions, progress);
     const unfinished = await this.repeat(DROP_UNFINISHED, rows);
     const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
     const words = await this.dropWords();
     const attachments = await this.repeat(DROP_BLOBS);
-    return { ...sums, unfinished, halfway: swept, ids: forgotten, words, attachments, rows: removed };
+    return { ...sums, unfinished, halfway: swept, interrupted, ids: forgotten, words, attachments, rows: removed };
   }
 
   /** Runs a statement until it finds nothing more. Returns how many it found. */

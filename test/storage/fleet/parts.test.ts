@@ -1,15 +1,21 @@
 /** Commits that are sent in parts: all or nothing for everybody, whatever ends in the middle of one. */
 
-import { describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
+import { user } from "../../support/drafts.ts";
 import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
 import { range } from "../../support/random.ts";
+import type { Place } from "../../support/server.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { runHere } from "../../support/verbs.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };
@@ -221,5 +227,147 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         fleet.table.check();
         now.close();
       }
+  });
+});
+
+describe.skipIf(!POSTGRES)(`parts in PostgreSQL${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const open: SqlFleet[] = [];
+  const connect = (name: string): SqlFleet & { readonly partBytes: number } => {
+    const fleet = { ...sqlFleet(server.url, name), partBytes: 4096 };
+    open.push(fleet);
+    return fleet;
+  };
+  const entries = (first: number, count: number) =>
+    range(first, first + count).map((n) => user(`${n} ${"word ".repeat(500)}`));
+  const unseen = (): number => Number(server.sql("select count(*) from pi_fleet.pack where generation < 0"));
+  const prune = async (place: Place, ...args: string[]) => {
+    const { stdout, stderr } = await runHere(place, ["fleet", "prune", ...args], {
+      variables: { PI_FLEET_URL: server.url },
+    });
+    expect(stderr).toBe("");
+    return stdout;
+  };
+  /** Has the next long commit of a fleet end after its parts. */
+  const interrupt = (one: SqlFleet): (() => void) => {
+    const append = one.fleet.append.bind(one.fleet);
+    one.fleet.append = async (batch, sent) =>
+      batch.place === undefined ? append(batch, sent) : { kind: "away", reason: "test" };
+    return () => {
+      one.fleet.append = append;
+    };
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect("first").fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
+  });
+  afterAll(async () => {
+    await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test.each(["jsonl", "v2"])("what a commit has left that came to nothing is seen by nobody (%s)", async (kind) => {
+    const one = connect(`left ${kind}`);
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start(["--store", kind]);
+    await wire.result("append", { entries: entries(0, 6) });
+    const { sessionId } = await wire.result("get_state");
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    const seen = async () => {
+      const away = new HereLives({ fleet: connect(`elsewhere ${open.length}`), seed: 10 + open.length });
+      const other = await away.start(["--store", kind]);
+      const listed = await other.result("list_sessions");
+      const found = await other.result("search_sessions", { query: "word" });
+      await other.result("switch_session", { sessionId });
+      const { messages } = await other.result("get_messages");
+      const stats = await other.result("get_session_stats");
+      await other.result("clone");
+      const { sessionId: cloned } = await other.result("get_state");
+      await other.result("switch_session", { sessionId });
+      await other.result("delete_session", { sessionId: cloned });
+      const { faults } = await lives.care().verify();
+      return [listed.sessions.length, found.hits.length, messages, stats.totalMessages, stats.tokens, faults];
+    };
+    const before = await seen();
+    const goOn = interrupt(one);
+    const params = { entries: entries(6, 6), idempotencyKey: "more" };
+    expect((await wire.failure("append", params)).message).toContain("Nothing was changed");
+    expect(unseen()).toBeGreaterThan(2);
+    expect(await seen()).toEqual(before);
+    expect(JSON.parse(await prune(lives.place, "--json"))).toMatchObject({ interrupted: 0 });
+    server.sql("update pi_fleet.session set lease_until = now()");
+    expect(await prune(lives.place)).toContain("parts of commits to 1 session");
+    expect(await seen()).toEqual(before);
+    goOn();
+    // It took the session again, and sends everything to a place of its own.
+    const { entryIds } = await wire.result("append", params);
+    expect(await wire.result("append", params)).toMatchObject({ entryIds });
+    expect(unseen()).toBe(0);
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("12");
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test("they go with a prune, and who wakes after it sends them anew", async () => {
+    const one = connect("pruned");
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: entries(0, 2) });
+    const append = one.fleet.append.bind(one.fleet);
+    const told: string[] = [];
+    one.fleet.append = async (batch, sent) => {
+      // Stopped for longer than its lease, before the last statement.
+      if (batch.place !== undefined && told.length === 0) {
+        server.sql("update pi_fleet.session set lease_until = now()");
+        told.push(await prune(lives.place, "--apply", "--yes", "--json"));
+        expect(unseen()).toBe(0);
+      }
+      return append(batch, sent);
+    };
+    await wire.result("append", { entries: entries(2, 6) });
+    expect(JSON.parse(told[0])).toMatchObject({ applied: true, interrupted: 1 });
+    expect(server.sql("select entries from pi_fleet.session")).toBe("8");
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test.each([
+    ["before a part", "insert into pi_fleet.pack", false],
+    ["with the answer to a part", "insert into pi_fleet.pack", true],
+    ["before the last statement", "update pi_fleet.pack", false],
+    ["with the answer to the last statement", "update pi_fleet.pack", true],
+  ])("a database that is killed %s of a long commit has all of it or nothing", async (what, sign, isSent) => {
+    const one = connect(`killed ${what}`);
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: entries(0, 1) });
+    const { connections } = one;
+    const run = connections.run.bind(connections);
+    let left = sign.startsWith("insert") ? 3 : 1;
+    connections.run = async (...given) => {
+      const isOurs = "text" in given[0] && given[0].text.includes(sign) && --left === 0;
+      if (isOurs && !isSent) await server.kill();
+      const answer = await run(...given);
+      if (!isOurs || !isSent) return answer;
+      await server.kill();
+      return { kind: "unknown", reason: "test: killed" };
+    };
+    const params = { entries: entries(1, 10), idempotencyKey: "long" };
+    const error = await wire.failure("append", params);
+    connections.run = run;
+    await server.start();
+    expect(left).toBe(0);
+    expect(["1", "11"]).toContain(server.sql("select entries from pi_fleet.session"));
+    if (error.data.name !== "outcome_unknown") {
+      expect(error.message).toContain("Nothing was changed");
+      expect(server.sql("select entries from pi_fleet.session")).toBe("1");
+    }
+    const { entryIds } = await wire.result("append", params);
+    expect(await wire.result("append", params)).toMatchObject({ entryIds });
+    expect(server.sql("select entries from pi_fleet.session")).toBe("11");
+    expect([unseen(), (await lives.care().verify()).faults]).toEqual([0, []]);
   });
 });
