@@ -13,6 +13,7 @@ import {
   type BefallenDatabase,
   KilledDatabase,
   linesInDatabase,
+  OUT_OF_ORDER,
   PromotedDatabase,
   wait,
 } from "../support/fleet-databases.ts";
@@ -86,12 +87,7 @@ soak("fleet", async (random, number) => {
         (id) => linesInDatabase(database.server, id),
       ),
     ]);
-    const bad = database.server.sql(`select count(*) from (
-        select seq - lag(past, 1, 0::bigint) over sorted as step, epoch - lag(epoch, 1, 0) over sorted as rise
-        from (select session_id, seq, seq + 1 as past, epoch from pi_fleet.entry
-          union all select session_id, seq, seq + count, epoch from pi_fleet.pack) as lines
-        window sorted as (partition by session_id order by seq)) as steps
-      where step <> 0 or rise < 0`);
+    const bad = database.server.sql(OUT_OF_ORDER);
     const twice = database.server.sql(`select count(*) from pi_fleet.session where indexed > entries`);
     if (twice !== "0") throw new Error("a session has facts of entries that it has not");
     if (bad !== "0") throw new Error(`${bad} entries are out of order`);

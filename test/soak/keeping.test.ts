@@ -8,10 +8,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { FleetPruning } from "../../src/storage/fleet/pruning.ts";
 import { user } from "../support/drafts.ts";
-import { KilledDatabase, wait } from "../support/fleet-databases.ts";
+import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../support/fleet-databases.ts";
 import { POSTGRES } from "../support/postgres.ts";
 import { HereLives } from "../support/proof.ts";
-import { Random } from "../support/random.ts";
+import { Random, range } from "../support/random.ts";
 import type { Json, Place, Wire } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
 import { type SqlFleet, sqlFleet } from "../support/sql-fleet.ts";
@@ -39,7 +39,12 @@ class KeptMachine {
   async start(): Promise<Wire> {
     const name = `${this.name}, life ${++this.life}`;
     this.fleet = sqlFleet(this.url, name, { lease: LEASE, most: 2 });
-    this.lives = new HereLives({ fleet: this.fleet, place: this.place, seed: this.life * 100 + Number(this.name) });
+    const partBytes = Number(this.name) % 2 === 0 ? 400 : undefined;
+    this.lives = new HereLives({
+      fleet: { ...this.fleet, partBytes },
+      place: this.place,
+      seed: this.life * 100 + Number(this.name),
+    });
     this.place = this.lives.place;
     this.wire = await this.lives.start(["--store", this.store]);
     return this.wire;
@@ -154,10 +159,16 @@ soak("keeping", async (random, number) => {
   async function write(machine: KeptMachine, sessionId: string | undefined, chance: Random): Promise<void> {
     if (sessionId !== undefined && !(await machine.ask("switch_session", { sessionId }))) return;
     const id = (await machine.ask("get_state", {}))?.sessionId;
-    const text = `entry ${number} ${chance.int(2 ** 30)} ${figures.acknowledged}`;
-    if ((await machine.ask("append", { sessionId: id, entries: [user(text)] })) && typeof id === "string") {
-      acknowledged.set(id, [...(acknowledged.get(id) ?? []), text]);
-      figures.acknowledged++;
+    // Five of them are sent in parts, by every other machine.
+    const texts = range(0, chance.pick([1, 1, 5])).map(
+      (n) => `entry ${number} ${chance.int(2 ** 30)} ${n} ${figures.acknowledged}`,
+    );
+    const params = { sessionId: id, entries: texts.map((text) => user(text)), idempotencyKey: texts[0] };
+    const isTold =
+      (await machine.ask("append", params)) ?? (chance.chance(0.5) && (await machine.ask("append", params)));
+    if (isTold && typeof id === "string") {
+      acknowledged.set(id, [...(acknowledged.get(id) ?? []), ...texts]);
+      figures.acknowledged += texts.length;
     }
     await machine.ask("new_session", {});
   }
@@ -179,10 +190,7 @@ soak("keeping", async (random, number) => {
     const aside = machines.flatMap(({ place }) => textsBelow(place as Place, /\.(?:bin|bak)$/)).join("\n");
     const trashed = machines.flatMap(({ place }) => textsBelow(place as Place, /trash/)).join("\n");
     for (const [sessionId, texts] of acknowledged) {
-      const lines = database.server.sql(
-        `select encode(line, 'escape') from pi_fleet.entry e join pi_fleet.session s on s.id = e.session_id
-          and s.generation = e.generation where s.id = '${sessionId}' order by seq`,
-      );
+      const lines = linesInDatabase(database.server, sessionId).join("\n");
       for (const text of texts) {
         const count = lines.split(`"${text}"`).length - 1;
         if (count > 1) throw new Error(`${text} of ${sessionId} is there ${count} times`);
@@ -192,10 +200,7 @@ soak("keeping", async (random, number) => {
         else throw new Error(`${text} of ${sessionId} is lost; ${whereIs(sessionId, text)}`);
       }
     }
-    const bad = database.server.sql(`select count(*) from (
-        select seq - lag(seq, 1, -1) over sorted as step from pi_fleet.entry e join pi_fleet.session s on s.id = e.session_id
-          and s.generation = e.generation window sorted as (partition by session_id order by seq)) as steps
-      where step <> 1`);
+    const bad = database.server.sql(OUT_OF_ORDER);
     if (bad !== "0") throw new Error(`${bad} entries are out of order`);
   }
 

@@ -175,10 +175,22 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 }
 
+/** Lines that are not where those before them end, or are of an earlier epoch; packs whose commit came to nothing aside. */
+export const OUT_OF_ORDER = `select count(*) from (
+    select seq - lag(past, 1, 0::bigint) over sorted as step, epoch - lag(epoch, 1, 0) over sorted as rise
+    from (select session_id, generation, seq, seq + 1 as past, epoch from pi_fleet.entry
+      union all select session_id, generation, seq, seq + count, epoch from pi_fleet.pack) as lines
+      join pi_fleet.session s on s.id = session_id and s.generation = lines.generation
+    window sorted as (partition by session_id order by seq)) as steps
+  where step <> 0 or rise < 0`;
+
 /** Returns the lines that a database has of a session, in rows and in packs, by other code than that which is tested. */
 export function linesInDatabase(server: Postgres, id: string): string[] {
-  const rows = server.sql(`select seq, 'row', encode(line, 'hex') from pi_fleet.entry where session_id = '${id}'
-    union all select seq, codec::text, encode(lines, 'hex') from pi_fleet.pack where session_id = '${id}' order by seq`);
+  const rows = server.sql(`with s as (select id, generation from pi_fleet.session where id = '${id}')
+    select seq, 'row', encode(line, 'hex') from s join pi_fleet.entry e on e.session_id = id and e.generation = s.generation
+    union all select seq, codec::text, encode(lines, 'hex')
+      from s join pi_fleet.pack p on p.session_id = id and p.generation = s.generation
+    order by seq`);
   return rows.split("\n").flatMap((text) => {
     const [, kind, hex] = text.split("|");
     if (hex === undefined) return [];
