@@ -177,7 +177,7 @@ export class PromotedDatabase implements BefallenDatabase {
 
 /** Lines that are not where those before them end, or are of an earlier epoch; packs whose commit came to nothing aside. */
 export const OUT_OF_ORDER = `select count(*) from (
-    select seq - lag(past, 1, 0::bigint) over sorted as step, epoch - lag(epoch, 1, 0) over sorted as rise
+    select seq - lag(past, 1, 0::bigint) over sorted as step, lines.epoch - lag(lines.epoch, 1, 0) over sorted as rise
     from (select session_id, generation, seq, seq + 1 as past, epoch from pi_fleet.entry
       union all select session_id, generation, seq, seq + count, epoch from pi_fleet.pack) as lines
       join pi_fleet.session s on s.id = session_id and s.generation = lines.generation

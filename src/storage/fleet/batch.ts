@@ -1,4 +1,4 @@
-/** The lines of a working copy as they are sent to the fleet. */
+/** The statements of a commit, in their order, with the lines of a working copy as they are sent to the fleet. */
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetAttachment, FleetBatch, FleetEnd } from "../../core/ports/fleet.ts";
@@ -33,7 +33,7 @@ interface Sending {
 }
 
 /** Lines as a statement has them. */
-type Sent = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
+type SentLines = Pick<FleetBatch, "after" | "lines" | "heads" | "source"> & {
   readonly stretches: readonly FleetEnd[];
   readonly attachments: readonly FleetAttachment[];
 };
@@ -78,7 +78,7 @@ export function stepAfter(
 }
 
 /** Returns the stretches after an end that the database copies by itself, where it has some of them. */
-function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommit): Sent | undefined {
+function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommit): SentLines | undefined {
   const stretches = source?.ends.filter(({ entries }) => entries > start.entries).slice(0, MOST_COPIED) ?? [];
   const after = stretches.at(-1);
   if (!source || !after) return undefined;
@@ -86,7 +86,7 @@ function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommi
 }
 
 /** Returns the lines after an end that are sent together, of the first `count`. */
-function linesAfter({ log, partBytes }: Sending, start: FleetEnd, count: number): Sent {
+function linesAfter({ log, partBytes }: Sending, start: FleetEnd, count: number): SentLines {
   const past = pastOf(log, start.entries, count, partBytes);
   const lines = linesOf(log, start.entries, past);
   const stretches = stretchesOf(start, lines);
