@@ -163,7 +163,7 @@ soak("keeping", async (random, number) => {
     const texts = range(0, chance.pick([1, 1, 5])).map(
       (n) => `entry ${number} ${chance.int(2 ** 30)} ${n} ${figures.acknowledged}`,
     );
-    const params = { sessionId: id, entries: texts.map((text) => user(text)), idempotencyKey: texts[0] };
+    const params = { sessionId: id, entries: texts.map((text) => user(text)), idempotencyKey: `key of ${texts[0]}` };
     const isTold =
       (await machine.ask("append", params)) ?? (chance.chance(0.5) && (await machine.ask("append", params)));
     if (isTold && typeof id === "string") {
