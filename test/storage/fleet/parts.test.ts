@@ -3,12 +3,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
 import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
+import { POOLER, Pooler } from "../../support/pooler.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { range } from "../../support/random.ts";
@@ -230,11 +232,22 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 });
 
-describe.skipIf(!POSTGRES)(`parts in PostgreSQL${WITH_POSTGRES}`, () => {
+describe
+  .skipIf(!POSTGRES)
+  .each([
+    `parts in PostgreSQL${WITH_POSTGRES}`,
+    ...(POSTGRES ? ["parts of an isolated tenant in PostgreSQL"] : []),
+    ...(POOLER ? ["parts in PostgreSQL behind PgBouncer"] : []),
+  ])("%s", (where) => {
   let server: Postgres;
+  let pooler: Pooler | undefined;
+  const urlOf = (): string => {
+    if (where.includes("tenant")) return `${server.url.replace("user=fleet", "user=alice")}&tenant=alice`;
+    return pooler?.url ?? server.url;
+  };
   const open: SqlFleet[] = [];
   const connect = (name: string): SqlFleet & { readonly partBytes: number } => {
-    const fleet = { ...sqlFleet(server.url, name), partBytes: 4096 };
+    const fleet = { ...sqlFleet(urlOf(), name), partBytes: 4096 };
     open.push(fleet);
     return fleet;
   };
@@ -243,7 +256,7 @@ describe.skipIf(!POSTGRES)(`parts in PostgreSQL${WITH_POSTGRES}`, () => {
   const unseen = (): number => Number(server.sql("select count(*) from pi_fleet.pack where generation < 0"));
   const prune = async (place: Place, ...args: string[]) => {
     const { stdout, stderr } = await runHere(place, ["fleet", "prune", ...args], {
-      variables: { PI_FLEET_URL: server.url },
+      variables: { PI_FLEET_URL: urlOf() },
     });
     expect(stderr).toBe("");
     return stdout;
@@ -261,13 +274,24 @@ describe.skipIf(!POSTGRES)(`parts in PostgreSQL${WITH_POSTGRES}`, () => {
   beforeAll(async () => {
     server = new Postgres();
     await server.start();
-    await connect("first").fleet.migrate();
+    const owner = sqlFleet(server.url, "owner");
+    open.push(owner);
+    await owner.fleet.migrate();
+    if (where.includes("tenant")) {
+      await isolate(owner.connections);
+      server.sql(`create role alice login in role ${TENANTS}`);
+    }
+    if (where.includes("PgBouncer")) {
+      pooler = new Pooler();
+      await pooler.start(server.folder);
+    }
   });
   beforeEach(() => {
     server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
   });
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await pooler?.close();
     await server.close();
   });
 
