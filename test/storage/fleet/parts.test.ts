@@ -5,6 +5,7 @@ import type { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
 import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
@@ -393,5 +394,102 @@ describe
     expect(await wire.result("append", params)).toMatchObject({ entryIds });
     expect(server.sql("select entries from pi_fleet.session")).toBe("11");
     expect([unseen(), (await lives.care().verify()).faults]).toEqual([0, []]);
+  });
+
+  test("machines that open, follow, list and search in the middle of one see all of it after its end, and nothing before", async () => {
+    const one = connect("writing");
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    const other = await new HereLives({ fleet: connect("reading"), seed: 6 }).start();
+    // A line of 3 MB is a part of its own.
+    const texts = (first: number) => [...entries(first, 3), user("x".repeat(3_000_000)), ...entries(first + 3, 3)];
+    let sessionId = "";
+    const seen: unknown[] = [];
+    const between = async (): Promise<void> => {
+      const failed = await other.request("switch_session", { sessionId });
+      const state = await other.result("get_state");
+      const { sessions } = await other.result("list_sessions");
+      const { hits } = await other.result("search_sessions", { query: "word" });
+      seen.push([failed.error?.data.name ?? state.messageCount, sessions.length, hits.length > 0]);
+    };
+    const keepPart = one.fleet.keepPart.bind(one.fleet);
+    one.fleet.keepPart = async (part, sent) => {
+      const outcome = await keepPart(part, sent);
+      sessionId = part.sessionId;
+      await between();
+      return outcome;
+    };
+    await wire.result("append", { entries: texts(0) });
+    expect(new Set(seen.map((one) => JSON.stringify(one)))).toEqual(new Set(['["session_not_found",0,false]']));
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    seen.length = 0;
+    await between();
+    expect(seen).toEqual([[7, 1, true]]);
+    const before = seen.pop();
+    await wire.result("append", { entries: texts(10) });
+    expect(seen.length).toBeGreaterThan(4);
+    for (const one of seen) expect(one).toEqual(before);
+    // What others wrote is asked for beside everything else.
+    await vi.waitFor(
+      async () => {
+        await between();
+        expect(seen.at(-1)).toEqual([14, 1, true]);
+      },
+      { timeout: 20_000 },
+    );
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test("what is long and was acknowledged without the database is given as a whole, whichever part is the last that arrives", async () => {
+    for (const isBranched of [false, true])
+      for (let at = 1, isOver = false; !isOver; at += 3) {
+        const name = `alone ${isBranched} ${at}`;
+        const one = connect(name);
+        let isAway = false;
+        let left = Number.POSITIVE_INFINITY;
+        const run = one.connections.run.bind(one.connections);
+        one.connections.run = async (...given) =>
+          isAway || --left < 0 ? { kind: "away", reason: "test: cut off" } : run(...given);
+        const outage = new Outage(one.fleet, 0, () => performance.now());
+        const lives = new HereLives({ fleet: { ...one, outage }, seed: 20 + open.length });
+        const wire = await lives.start();
+        await wire.result("append", { entries: entries(0, 1) });
+        const { sessionId } = await wire.result("get_state");
+        isAway = true;
+        const params = { entries: entries(1, 6), idempotencyKey: "alone" };
+        const { entryIds } = await wire.result("append", params);
+        const { sessions } = await wire.result("list_sessions", { here: true });
+        expect(sessions).toHaveLength(1);
+        if (isBranched) {
+          server.sql("update pi_fleet.session set lease_until = now()");
+          const two = await new HereLives({ fleet: connect(`${name} other`), seed: 20 + open.length }).start();
+          await two.result("switch_session", { sessionId });
+          await two.result("append", { entries: [user("by another")] });
+          await two.result("new_session");
+          await two.result("get_state");
+        }
+        isAway = false;
+        left = at;
+        const count = (): number =>
+          Number(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`));
+        const first = count();
+        const pushed = await lives.care().push();
+        isOver = left > 0;
+        left = Number.POSITIVE_INFINITY;
+        if (pushed.some(({ outcome }) => outcome === "refused"))
+          expect([first, first + 6, first + 7]).toContain(count());
+        await lives.care().push();
+        await vi.waitFor(
+          async () => {
+            const again = await wire.result("append", params);
+            expect(again).toMatchObject({ entryIds });
+            expect(count()).toBeGreaterThanOrEqual(first + 6);
+          },
+          { timeout: 20_000, interval: 100 },
+        );
+        expect((await lives.care().verify()).faults).toEqual([]);
+        server.sql(`update pi_fleet.session set lease_until = now()`);
+        await lives.end();
+      }
   });
 });
