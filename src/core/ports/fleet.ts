@@ -254,7 +254,10 @@ export interface Fleet {
   linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
   /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
   attachments(sessionId: string): Promise<readonly string[]>;
-  /** Returns the bytes that the fleet has under a digest, unchecked; null where it has none. Throws storage_failed. */
+  /**
+   * Returns the bytes that the fleet has under a digest; null where it has none, or is known to have others: whoever keeps
+   * them compares. Throws storage_failed.
+   */
   attachment(sha256: string): Promise<Uint8Array | null>;
   /** Adds attachments to a session that is there, of which an older program gave the lines alone. Throws storage_failed. */
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;

@@ -5,6 +5,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetAttachment } from "../../core/ports/fleet.ts";
+import { sha256 as digestOf } from "../v2/frame.ts";
 import { storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
 
@@ -25,7 +26,8 @@ const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and
   returning 1 as done`;
 const BROKEN = `with gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2)
   update pi_fleet.blob set is_whole = false where tenant = $1 and sha256 = $2`;
-const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts
+const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts,
+    touched_at::text as touched
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
 const HASHED = `select (select encode(sha256(coalesce(string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
     from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found
@@ -44,6 +46,8 @@ export class SqlBlobs {
   private readonly now: () => number;
   /** Digests that the fleet has, each with the time at which it said so. */
   private readonly known = new Map<string, number>();
+  /** Digests under which it has something else, each with when somebody was last about to name it, and when that was seen. */
+  private readonly damaged = new Map<string, { readonly touched: unknown; readonly since: number }>();
 
   constructor(connections: Connections, tenant: string, now: () => number) {
     this.connections = connections;
@@ -101,13 +105,22 @@ export class SqlBlobs {
 
   async read(sha256: string): Promise<Uint8Array | null> {
     const [whole] = await this.ask(PARTS, sha256);
-    if (!whole) return null;
+    if (!whole || this.isDamaged(sha256, whole.touched)) return null;
     const pieces: Uint8Array[] = [];
     for (let part = 0; part < Number(whole.parts); part++) {
       const [row] = await this.ask(READ, sha256, part);
       if (row) pieces.push(row.bytes as Uint8Array);
     }
-    return Buffer.concat(pieces);
+    const bytes = Buffer.concat(pieces);
+    if (digestOf(bytes) === sha256) return bytes;
+    this.damaged.set(sha256, { touched: whole.touched, since: this.now() });
+    return null;
+  }
+
+  /** Returns whether it was found to be damaged a short time ago, and nobody has given it since. */
+  private isDamaged(sha256: string, touched: unknown): boolean {
+    const seen = this.damaged.get(sha256);
+    return seen?.touched === touched && seen !== undefined && Math.abs(this.now() - seen.since) < REMEMBERED;
   }
 
   async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {

@@ -3,7 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
 import { user } from "../../support/drafts.ts";
@@ -125,9 +125,19 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     server.sql("update pi_fleet.blob_part set bytes = set_byte(bytes, 0, 255 - get_byte(bytes, 0)) where part = 1");
     const { status, stdout } = await fleetVerb(one.place, "verify", "--json");
     expect([status, JSON.parse(stdout).faults]).toMatchObject([3, [{ sessionId, fault: "attachment" }]]);
-    const three = await machine(kind);
+    const fleet = connect();
+    const lives = new HereLives({ fleet, seed: 1 + fleets.length });
+    const three = { wire: await lives.start(["--store", kind]), place: lives.place };
+    const asking = vi.spyOn(fleet.connections, "run");
+    const fetched = (): number =>
+      asking.mock.calls.filter(([asked]) => "text" in asked && asked.text.startsWith("select bytes")).length;
     const there = await pathOf(three.wire, sessionId);
     expect(existsSync(join(attachmentFolder(there), digestOf(bytes)))).toBe(false);
+    expect(fetched()).toBe(3);
+    // It was seen what it is, and comes no second time as long as nobody has given it anew.
+    await three.wire.result("new_session");
+    await pathOf(three.wire, sessionId);
+    expect(fetched()).toBe(3);
     const folder = join(one.place.home, ".pi/agent/sessions");
     await asked(one.place, "import", folder);
     expect((await asked(one.place, "verify")).faults).toEqual([]);
