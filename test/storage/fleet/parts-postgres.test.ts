@@ -1,0 +1,296 @@
+/** Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement. */
+
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { user } from "../../support/drafts.ts";
+import { POOLER, Pooler } from "../../support/pooler.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { range } from "../../support/random.ts";
+import type { Place } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { runHere } from "../../support/verbs.ts";
+
+const WHERE = [
+  `parts in PostgreSQL${WITH_POSTGRES}`,
+  ...(POSTGRES ? ["parts of an isolated tenant in PostgreSQL"] : []),
+  ...(POOLER ? ["parts in PostgreSQL behind PgBouncer"] : []),
+];
+
+describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
+  let server: Postgres;
+  let pooler: Pooler | undefined;
+  const urlOf = (): string => {
+    if (where.includes("tenant")) return `${server.url.replace("user=fleet", "user=alice")}&tenant=alice`;
+    return pooler?.url ?? server.url;
+  };
+  const open: SqlFleet[] = [];
+  const connect = (name: string): SqlFleet & { readonly partBytes: number } => {
+    const fleet = { ...sqlFleet(urlOf(), name), partBytes: 4096 };
+    open.push(fleet);
+    return fleet;
+  };
+  const entries = (first: number, count: number) =>
+    range(first, first + count).map((n) => user(`${n} ${"word ".repeat(500)}`));
+  const unseen = (): number => Number(server.sql("select count(*) from pi_fleet.pack where generation < 0"));
+  const prune = async (place: Place, ...args: string[]) => {
+    const { stdout, stderr } = await runHere(place, ["fleet", "prune", ...args], {
+      variables: { PI_FLEET_URL: urlOf() },
+    });
+    expect(stderr).toBe("");
+    return stdout;
+  };
+  /** Has the next long commit of a fleet end after its parts. */
+  const interrupt = (one: SqlFleet): (() => void) => {
+    const append = one.fleet.append.bind(one.fleet);
+    one.fleet.append = async (batch, sent) =>
+      batch.place === undefined ? append(batch, sent) : { kind: "away", reason: "test" };
+    return () => {
+      one.fleet.append = append;
+    };
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    const owner = sqlFleet(server.url, "owner");
+    open.push(owner);
+    await owner.fleet.migrate();
+    if (where.includes("tenant")) {
+      await isolate(owner.connections);
+      server.sql(`create role alice login in role ${TENANTS}`);
+    }
+    if (where.includes("PgBouncer")) {
+      pooler = new Pooler();
+      await pooler.start(server.folder);
+    }
+  });
+  beforeEach(() => {
+    server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
+  });
+  afterAll(async () => {
+    await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await pooler?.close();
+    await server.close();
+  });
+
+  test.each(["jsonl", "v2"])("what a commit has left that came to nothing is seen by nobody (%s)", async (kind) => {
+    const one = connect(`left ${kind}`);
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start(["--store", kind]);
+    await wire.result("append", { entries: entries(0, 6) });
+    const { sessionId } = await wire.result("get_state");
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    const seen = async () => {
+      const away = new HereLives({ fleet: connect(`elsewhere ${open.length}`), seed: 10 + open.length });
+      const other = await away.start(["--store", kind]);
+      const listed = await other.result("list_sessions");
+      const found = await other.result("search_sessions", { query: "word" });
+      await other.result("switch_session", { sessionId });
+      const { messages } = await other.result("get_messages");
+      const stats = await other.result("get_session_stats");
+      await other.result("clone");
+      const { sessionId: cloned } = await other.result("get_state");
+      await other.result("switch_session", { sessionId });
+      await other.result("delete_session", { sessionId: cloned });
+      const { faults } = await lives.care().verify();
+      return [listed.sessions.length, found.hits.length, messages, stats.totalMessages, stats.tokens, faults];
+    };
+    const before = await seen();
+    const goOn = interrupt(one);
+    const params = { entries: entries(6, 6), idempotencyKey: "more" };
+    expect((await wire.failure("append", params)).message).toContain("Nothing was changed");
+    expect(unseen()).toBeGreaterThan(2);
+    expect(await seen()).toEqual(before);
+    expect(JSON.parse(await prune(lives.place, "--json"))).toMatchObject({ interrupted: 0 });
+    server.sql("update pi_fleet.session set lease_until = now()");
+    expect(await prune(lives.place)).toContain("parts of commits to 1 session");
+    expect(await seen()).toEqual(before);
+    goOn();
+    // It took the session again, and sends everything to a place of its own.
+    const { entryIds } = await wire.result("append", params);
+    expect(await wire.result("append", params)).toMatchObject({ entryIds });
+    expect(unseen()).toBe(0);
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("12");
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test("they go with a prune, and who wakes after it sends them anew", async () => {
+    const one = connect("pruned");
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: entries(0, 2) });
+    const append = one.fleet.append.bind(one.fleet);
+    const told: string[] = [];
+    one.fleet.append = async (batch, sent) => {
+      // Stopped for longer than its lease, before the last statement.
+      if (batch.place !== undefined && told.length === 0) {
+        server.sql("update pi_fleet.session set lease_until = now()");
+        told.push(await prune(lives.place, "--apply", "--yes", "--json"));
+        expect(unseen()).toBe(0);
+      }
+      return append(batch, sent);
+    };
+    await wire.result("append", { entries: entries(2, 6) });
+    expect(JSON.parse(told[0])).toMatchObject({ applied: true, interrupted: 1 });
+    expect(server.sql("select entries from pi_fleet.session")).toBe("8");
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test.each([
+    ["before a part", "insert into pi_fleet.pack", false],
+    ["with the answer to a part", "insert into pi_fleet.pack", true],
+    ["before the last statement", "update pi_fleet.pack", false],
+    ["with the answer to the last statement", "update pi_fleet.pack", true],
+  ])("a database that is killed %s of a long commit has all of it or nothing", async (what, sign, isSent) => {
+    const one = connect(`killed ${what}`);
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    await wire.result("append", { entries: entries(0, 1) });
+    const { connections } = one;
+    const run = connections.run.bind(connections);
+    let left = sign.startsWith("insert") ? 3 : 1;
+    connections.run = async (...given) => {
+      const isOurs = "text" in given[0] && given[0].text.includes(sign) && --left === 0;
+      if (isOurs && !isSent) await server.kill();
+      const answer = await run(...given);
+      if (!isOurs || !isSent) return answer;
+      await server.kill();
+      return { kind: "unknown", reason: "test: killed" };
+    };
+    const params = { entries: entries(1, 10), idempotencyKey: "long" };
+    const error = await wire.failure("append", params);
+    connections.run = run;
+    await server.start();
+    expect(left).toBe(0);
+    expect(["1", "11"]).toContain(server.sql("select entries from pi_fleet.session"));
+    if (error.data.name !== "outcome_unknown") {
+      expect(error.message).toContain("Nothing was changed");
+      expect(server.sql("select entries from pi_fleet.session")).toBe("1");
+    }
+    // A pooler waits before it connects again.
+    const { entryIds } = await vi.waitFor(() => wire.result("append", params), { timeout: 20_000, interval: 100 });
+    expect(await wire.result("append", params)).toMatchObject({ entryIds });
+    expect(server.sql("select entries from pi_fleet.session")).toBe("11");
+    expect([unseen(), (await lives.care().verify()).faults]).toEqual([0, []]);
+  });
+
+  test("machines that open, follow, list and search in the middle of one see all of it after its end, and nothing before", async () => {
+    const one = connect("writing");
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    const other = await new HereLives({ fleet: connect("reading"), seed: 6 }).start();
+    // A line of 3 MB is a part of its own.
+    const texts = (first: number) => [...entries(first, 3), user("x".repeat(3_000_000)), ...entries(first + 3, 3)];
+    let sessionId = "";
+    const seen: unknown[] = [];
+    const between = async (): Promise<void> => {
+      const failed = await other.request("switch_session", { sessionId });
+      const state = await other.result("get_state");
+      const { sessions } = await other.result("list_sessions");
+      const { hits } = await other.result("search_sessions", { query: "word" });
+      seen.push([failed.error?.data.name ?? state.messageCount, sessions.length, hits.length > 0]);
+    };
+    const keepPart = one.fleet.keepPart.bind(one.fleet);
+    one.fleet.keepPart = async (part, sent) => {
+      const outcome = await keepPart(part, sent);
+      sessionId = part.sessionId;
+      await between();
+      return outcome;
+    };
+    await wire.result("append", { entries: texts(0) });
+    expect(new Set(seen.map((one) => JSON.stringify(one)))).toEqual(new Set(['["session_not_found",0,false]']));
+    await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
+    seen.length = 0;
+    await between();
+    expect(seen).toEqual([[7, 1, true]]);
+    const before = seen.pop();
+    await wire.result("append", { entries: texts(10) });
+    expect(seen.length).toBeGreaterThan(4);
+    for (const one of seen) expect(one).toEqual(before);
+    // What others wrote is asked for beside everything else.
+    await vi.waitFor(
+      async () => {
+        await between();
+        expect(seen.at(-1)).toEqual([14, 1, true]);
+      },
+      { timeout: 20_000 },
+    );
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test("what is long and was acknowledged without the database is given as a whole, whichever part is the last that arrives", async () => {
+    for (const isBranched of [false, true])
+      for (let at = 1, isOver = false; !isOver; at += 3) {
+        const name = `alone ${isBranched} ${at}`;
+        const one = connect(name);
+        let isAway = false;
+        let left = Number.POSITIVE_INFINITY;
+        const run = one.connections.run.bind(one.connections);
+        one.connections.run = async (...given) =>
+          isAway || --left < 0 ? { kind: "away", reason: "test: cut off" } : run(...given);
+        const outage = new Outage(one.fleet, 0, () => performance.now());
+        const lives = new HereLives({ fleet: { ...one, outage }, seed: 20 + open.length });
+        const wire = await lives.start();
+        await wire.result("append", { entries: entries(0, 1) });
+        const { sessionId } = await wire.result("get_state");
+        isAway = true;
+        const params = { entries: entries(1, 6), idempotencyKey: "alone" };
+        const { entryIds } = await wire.result("append", params);
+        const { sessions } = await wire.result("list_sessions", { here: true });
+        expect(sessions).toHaveLength(1);
+        if (isBranched) {
+          server.sql("update pi_fleet.session set lease_until = now()");
+          const two = await new HereLives({ fleet: connect(`${name} other`), seed: 20 + open.length }).start();
+          await two.result("switch_session", { sessionId });
+          await two.result("append", { entries: [user("by another")] });
+          await two.result("new_session");
+          await two.result("get_state");
+        }
+        isAway = false;
+        left = at;
+        const count = (): number =>
+          Number(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`));
+        const first = count();
+        const pushed = await lives.care().push();
+        isOver = left > 0;
+        left = Number.POSITIVE_INFINITY;
+        if (pushed.some(({ outcome }) => outcome === "refused"))
+          expect([first, first + 6, first + 7]).toContain(count());
+        await lives.care().push();
+        await vi.waitFor(
+          async () => {
+            const again = await wire.result("append", params);
+            expect(again).toMatchObject({ entryIds });
+            expect(count()).toBeGreaterThanOrEqual(first + 6);
+          },
+          { timeout: 20_000, interval: 100 },
+        );
+        expect((await lives.care().verify()).faults).toEqual([]);
+        server.sql(`update pi_fleet.session set lease_until = now()`);
+        await lives.end();
+      }
+  });
+
+  test("a first push that came to nothing is nobody's session, and goes with its parts", async () => {
+    const one = connect("first push");
+    const lives = new HereLives({ fleet: one, seed: 5 });
+    const wire = await lives.start();
+    const goOn = interrupt(one);
+    const params = { entries: entries(0, 6), idempotencyKey: "first" };
+    expect((await wire.failure("append", params)).message).toContain("Nothing was changed");
+    expect([server.sql("select state, entries from pi_fleet.session"), unseen() > 2]).toEqual(["0|0", true]);
+    const other = await new HereLives({ fleet: connect("elsewhere"), seed: 6 }).start();
+    expect((await other.result("list_sessions")).sessions).toEqual([]);
+    server.sql("update pi_fleet.session set lease_until = now(), changed_at = now() - interval '40 days'");
+    const pruned = await prune(lives.place, "--apply", "--yes", "--json");
+    expect(JSON.parse(pruned)).toMatchObject({ interrupted: 1, unfinished: 1 });
+    expect([server.sql("select count(*) from pi_fleet.session"), unseen()]).toEqual(["0", 0]);
+    goOn();
+    const { entryIds } = await wire.result("append", params);
+    expect(entryIds).toHaveLength(6);
+    expect(server.sql("select state, entries from pi_fleet.session")).toBe("1|6");
+    expect((await lives.care().verify()).faults).toEqual([]);
+  });
+});
