@@ -1,8 +1,11 @@
 /** Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement. */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
+import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { user } from "../../support/drafts.ts";
 import { POOLER, Pooler } from "../../support/pooler.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
@@ -292,5 +295,57 @@ describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
     expect(entryIds).toHaveLength(6);
     expect(server.sql("select state, entries from pi_fleet.session")).toBe("1|6");
     expect((await lives.care().verify()).faults).toEqual([]);
+  });
+
+  test("the last statement shows what it names, whole and in its order, or fails; what comes late changes nothing", async () => {
+    const [one, two] = [connect("one"), connect("two")];
+    const header = Buffer.from('{"type":"session","id":"s"}');
+    const taken = async ({ fleet }: SqlFleet) => {
+      server.sql("update pi_fleet.session set lease_until = now()");
+      const taking = await fleet.take("s", 0, header);
+      if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+      return taking;
+    };
+    const texts = range(0, 6).map((n) => `{"n":${n}}`);
+    const partOf = (epoch: number, place: number, from: FleetEnd, some: readonly string[]): FleetPart => {
+      const lines = some.map((text) => Buffer.from(text));
+      const heads = some.map((_, n) => JSON.stringify([String(from.entries + n), null, "message", "user"]));
+      const stretches = stretchesOf(from, lines);
+      return { sessionId: "s", epoch, before: NOTHING, place, from, lines, heads, stretches };
+    };
+    const last = (epoch: number, place: number, ...parts: readonly FleetPart[]): FleetBatch => {
+      const stretches = parts.flatMap((part) => part.stretches);
+      const facts = {
+        counts: { messages: 0, modified: null, isPlain: true },
+        texts: [],
+        spendings: [],
+        areBehind: true,
+      };
+      const about = { sessionId: "s", epoch, before: NOTHING, after: stretches.at(-1) ?? NOTHING, facts };
+      return { ...about, lines: [], heads: [], stretches, place };
+    };
+    const committed = { kind: "committed" };
+    const refused = { kind: "refused" };
+    const { epoch } = await taken(one);
+    const first = partOf(epoch, epoch, NOTHING, texts.slice(0, 3));
+    const second = partOf(epoch, epoch, first.stretches[0], texts.slice(3));
+    for (const part of [first, first, second]) expect(await one.fleet.keepPart(part)).toMatchObject(committed);
+    const other = partOf(epoch, epoch, first.stretches[0], ["{}", "{}", "{}"]);
+    for (const wrong of [last(epoch, epoch, first), last(epoch, epoch, first, other), last(epoch, epoch + 1, first)])
+      expect(await one.fleet.append(wrong)).toEqual(refused);
+    expect([server.sql("select state, entries from pi_fleet.session"), unseen()]).toEqual(["0|0", 2]);
+    // Another one goes on, and what was on its way from the first arrives.
+    const next = await taken(two);
+    for (const part of [first, second]) expect(await one.fleet.keepPart(part)).toEqual(refused);
+    expect(await one.fleet.append(last(epoch, epoch, first, second))).toEqual(refused);
+    const theirs = partOf(next.epoch, next.epoch, NOTHING, texts);
+    expect(await two.fleet.keepPart(theirs)).toMatchObject(committed);
+    expect(unseen()).toBe(1);
+    expect(await two.fleet.append(last(next.epoch, next.epoch, theirs))).toMatchObject(committed);
+    expect([server.sql("select state, entries from pi_fleet.session"), unseen()]).toEqual(["1|6", 0]);
+    const read: string[] = [];
+    for await (const lines of one.fleet.lines("s", 0, 6))
+      read.push(...lines.map((line) => Buffer.from(line).toString()));
+    expect(read).toEqual(texts);
   });
 });

@@ -1,6 +1,6 @@
 /** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
@@ -213,7 +213,11 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
         sessions: [{ outcome: "refused", message: expect.stringContaining("was deleted from the fleet") }],
       });
       await other.wire.result("restore_session", { sessionId });
-      expect((await asked(away.place, "push")).sessions).toMatchObject([{ outcome: "given" }]);
+      // Who restored it lets go of it beside everything else.
+      await vi.waitFor(
+        async () => expect((await asked(away.place, "push")).sessions).toMatchObject([{ outcome: "given" }]),
+        { timeout: 20_000 },
+      );
       expect(await textsOf(other.wire, sessionId)).toContain("alone");
     });
   });
