@@ -144,6 +144,11 @@ export interface Log {
    */
   ready?(): Promise<void> | undefined;
   /**
+   * Makes sure that all entries are durable, also those that a process has left that was killed before it answered: who
+   * repeats its request is told that they are there. Returns undefined when they are known to be. Rejects with a failure.
+   */
+  confirm?(): Promise<void> | undefined;
+  /**
    * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
    * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.
    * Rejects with a failure where it cannot be.

@@ -46,6 +46,7 @@ export class KeyedResults {
     const { cwd } = params as { cwd?: string };
     const made = this.workspace.made(key, [cwd, this.workspace.current?.cwd, this.workspace.cwd]);
     if (!made) return undefined;
+    await made.log.confirm?.();
     const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
     const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
     if (made !== this.workspace.current) await context.replace(made, { reason: "resume" });

@@ -46,18 +46,22 @@ export class Writes {
     const { idempotencyKey } = call.params as KeyedParams;
     const repeated = (): unknown =>
       idempotencyKey === undefined ? undefined : keyed.ofWrite(context, call, idempotencyKey);
-    const before = repeated();
-    if (before !== undefined) return before;
     const { session } = context;
-    host.sharing()?.requireOurs(call, session);
     const { log } = session;
+    const again = (): unknown => {
+      if (call.peer) session.heads.resume(call.head);
+      lane.checkedForForeignWrites = undefined;
+      return this.run(lane, call, events, { mayJoin, readied: log });
+    };
+    // What was waited for may have changed the answer: it is looked for below.
+    const before = log === readied ? undefined : repeated();
+    if (before !== undefined) {
+      const confirming = log.confirm?.();
+      return confirming ? confirming.then(again) : before;
+    }
+    host.sharing()?.requireOurs(call, session);
     const ready = log === readied ? undefined : log.ready?.();
-    if (ready)
-      return ready.then(() => {
-        if (call.peer) session.heads.resume(call.head);
-        lane.checkedForForeignWrites = undefined;
-        return this.run(lane, call, events, { mayJoin, readied: log });
-      });
+    if (ready) return ready.then(again);
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
       host.queueForeign(lane, session, session.refreshToWrite());
@@ -66,7 +70,7 @@ export class Writes {
       if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
       // Another server may have used the key.
       const since = repeated();
-      if (since !== undefined) return since;
+      if (since !== undefined) return confirmed(context.session.log, since);
     }
     const { attaching } = host.sharing() ?? {};
     const { lockedBy } = session.log;
@@ -79,4 +83,10 @@ export class Writes {
     guardWrite(session, call);
     return keyed.remember(call, command.run(context, call.params as never));
   }
+}
+
+/** Returns the result of an earlier request, when what it wrote is durable. */
+function confirmed(log: Log, result: unknown): unknown {
+  const confirming = log.confirm?.();
+  return confirming ? confirming.then(() => result) : result;
 }

@@ -8,12 +8,27 @@ import { attachmentsBeside, attachmentsOf } from "./attachments.ts";
 import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
 import type { CopyFacts } from "./facts.ts";
 import { headText } from "./heads.ts";
+import type { FleetOptions } from "./options.ts";
 import { stretchesOf } from "./pack.ts";
 
 /** Bytes of lines that are sent together; one commit of more is sent in parts. */
-export const PART_BYTES = 2 << 20;
+const PART_BYTES = 2 << 20;
 /** Stretches that the database copies at a time: some 32 MB of lines, in less than a second. */
 const MOST_COPIED = 64;
+
+/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
+const LONG_AT_FIRST = 256 << 10;
+
+/** Returns whether lines that are committed together, from one on, are kept in packs. */
+export function isLong(
+  log: Log,
+  from: number,
+  count: number,
+  { long, partBytes = PART_BYTES }: Pick<FleetOptions, "long" | "partBytes">,
+): boolean {
+  const most = Math.min(long ?? (from === 0 ? LONG_AT_FIRST : PART_BYTES), partBytes);
+  return pastOf(log, from, count, most) < count;
+}
 
 /** Returns the position after the lines from one on, at least one, that have so many bytes together. */
 export function pastOf(log: Log, from: number, count: number, bytes: number): number {
@@ -28,8 +43,8 @@ interface Sending {
   readonly facts: CopyFacts;
   /** Whether the fleet has the facts of all entries before. */
   readonly isIndexed: boolean;
-  /** Bytes of lines that are sent together. */
-  readonly partBytes: number;
+  /** See FleetOptions. */
+  readonly partBytes: number | undefined;
 }
 
 /** Lines as a statement has them. */
@@ -86,7 +101,7 @@ function copiedAfter({ log }: Sending, start: FleetEnd, { source }: RunningCommi
 }
 
 /** Returns the lines after an end that are sent together, of the first `count`. */
-function linesAfter({ log, partBytes }: Sending, start: FleetEnd, count: number): SentLines {
+function linesAfter({ log, partBytes = PART_BYTES }: Sending, start: FleetEnd, count: number): SentLines {
   const past = pastOf(log, start.entries, count, partBytes);
   const lines = linesOf(log, start.entries, past);
   const stretches = stretchesOf(start, lines);

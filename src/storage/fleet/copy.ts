@@ -12,20 +12,18 @@ import type { FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/port
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
 import { fetchNamed } from "./attachments.ts";
-import { linesOf, PART_BYTES, pastOf, stepAfter } from "./batch.ts";
+import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { endIn, isSameEnd, linesBetween, NOTHING } from "./ends.ts";
+import { endIn, isSameEnd, linesBetween, NOTHING, prefixIn } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, deleted, isAway, locked, overtaken, tooSlow } from "./failures.ts";
+import { asFailure, away, byOthers, deleted, isAway, locked, overtaken, tooSlow, unsettled } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 
-/** Bytes beyond which a first commit is long: one of an agent has a message or two, a larger one brings a session in. */
-const LONG_AT_FIRST = 256 << 10;
 /** Times that one step of a commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
 
@@ -54,6 +52,7 @@ export class FleetCopy implements Outside {
   /** The reason why this process may not write, as it was found last. */
   private refusal: Failure | null = null;
   private readying: Promise<void> | undefined;
+  private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly debt: Debt;
   /** The commit that ran last. */
@@ -90,10 +89,6 @@ export class FleetCopy implements Outside {
     return this.log.persisted && this.debt.isOwed ? "local" : this.reached;
   }
 
-  private get id(): string {
-    return this.log.header.id;
-  }
-
   /** Whether this process goes on without the fleet for now. */
   private get isAlone(): boolean {
     return this.options.outage?.lasts === true;
@@ -106,7 +101,7 @@ export class FleetCopy implements Outside {
     const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
-    const given = this.options.journal.giving.get(this.id);
+    const given = this.options.journal.giving.get(this.log.header.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
@@ -135,7 +130,7 @@ export class FleetCopy implements Outside {
 
   private async hasNews(): Promise<boolean> {
     const { log, options, debt } = this;
-    const there = await options.fleet.look(this.id);
+    const there = await options.fleet.look(this.log.header.id);
     debt.renew();
     if (there !== null && there.end.entries > log.nodes.count) return true;
     if (debt.isOwed && there !== null && this.isAllIn(there.end)) this.paidByOthers();
@@ -173,9 +168,9 @@ export class FleetCopy implements Outside {
   }
 
   async follow(isHost = false): Promise<void> {
-    const { log, options, debt } = this;
+    const { log, debt } = this;
     if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
-    const there = await options.fleet.look(this.id);
+    const there = await this.options.fleet.look(this.log.header.id);
     debt.renew();
     const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
     if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
@@ -210,12 +205,12 @@ export class FleetCopy implements Outside {
       if (taking.kind === "taken") {
         if (!(await this.catchUp(taking.end))) return;
         if (isHost) await this.debt.tell();
-        await this.giveOwed(had);
+        await this.giveRest(had);
         return;
       }
       if (taking.kind === "missing") return;
       if (taking.kind === "held") throw locked(taking.holder);
-      if (taking.kind === "deleted") throw deleted(this.id);
+      if (taking.kind === "deleted") throw deleted(this.log.header.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
@@ -229,14 +224,40 @@ export class FleetCopy implements Outside {
   }
 
   /**
-   * Gives the fleet what was acknowledged while it was away, and what it has lost of the first `had` entries. This process
-   * has the session, and nothing waits.
+   * Gives the fleet what was acknowledged while it was away, what it has lost of the first `had` entries, and what somebody
+   * is about to be told of. This process has the session, and nothing waits.
    */
-  private async giveOwed(had: number): Promise<void> {
+  private async giveRest(had: number): Promise<void> {
     const { debt, log } = this;
     const { isOwed } = debt;
-    if (isOwed || this.end.entries < had) await this.pushThrough(this.commitOf(log.durableCount));
+    if (isOwed || this.isConfirming || this.end.entries < had) await this.pushThrough(this.commitOf(log.durableCount));
     if (isOwed) await debt.end();
+  }
+
+  confirm(): Promise<void> | undefined {
+    const { log, end, debt } = this;
+    if (!log.persisted || log.readOnly || end.entries >= log.durableCount || debt.isOwed) return undefined;
+    return this.confirmNow();
+  }
+
+  private async confirmNow(): Promise<void> {
+    const { options, debt } = this;
+    if (this.isAlone) return debt.begin(this.end);
+    try {
+      const there = await options.fleet.look(this.log.header.id);
+      if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
+      await this.readying;
+      this.epoch = null;
+      this.isConfirming = true;
+      await this.ready();
+      if (this.isAlone) await debt.begin(this.end);
+      else this.requireOurs();
+    } catch (error) {
+      if (!this.mayGoOnAfter(error)) throw error;
+      await debt.begin(this.end);
+    } finally {
+      this.isConfirming = false;
+    }
   }
 
   /** Takes the session, and begins it in the fleet if `begins`. */
@@ -244,7 +265,11 @@ export class FleetCopy implements Outside {
     this.epoch = null;
     this.mayHold = true;
     const since = this.options.elapsed();
-    const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
+    const taking = await this.options.fleet.take(
+      this.log.header.id,
+      this.highest,
+      begins ? this.log.headerLine : undefined,
+    );
     this.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind !== "away") this.server = this.options.fleet.server;
     if (taking.kind === "taken") {
@@ -266,20 +291,20 @@ export class FleetCopy implements Outside {
     const { count } = log.nodes;
     this.server ??= this.options.fleet.server;
     if (there.entries <= count) {
-      const common = this.prefix(there);
+      const common = prefixIn(this.log, there, this.end);
       if (common === null) return this.giveWay(there);
       this.end = common;
       return true;
     }
     const here = endIn(log, count, this.end);
-    const more = await linesBetween(this.options.fleet, this.id, here, there);
+    const more = await linesBetween(this.options.fleet, this.log.header.id, here, there);
     if (more === null) return this.giveWay(there);
     if (more !== "long") await this.takeIn(more, count);
     else
-      for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
+      for await (const lines of this.options.fleet.lines(this.log.header.id, count, there.entries))
         await this.takeIn([...lines], log.nodes.count);
     // Others may have written to the file in between.
-    if (log.nodes.count !== there.entries) throw this.unsettled();
+    if (log.nodes.count !== there.entries) throw unsettled(this.log.file);
     this.end = there;
     return true;
   }
@@ -292,14 +317,14 @@ export class FleetCopy implements Outside {
     const fetching = fetchNamed(this.options.fleet, this.log, lines);
     if (fetching) await fetching;
     this.lookHere();
-    if (this.log.nodes.count !== count) throw this.unsettled();
+    if (this.log.nodes.count !== count) throw unsettled(this.log.file);
     await this.log.takeIn(lines);
   }
 
   /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
   private lookHere(): void {
     const { kind } = this.log.refresh();
-    if (kind === "replaced" || kind === "gone") throw this.unsettled();
+    if (kind === "replaced" || kind === "gone") throw unsettled(this.log.file);
   }
 
   private async giveWay(there: FleetEnd): Promise<false> {
@@ -308,16 +333,6 @@ export class FleetCopy implements Outside {
     this.late.end();
     await giveWay({ log, options, journaled: debt.journaled }, there);
     return false;
-  }
-
-  private unsettled(): Failure {
-    const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
-    return new Failure("storage_failed", sentence, { sessionPath: this.log.file });
-  }
-
-  /** Returns the end there, if the copy begins with those lines. */
-  private prefix(there: FleetEnd): FleetEnd | null {
-    return isSameEnd(endIn(this.log, there.entries, this.end), there) ? there : null;
   }
 
   // --- a commit ------------------------------------------------------------------------------------------------
@@ -365,20 +380,14 @@ export class FleetCopy implements Outside {
 
   /** Returns a commit of the first `count` entries, of which `before` were there already. */
   private commitOf(count: number, before = this.end.entries): RunningCommit {
-    const { log, options } = this;
-    const first = this.end.entries;
-    const most = Math.min(options.long ?? (first === 0 ? LONG_AT_FIRST : PART_BYTES), this.partBytes);
-    const isLong = pastOf(log, first, count, most) < count;
-    return new RunningCommit(before, count, isLong);
-  }
-
-  private get partBytes(): number {
-    return this.options.partBytes ?? PART_BYTES;
+    const { log, options, end } = this;
+    return new RunningCommit(before, count, isLong(log, end.entries, count, options));
   }
 
   private step(commit: RunningCommit, epoch: number, kept: KeptParts | undefined): CommitStep {
-    const { log, facts, end, partBytes } = this;
-    return stepAfter({ log, facts, isIndexed: this.indexed >= end.entries, partBytes }, end, commit, epoch, kept);
+    const { log, facts, end, options } = this;
+    const from = { log, facts, isIndexed: this.indexed >= end.entries, partBytes: options.partBytes };
+    return stepAfter(from, end, commit, epoch, kept);
   }
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
@@ -433,11 +442,14 @@ export class FleetCopy implements Outside {
    */
   private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
-    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
+    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.log.header.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
-    const here = isAll ? endIn(this.log, count, this.end) : this.prefix(there);
-    if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
+    const here = isAll ? endIn(this.log, count, this.end) : prefixIn(this.log, there, this.end);
+    if (
+      here === null ||
+      (isAll && (await linesBetween(this.options.fleet, this.log.header.id, here, there)) === null)
+    ) {
       commit.doubt = undefined;
       return overtaken(taking);
     }
@@ -452,20 +464,11 @@ export class FleetCopy implements Outside {
 
   /** Returns the failure of a commit that the fleet refused, after its lines were kept aside. */
   private refused(failure: Failure, count: number): Failure {
-    let keptAt: string | undefined;
+    const { log, options, end } = this;
     // What was acknowledged before stays.
-    const first = Math.max(this.end.entries, this.log.durableCount);
-    try {
-      if (first < count) keptAt = this.options.keepAside(this.log, linesOf(this.log, first, count));
-    } catch {
-      // The host still has what it sent.
-    }
-    return new Failure(
-      failure.name,
-      failure.message,
-      { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) },
-      { retryable: failure.retryable, byOthers: true },
-    );
+    const first = Math.max(end.entries, log.durableCount);
+    if (first >= count) return byOthers(failure);
+    return byOthers(failure, () => options.keepAside(log, linesOf(log, first, count)));
   }
 
   lost(error: unknown): Failure {
@@ -490,7 +493,7 @@ export class FleetCopy implements Outside {
   release(): void {
     const epoch = this.epoch ?? this.highest;
     this.epoch = null;
-    if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
+    if (this.mayHold) this.options.fleet.release(this.log.header.id, epoch).catch(() => {});
     this.mayHold = false;
   }
 }

@@ -33,6 +33,11 @@ export function endIn(log: Log, count: number, known: FleetEnd): FleetEnd {
   return endAfter(before, storedLines(log, before.entries, count));
 }
 
+/** Returns an end, if a log begins with those lines; the first ones are known to end at `known`. */
+export function prefixIn(log: Log, there: FleetEnd, known: FleetEnd): FleetEnd | null {
+  return isSameEnd(endIn(log, there.entries, known), there) ? there : null;
+}
+
 /** Yields the lines of a log as they are stored, each valid until the next is asked for. */
 function* storedLines(log: Log, from: number, to: number): Generator<Uint8Array> {
   const positions = Int32Array.from({ length: to - from }, (_, i) => from + i);

@@ -71,3 +71,21 @@ export function asFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
   throw error;
 }
+
+/** Returns the failure of a copy that could not be brought up to date, because its file was another one meanwhile. */
+export function unsettled(sessionPath: string | null): Failure {
+  const sentence = "Another program wrote to the session's file while it was brought up to date. Try again.";
+  return new Failure("storage_failed", sentence, { sessionPath });
+}
+
+/** Returns a failure that others are the reason of, with the place in which its lines are kept, if they can be. */
+export function byOthers(failure: Failure, keep: () => string | undefined = () => undefined): Failure {
+  let keptAt: string | undefined;
+  try {
+    keptAt = keep();
+  } catch {
+    // The host still has what it sent.
+  }
+  const details = { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) };
+  return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });
+}

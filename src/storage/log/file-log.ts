@@ -286,6 +286,10 @@ export class FileLog implements CopiedLog {
     return this.outside?.ready();
   }
 
+  confirm(): Promise<void> | undefined {
+    return this.outside?.confirm();
+  }
+
   follow(): Promise<void> | undefined {
     return this.outside?.followNow();
   }

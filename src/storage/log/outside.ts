@@ -32,6 +32,8 @@ export interface Outside {
    * waited for. Never rejects; `requireOurs` says why it failed.
    */
   ready(): Promise<void> | undefined;
+  /** See Log. */
+  confirm(): Promise<void> | undefined;
   /** Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. */
   follow(): Promise<void>;
   /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */

@@ -1,5 +1,6 @@
 /** Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement. */
 
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
@@ -348,4 +349,44 @@ describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
       read.push(...lines.map((line) => Buffer.from(line).toString()));
     expect(read).toEqual(texts);
   });
+
+  test.each([
+    ["short", 1],
+    ["long", 6],
+  ])(
+    "a %s request that is repeated after its server was killed is answered when the fleet has it",
+    async (what, count) => {
+      const one = connect(`killed with a ${what} one`);
+      const lives = new HereLives({ fleet: one, seed: 40 + count });
+      const wire = await lives.start();
+      await wire.result("append", { entries: entries(0, 1) });
+      const { sessionId, sessionFile } = await wire.result("get_state");
+      const { append, keepPart } = one.fleet;
+      // It is killed when the disk has the lines, and the database has not.
+      let arrive = (): void => {};
+      const isOnItsWay = new Promise<void>((resolve) => {
+        arrive = resolve;
+      });
+      const never = (): Promise<never> => {
+        arrive();
+        return new Promise(() => {});
+      };
+      Object.assign(one.fleet, { append: never, keepPart: never });
+      const params = { sessionId, entries: entries(1, count), idempotencyKey: what };
+      void wire.request("append", params);
+      await isOnItsWay;
+      await vi.waitFor(() => expect(readFileSync(sessionFile, "utf8").split("\n")).toHaveLength(count + 3));
+      await lives.kill();
+      Object.assign(one.fleet, { append, keepPart });
+      server.sql("update pi_fleet.session set lease_until = now()");
+      const again = await lives.start();
+      await again.result("switch_session", { sessionId });
+      const { entryIds } = await again.result("append", params);
+      expect(entryIds).toHaveLength(count);
+      expect(server.sql("select entries from pi_fleet.session")).toBe(String(count + 1));
+      const { messages } = await again.result("get_messages");
+      expect(messages).toHaveLength(count + 1);
+      expect((await lives.care().verify()).copies.map(({ state }) => state)).toEqual(["same"]);
+    },
+  );
 });
