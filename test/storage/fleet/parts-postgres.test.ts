@@ -381,6 +381,10 @@ describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
       server.sql("update pi_fleet.session set lease_until = now()");
       const again = await lives.start();
       await again.result("switch_session", { sessionId });
+      const run = one.connections.run;
+      one.connections.run = async () => ({ kind: "away", reason: "test: away" });
+      expect((await again.failure("append", params)).data).toMatchObject({ name: "storage_failed", retryable: true });
+      one.connections.run = run;
       const { entryIds } = await again.result("append", params);
       expect(entryIds).toHaveLength(count);
       expect(server.sql("select entries from pi_fleet.session")).toBe(String(count + 1));
