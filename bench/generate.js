@@ -151,6 +151,24 @@ export function writeSession(file, count, shape = "realistic", seed = 1) {
   closeSync(fd);
 }
 
+/** Writes a session of three entries, of which the second says so many bytes: also more than a string can hold. */
+export function writeLongLine(file, bytes) {
+  const fd = openSync(file, "w");
+  const header = {
+    type: "session",
+    version: 3,
+    id: "bench-line",
+    timestamp: "2026-01-01T00:00:00.000Z",
+    cwd: process.cwd(),
+  };
+  const [before, after] = JSON.stringify(user(1, idOf(0), "|")).split("|");
+  writeSync(fd, `${JSON.stringify(header)}\n${JSON.stringify(user(0, null, "before"))}\n${before}`);
+  const block = Buffer.alloc(1 << 24, "so many words of text ");
+  for (let left = bytes; left > 0; left -= block.length) writeSync(fd, block.subarray(0, Math.min(left, block.length)));
+  writeSync(fd, `${after}\n${JSON.stringify(user(2, idOf(1), "after"))}\n`);
+  closeSync(fd);
+}
+
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   const [shape, count, file] = process.argv.slice(2);
   writeSession(file, Number(count), shape);

@@ -1,7 +1,8 @@
 // How the time of every command grows with the session: each on the same kind of session at several sizes, in one
 // process per size, and the exponent that fits: 0 is flat, 1 linear.
-import { copyFileSync, rmSync } from "node:fs";
+import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { withFigures } from "./figures.js";
 import { idOf, writeSession } from "./generate.js";
 import { figure, request, shown, table } from "./measure.js";
 
@@ -133,7 +134,13 @@ export async function growth(options) {
   ]);
   const asked = new Set(ASKED.map(([method]) => method));
   const others = bySize[0].commands.filter((name) => !asked.has(name));
-  console.log(`Node ${process.version}, milliseconds by entries\n`);
-  console.log(table(["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"], lines));
+  const how = `Node ${process.version}, milliseconds by entries`;
+  const head = ["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"];
+  console.log(`${how}\n\n${table(head, lines)}`);
+  if (options.document)
+    writeFileSync(
+      options.document,
+      withFigures(readFileSync(options.document, "utf8"), "figures of growth", { how, head, rows: lines }),
+    );
   if (others.length > 0) console.log(`\nNot of one session's size, or not measured: ${others.join(", ")}.`);
 }

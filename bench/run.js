@@ -5,7 +5,7 @@
 //   --rows <text>           only rows whose name contains it
 //   --million               also sessions of a million entries
 //   --shapes                also sessions of unusual shapes
-//   --figures               also into docs/figures.md, the table of this Node
+//   --figures               also into docs/figures.md, the table of this Node, or that of growth
 //   --readme                so, too, and six of its rows into README.md
 //   --json                  figures with their spread, as JSON
 //   --into <dir>            where docs/figures.md and README.md are (this folder)
@@ -719,7 +719,8 @@ try {
   } else if (options.from !== undefined) print(JSON.parse(readFileSync(options.from, "utf8")));
   else {
     await warmUp();
-    if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs });
+    const document = options.figures ? join(options.into, "docs/figures.md") : undefined;
+    if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs, document });
     else {
       const pis = options.pi ? findPis({ node: options.node, pi: options.pi073, pi15: options.pi15 }, home) : [];
       const rows = await measure(pis);

@@ -10,6 +10,8 @@ const HEADER =
 const COST = '"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.5}';
 const WHOLE = `"api":"x-api","provider":"x","model":"y","usage":{"input":1.0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":1,${COST}},"stopReason":"stop","timestamp":5`;
 
+const LONG = "\\u0043 and ".repeat(1 << 18);
+
 /** Each entry's message, and what is said of it: what it lacks, that it is none, or nothing. */
 const MESSAGES: [id: string, message: string | undefined, said: string | null][] = [
   ["text", '{"role":"user","content":"a"}', null],
@@ -20,6 +22,9 @@ const MESSAGES: [id: string, message: string | undefined, said: string | null][]
   ["string", '{"role":"assistant","content":"\\u0042"}', "content"],
   ["result", '{"role":"toolResult","toolCallId":"1","content":"c"}', "content"],
   ["old", '{"role":"hookMessage","content":"d"}', null],
+  // Of a long entry only the members are read.
+  ["long", `{"role":"user","content":"${LONG}"}`, null],
+  ["long-string", `{"role":"assistant","content":"${LONG}",${WHOLE}}`, "content"],
   ["null", "null", "none"],
   ["number", "5", "none"],
   ["list", "[]", "none"],

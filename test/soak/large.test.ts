@@ -16,14 +16,17 @@ interface Reply {
   readonly text: string;
 }
 
+/** What writes the sessions. */
+interface Generator {
+  writeSession(file: string, count: number, shape: string): void;
+  writeLongLine(file: string, bytes: number): void;
+}
+
 /** A server on a session that is written for it, and how to ask it. */
-async function serverOn(shape: string, count: number) {
+async function serverOn(write: (generator: Generator, file: string) => void) {
   const place = temporaryPlace();
   const file = join(place.home, "session.jsonl");
-  const { writeSession } = (await import("../../bench/generate.js" as string)) as {
-    writeSession(file: string, count: number, shape: string): void;
-  };
-  writeSession(file, count, shape);
+  write((await import("../../bench/generate.js" as string)) as Generator, file);
   const args = [`--max-old-space-size=${HEAP}`, PROGRAM, "--events", "none", "--session", file];
   const child = spawn(process.execPath, args, { env: place.variables, stdio: ["pipe", "pipe", "inherit"] });
   onTestFinished(async () => {
@@ -52,7 +55,7 @@ async function serverOn(shape: string, count: number) {
 }
 
 async function giant(): Promise<void> {
-  const { ask, peak } = await serverOn("giant", 256);
+  const { ask, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 256, "giant"));
   expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(3);
   const { nodes } = JSON.parse((await ask("get_tree")).text).result;
   expect(nodes[1].preview).toMatch(/^x{99}…$/);
@@ -63,7 +66,7 @@ async function giant(): Promise<void> {
 }
 
 async function million(): Promise<void> {
-  const { ask, peak } = await serverOn("lean", 1_000_000);
+  const { ask, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 1_000_000, "lean"));
   expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(1_000_000);
   let cursor: string | undefined;
   let seen = 0;
@@ -78,7 +81,21 @@ async function million(): Promise<void> {
   if (process.platform === "linux") expect(peak()).toBeLessThan(600);
 }
 
+/** A line that no string can hold: all else is answered, and it is sent as it is. */
+async function longest(): Promise<void> {
+  const { ask } = await serverOn(({ writeLongLine }, file) => writeLongLine(file, 600 << 20));
+  const tree = JSON.parse((await ask("get_tree")).text).result;
+  expect(tree.nodes[1].preview).toMatch(/^so many words .*…$/);
+  expect(JSON.parse((await ask("verify_session")).text).result).toMatchObject({ damage: [], ok: true });
+  expect((await ask("get_entry", { entryId: tree.nodes[1].id })).bytes).toBeGreaterThan(600 << 20);
+  const { error } = JSON.parse((await ask("prepare_compaction")).text);
+  expect(error).toMatchObject({ data: { name: "message_too_large", size: expect.any(Number) } });
+  expect(error.data.size).toBeGreaterThan(600 << 20);
+  const entries = [{ type: "message", message: { role: "user", content: "more" } }];
+  expect(JSON.parse((await ask("append", { entries })).text).result.entryIds).toHaveLength(1);
+}
+
 soak("large", async (_random, number) => {
-  await (number % 2 === 1 ? giant : million)();
+  await [longest, giant, million][number % 3]();
   return { runs: 1 };
 });

@@ -25,9 +25,23 @@ export interface Member extends Range {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const encoder = new TextEncoder();
 
-/** Returns the text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8. */
+/** A text with more characters than a string of this runtime holds: V8 has 536,870,888. Its bytes can be sent. */
+export class TextTooLong extends Error {
+  readonly size: number;
+
+  constructor(size: number) {
+    super(`A text of ${size} bytes is longer than a string can be here.`);
+    this.size = size;
+  }
+}
+
+/** Returns the text of `bytes[start, end)`. Throws a TypeError when the bytes are not UTF-8, and TextTooLong. */
 export function textOf(bytes: Uint8Array, start = 0, end = bytes.length): string {
-  return utf8.decode(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
+  try {
+    return utf8.decode(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
+  } catch (error) {
+    throw (error as { code?: unknown }).code === "ERR_STRING_TOO_LONG" ? new TextTooLong(end - start) : error;
+  }
 }
 
 export function bytesOf(text: string): Uint8Array {

@@ -4,6 +4,7 @@ import { keptFrom } from "../context/context.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
+import { parse, parseAbridged } from "../json/json.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
 
@@ -44,6 +45,10 @@ const INVARIANTS = [...new Set(Object.values(BREAKS))].filter((invariant) => inv
 /** Entries that are verified without a pause: a millisecond of work, or a few when they are large. */
 const AT_ONCE = 100;
 
+/** Bytes of an entry beyond which its texts are cut at `SEEN` bytes before parsing: which members it has is verified. */
+const LONG = 1 << 20;
+const SEEN = 4096;
+
 /** Verifies a session, and reads every entry for it. Throws storage_failed when the disk refuses. */
 export function verify(session: Session): Verdict {
   const steps = verifying(session);
@@ -60,7 +65,7 @@ export function* verifying(session: Session): Generator<number, Verdict> {
   const unreadableForRust: { entryId: string; reason: string }[] = [];
   for (let position = 0; position < log.nodes.count; position++) {
     if (position > 0 && position % AT_ONCE === 0) yield position;
-    const entry = session.entry(position);
+    const entry = entryAt(session, position);
     const reason = rustRefusal(entry);
     if (reason !== null) unreadableForRust.push({ entryId: log.nodes.id(position), reason });
     const fault = messageFault(entry, log.nodes.id(position));
@@ -75,6 +80,11 @@ export function* verifying(session: Session): Generator<number, Verdict> {
   const broken = new Set<string | null>(damage.map(({ kind }) => BREAKS[kind]));
   const holds = INVARIANTS.map((invariant) => [invariant, !broken.has(invariant)]);
   return { damage, invariants: Object.fromEntries(holds), unreadableForRust, ok: damage.every(isNoFault) };
+}
+
+function entryAt({ log }: Session, position: number): Entry {
+  const line = log.read(position);
+  return (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Entry;
 }
 
 /** Whether something is told of a session that is whole. */
@@ -100,7 +110,7 @@ export function incompleteMessages(session: Session): Incomplete[] {
   const found: Incomplete[] = [];
   for (let position = 0; position < nodes.count; position++) {
     if (!nodes.isType(position, "message")) continue;
-    const entry = session.entry(position);
+    const entry = entryAt(session, position);
     const damage = messageFault(entry, nodes.id(position));
     if (damage?.kind !== "incomplete_message") continue;
     const speaker = () => speakerAt(session, nodes.parent(position));

@@ -3,6 +3,7 @@
 import { isErrno } from "../../core/errno.ts";
 import { BadParams, Failure, InvalidRequest } from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
+import { TextTooLong } from "../../core/json/json.ts";
 import { holdsRaw, textOfPlain, textPieces } from "../../core/json/raw.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import type { Call, Outcome } from "./call.ts";
@@ -87,6 +88,12 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   return new Failure(full ? "storage_full" : "storage_failed", sentence, { errno: code }, { cause: error });
 }
 
+/** Returns the failure for an entry, or another text of a session, that no string can hold. */
+function tooLong({ size }: TextTooLong): Failure {
+  const sentence = `Something in the session has ${size} bytes, more than a text of this server can have, and the request needs all of it as one text. get_entries and get_messages send it as it is stored; get_tree names it.`;
+  return new Failure("message_too_large", sentence, { size });
+}
+
 /** An error of a call that another process has run, with all that is sent of it. */
 export class DescribedError extends Error {
   readonly description: ErrorDescription;
@@ -113,7 +120,7 @@ let references = 0;
  */
 export function describeError(thrown: unknown): ErrorDescription {
   if (thrown instanceof DescribedError) return thrown.description;
-  const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown;
+  const error = isErrno(thrown) ? ofTheDisk(thrown) : thrown instanceof TextTooLong ? tooLong(thrown) : thrown;
   const shape = (code: number, sentence: string, name: string, details?: object, retryable = false) => ({
     code,
     sentence,

@@ -1,0 +1,311 @@
+// What is large, what is many and what is cold: a session of 10 GB, a line of 1 GB, 64 sessions in one server, 100,000 small
+// ones, and the first start of a morning, when nothing of it is in the page cache.
+//
+//   node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
+//     --parts <names>                        only these, with commas between: session, line, open, catalog, cold
+//     --gigabytes 10 --line 1 --open 64 --sessions 100000 --rounds 9
+//     --home <dir>                           where files are made; what is cold must lie on a disk, and not in memory
+//
+// On Linux `dd` drops the pages of a file from the cache; elsewhere the cold rows are left out.
+import { constants } from "node:buffer";
+import { spawnSync } from "node:child_process";
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { cpus, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { withFigures } from "./figures.js";
+import { idOf, writeLongLine, writeSession } from "./generate.js";
+import { Child, figure, fresh, request, shown, table } from "./measure.js";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+const program = join(root, "dist/bin/pi-session-server.js");
+const node = process.execPath;
+const number = new Intl.NumberFormat("en");
+const { values: options } = parseArgs({
+  options: {
+    parts: { type: "string" },
+    gigabytes: { type: "string", default: "10" },
+    line: { type: "string", default: "1" },
+    open: { type: "string", default: "64" },
+    sessions: { type: "string", default: "100000" },
+    rounds: { type: "string", default: "9" },
+    home: { type: "string", default: tmpdir() },
+    figures: { type: "boolean", default: false },
+  },
+});
+const load = loadavg()[0];
+const home = mkdtempSync(join(options.home, "pi-session-server-scale-"));
+process.on("exit", () => rmSync(home, { recursive: true, force: true }));
+const env = {
+  PATH: process.env.PATH,
+  HOME: home,
+  XDG_CACHE_HOME: join(home, "cache"),
+  PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
+};
+const rounds = Number(options.rounds);
+
+/** Bytes of an entry of a realistic session. */
+const ENTRY_BYTES = 2460;
+
+const rows = [];
+
+function add(what, value, goal = "", beside = "") {
+  rows.push([what, value, goal, beside]);
+  console.error(`${what}: ${value}`);
+}
+
+const ms = (took) => `${shown(took)} ms`;
+const mb = (megabytes) => `${shown(megabytes)} MB`;
+
+function serverOn(...given) {
+  return new Child(node, [program, "--framing", "lines", "--dialect", "jsonrpc", "--events", "none", ...given], env);
+}
+
+/** A server that has answered once. */
+async function started(...given) {
+  const child = serverOn(...given);
+  await child.result("get_state");
+  return child;
+}
+
+async function opened(file) {
+  const child = await started("--no-session");
+  const { took } = await child.result("switch_session", { sessionPath: file });
+  return { child, took };
+}
+
+async function session() {
+  const count = Math.round((Number(options.gigabytes) * 1e9) / ENTRY_BYTES);
+  const file = join(home, "large.jsonl");
+  writeSession(file, count, "realistic");
+  const bytes = statSync(file).size;
+  const name = `a session of ${shown(bytes / 1e9)} GB, ${number.format(count)} entries`;
+  let { child, took } = await opened(file);
+  add(`${name}: opened`, ms(took), "", `${shown(bytes / 1e3 / took)} MB/s`);
+  add("- its first context", ms((await child.result("get_context")).took));
+  add("- memory at most", mb(child.memory("VmHWM")));
+  await child.end();
+  ({ child, took } = await opened(file));
+  add("- opened again", ms(took));
+  add("- its first context", ms((await child.result("get_context")).took));
+  const cursor = String(count - 100);
+  const page = await child.result("get_entries", { cursor, limit: 100 });
+  if (page.result?.entries.at(-1).id !== idOf(count - 1))
+    throw new Error("the last page does not end with the last entry");
+  add("- its last 100 entries", ms(page.took));
+  const entry = { type: "message", message: { role: "user", content: "more" } };
+  await child.result("append", { entries: [entry] });
+  const appends = [];
+  for (let n = 0; n < 100; n++) appends.push((await child.result("append", { entries: [entry] })).took);
+  add("- a durable append to it, p50", ms(figure(appends).median));
+  add("- memory at most", mb(child.memory("VmHWM")));
+  await child.end();
+  rmSync(file);
+}
+
+async function line() {
+  const folder = join(home, ".pi", "agent", "sessions", "--long--");
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, "2026-01-01T00-00-00-000Z_bench-line.jsonl");
+  const bytes = Number(options.line) * 1e9;
+  const isText = bytes <= constants.MAX_STRING_LENGTH;
+  writeLongLine(file, bytes);
+  const { child, took } = await opened(file);
+  add(
+    `a line of ${shown(bytes / 1e9)} GB${isText ? "" : ", which no string can hold"}: opened`,
+    ms(took),
+    "",
+    `${shown(bytes / 1e3 / took)} MB/s`,
+  );
+  add("- listed", ms((await child.result("list_sessions")).took));
+  const page = await child.result("get_entries", { limit: 1 });
+  if (page.result.entries[0].id !== idOf(0)) throw new Error("the page does not begin with the first entry");
+  add("- a page before it", ms(page.took));
+  const tree = await child.result("get_tree");
+  if (tree.result.nodes[1].childCount !== 1) throw new Error("the tree lacks an entry");
+  add("- the tree with its preview", ms(tree.took));
+  add("- memory until then", mb(child.memory("VmHWM")));
+  const whole = await child.ask([request(1, "get_entry", { entryId: idOf(1) })]);
+  if (child.bytes < bytes) throw new Error("the entry was not sent whole");
+  add("- sent whole", ms(whole), "", `${shown(bytes / 1e3 / whole)} MB/s`);
+  if (!isText) {
+    await child.ask([request(2, "prepare_compaction")], { keep: true });
+    if (!child.text.includes('"name":"message_too_large"')) throw new Error(`It said ${child.text.slice(0, 200)}`);
+    add("- what needs it as one text", "message_too_large");
+  }
+  await child.end();
+  rmSync(folder, { recursive: true });
+}
+
+async function open() {
+  const count = Number(options.open);
+  const files = Array.from({ length: count }, (_, n) => {
+    const file = join(home, `open-${n}.jsonl`);
+    // Each has an id of its own, which tells its size.
+    writeSession(file, 1000 + n, "realistic");
+    return file;
+  });
+  const child = await started("--no-session");
+  const before = child.memory("VmRSS");
+  const openings = [];
+  const ids = [];
+  for (const sessionPath of files) {
+    const { result, took } = await child.result("open_session", { sessionPath });
+    openings.push(took);
+    ids.push(result.sessionId);
+  }
+  add(`${count} sessions of 1,000 entries in one server: the opening of one`, ms(figure(openings).median));
+  add("- memory for each, open", mb((child.memory("VmRSS") - before) / count), "", `an idle server ${mb(before)}`);
+  const asked = async (method, params = {}) => {
+    const took = [];
+    for (let n = 0; n < 8 * count; n++)
+      took.push((await child.result(method, { sessionId: ids[n % count], ...params })).took);
+    return figure(took).median;
+  };
+  add("- get_state of one after the other, p50", ms(await asked("get_state")));
+  add("- get_context of one after the other, p50", ms(await asked("get_context")));
+  const entries = [{ type: "message", message: { role: "user", content: "more" } }];
+  add("- a durable append to one after the other, p50", ms(await asked("append", { entries })));
+  const from = performance.now();
+  const all = Array.from({ length: 100 * count }, (_, n) =>
+    request(n, "append", { sessionId: ids[n % count], entries }),
+  );
+  await child.ask(all);
+  add("- durable appends to all of them, pipelined", `${shown(all.length / (performance.now() - from))} k/s`);
+  add("- memory at most", mb(child.memory("VmHWM")));
+  await child.end();
+  for (const file of files) rmSync(file);
+}
+
+/** The finder has a bench of its own. */
+async function catalog() {
+  const script = join(root, "bench/catalog.js");
+  const args = [script, "--sessions", options.sessions, "--kilobytes", "6.5", "--rounds", "100", "--json"];
+  const found = await fresh(node, args, { ...env, TMPDIR: home });
+  if (!found) throw new Error("bench/catalog.js has failed");
+  add(
+    `${number.format(found.sessions)} sessions, ${found.megabytes} MB: first list`,
+    ms(found.coldListSeconds * 1000),
+    "5 s",
+  );
+  add("- a page of 50, p95", ms(found.listP95), "2 ms");
+  add("- first search", ms(found.coldSearchSeconds * 1000), "10 s");
+  add("- search for two words, p95", ms(found.searchP95), "20 ms");
+  add("- found after an append elsewhere, p95", ms(found.searchAfterAppendP95));
+  add("- first list of the next process", ms(found.warmFirstListMilliseconds));
+  add("- memory at most", mb(found.peakMegabytes));
+}
+
+/** Drops the pages of files from the cache, once what was written to them is on the disk. */
+function drop(files) {
+  for (const file of files) {
+    const fd = openSync(file, "r");
+    fsyncSync(fd);
+    closeSync(fd);
+    spawnSync("dd", [`if=${file}`, "iflag=nocache", "count=0", "status=none"]);
+  }
+}
+
+function filesBelow(folder) {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+}
+
+const ECHO = "process.stdin.on('data', (line) => process.stdout.write(line));";
+
+async function cold() {
+  if (process.platform !== "linux") return;
+  const ours = () => [
+    node,
+    ...filesBelow(join(root, "dist/bin")),
+    ...filesBelow(env.XDG_CACHE_HOME),
+    ...filesBelow(env.PI_SESSION_SERVER_STATE_DIR),
+  ];
+  const small = join(home, "small.jsonl");
+  writeSession(small, 1000, "realistic");
+  const large = join(home, "hundred.jsonl");
+  writeSession(large, 100_000, "realistic");
+  const medians = async (measured) => {
+    const took = [];
+    for (let n = 0; n < rounds; n++) took.push(await measured(n));
+    return figure(took).median;
+  };
+  const firstReply = async (files, make, text) => {
+    drop(files);
+    const child = make();
+    await child.ask([text]);
+    const took = performance.now() - child.began;
+    await child.end();
+    return took;
+  };
+  const echo = join(home, "echo.cjs");
+  writeFileSync(echo, ECHO);
+  const asks = request(0, "get_state");
+  const ourStart = (files) => firstReply(files, () => serverOn("--no-session"), asks);
+  const echoStart = (files) => firstReply(files, () => new Child(node, [echo], env), asks);
+  await ourStart([]);
+  const beside = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
+  add("spawn to first reply, all in the page cache", ms(await medians(() => ourStart([]))), "", await beside(() => []));
+  add(
+    "- nothing of it in the page cache",
+    ms(await medians(() => ourStart(ours()))),
+    "",
+    await beside(() => [node, echo]),
+  );
+  for (const [name, file] of [
+    ["1,000 entries, 2 MB", small],
+    ["100,000 entries, 245 MB", large],
+  ]) {
+    const opening = async (isKept, isCold) => {
+      if (!isKept) rmSync(join(env.PI_SESSION_SERVER_STATE_DIR, "spines"), { recursive: true, force: true });
+      const child = await started("--no-session");
+      if (isCold) drop([file, ...filesBelow(env.PI_SESSION_SERVER_STATE_DIR)]);
+      const from = performance.now();
+      await child.result("switch_session", { sessionPath: file });
+      await child.result("get_context");
+      const took = performance.now() - from;
+      await child.end();
+      return took;
+    };
+    const both = async (isKept) => [
+      await medians(() => opening(isKept, true)),
+      await medians(() => opening(isKept, false)),
+    ];
+    const [coldTook, warmTook] = await both(false);
+    add(`switch_session and first context, ${name}, cold`, ms(coldTook), "", `in the page cache ${ms(warmTook)}`);
+    const [coldAgain, warmAgain] = await both(true);
+    add("- again, with its index cache, cold", ms(coldAgain), "", `in the page cache ${ms(warmAgain)}`);
+  }
+  rmSync(large);
+  rmSync(small);
+}
+
+const parts = { session, line, open, catalog, cold };
+const named = options.parts?.split(",") ?? Object.keys(parts);
+const unknown = named.filter((name) => !(name in parts));
+if (unknown.length > 0)
+  throw new Error(`No such parts: ${unknown.join(", ")}. There are ${Object.keys(parts).join(", ")}.`);
+for (const name of named) await parts[name]();
+
+const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)}; what is cold, median of ${rounds}`;
+const head = ["what", "ours", "goal", "beside"];
+console.log(`${how}\n\n${table(head, rows)}`);
+if (options.figures) {
+  const document = join(root, "docs/figures.md");
+  writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of scale", { how, head, rows }));
+}
