@@ -35,6 +35,8 @@ export default defineConfig({
     globalSetup: ["test/support/build.ts"],
     setupFiles: ["test/support/equality.ts"],
     testTimeout: 90_000,
+    // Some start two databases, which takes 10 s where other work keeps the processors busy.
+    hookTimeout: 90_000,
     // Once more where `.ci/run` says so: its machine is shared, and what is wrong fails twice.
     retry: Number(process.env.PI_TEST_RETRY ?? 0),
     pool: "forks",

@@ -173,7 +173,11 @@ class HistoryMachine {
   }
 
   private isHere(id: string): boolean {
-    return this.disk.paths().some((path) => path.startsWith(this.fileOf(id)));
+    const file = this.fileOf(id);
+    // What a dead process was about to put there lies beside it, under longer names.
+    const isOfIt = (path: string): boolean =>
+      path === file || path.startsWith(`${file}/`) || (this.ending === "v2" && path === pointerFile(file));
+    return this.disk.paths().some(isOfIt);
   }
 
   private async log(sessionId: string): Promise<Log> {
