@@ -1,5 +1,6 @@
 /** A server and its only host in one process: the requests of a verb go over the wire as those of any host do. */
 
+import { constants } from "node:buffer";
 import { PassThrough } from "node:stream";
 import { parseText } from "../core/json/json.ts";
 import { type Service, serve, type World } from "../server/main.ts";
@@ -17,6 +18,9 @@ interface AskedCommand {
   reject(error: CommandFailed): void;
 }
 
+/** Characters of a reply that is too long to be held, which are kept of it: its id is among the first. */
+const BEGINNING = 100;
+
 /** Commands that change nothing. */
 const READS = /^(get|list|search|switch|open|close|verify|compare|prepare)_|^migration_status$/;
 
@@ -33,10 +37,20 @@ export class Wire {
   private readonly waiting = new Map<number, AskedCommand>();
   private readonly progress: ProgressCallback | undefined;
   private unread: string[] = [];
+  /** Characters of the line that has begun. */
+  private length = 0;
+  private readonly longest: number;
   private ids = 0;
 
-  constructor(settings: ServerSettings, world: Omit<World, "input" | "output">, progress?: ProgressCallback) {
+  /** `longest`: characters of a reply; a longer one does not fit into a string. */
+  constructor(
+    settings: ServerSettings,
+    world: Omit<World, "input" | "output">,
+    progress?: ProgressCallback,
+    longest = constants.MAX_STRING_LENGTH,
+  ) {
     this.progress = progress;
+    this.longest = longest;
     this.service = serve(settings, { ...world, input: this.input, output: this.output });
     this.output.setEncoding("utf8").on("data", (text: string) => this.receive(text));
   }
@@ -70,15 +84,36 @@ export class Wire {
   }
 
   private receive(text: string): void {
-    // A long line comes in many pieces, which are joined only once.
-    const lines = text.split("\n");
-    if (lines.length === 1) {
-      this.unread.push(text);
-      return;
+    const rest = text.split("\n");
+    const begun = rest.pop() as string;
+    for (const end of rest) {
+      this.keep(end);
+      const line = this.unread.join("");
+      const isWhole = this.length <= this.longest;
+      this.unread = [];
+      this.length = 0;
+      if (isWhole) this.receiveLine(line);
+      else this.refuse(line);
     }
-    lines[0] = this.unread.join("") + lines[0];
-    this.unread = [lines.pop() as string];
-    for (const line of lines) this.receiveLine(line);
+    this.keep(begun);
+  }
+
+  /** Adds to the line that has begun. A long one comes in many pieces, which are joined only once. */
+  private keep(piece: string): void {
+    this.length += piece.length;
+    if (this.length <= this.longest) this.unread.push(piece);
+    else this.unread = [(this.unread.find((one) => one !== "") ?? piece).slice(0, BEGINNING)];
+  }
+
+  /** Answers a command whose reply nobody can hold. */
+  private refuse(beginning: string): void {
+    const [, id] = /^\{"jsonrpc":"2\.0","id":(\d+),/.exec(beginning) ?? [];
+    const waiting = this.waiting.get(Number(id));
+    if (!waiting) return;
+    this.waiting.delete(Number(id));
+    const message =
+      "The answer is longer than a text can be here. Ask for a part of it, or export the session with the format jsonl, which has it as it is stored.";
+    waiting.reject(new CommandFailed({ code: -32803, message, data: { name: "message_too_large", retryable: false } }));
   }
 
   private tell(method: string, params: Result, line: string): void {

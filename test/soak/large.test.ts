@@ -1,6 +1,6 @@
 /** Sessions that are larger than the heap: opened, paged through and sent whole within 128 MB of it. */
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
@@ -51,7 +51,10 @@ async function serverOn(write: (generator: Generator, file: string) => void) {
       child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`);
     });
   const peak = () => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]) / 1000;
-  return { ask, peak };
+  /** Runs a verb on the session. */
+  const verb = (name: string) =>
+    spawnSync(process.execPath, [PROGRAM, name, file], { env: place.variables, encoding: "utf8" });
+  return { ask, peak, verb };
 }
 
 async function giant(): Promise<void> {
@@ -83,7 +86,7 @@ async function million(): Promise<void> {
 
 /** A line that no string can hold: all else is answered, and it is sent as it is. */
 async function longest(): Promise<void> {
-  const { ask } = await serverOn(({ writeLongLine }, file) => writeLongLine(file, 600 << 20));
+  const { ask, verb } = await serverOn(({ writeLongLine }, file) => writeLongLine(file, 600 << 20));
   const tree = JSON.parse((await ask("get_tree")).text).result;
   expect(tree.nodes[1].preview).toMatch(/^so many words .*…$/);
   expect(JSON.parse((await ask("verify_session")).text).result).toMatchObject({ damage: [], ok: true });
@@ -91,6 +94,9 @@ async function longest(): Promise<void> {
   const { error } = JSON.parse((await ask("prepare_compaction")).text);
   expect(error).toMatchObject({ data: { name: "message_too_large", size: expect.any(Number) } });
   expect(error.data.size).toBeGreaterThan(600 << 20);
+  const shown = verb("show");
+  expect([shown.status, shown.stdout]).toEqual([1, ""]);
+  expect(shown.stderr).toContain("longer than a text can be here");
   const entries = [{ type: "message", message: { role: "user", content: "more" } }];
   expect(JSON.parse((await ask("append", { entries })).text).result.entryIds).toHaveLength(1);
 }

@@ -90,7 +90,7 @@ export function ofTheDisk(error: Error & { readonly code: string }): Failure {
 
 /** Returns the failure for an entry, or another text of a session, that no string can hold. */
 function tooLong({ size }: TextTooLong): Failure {
-  const sentence = `Something in the session has ${size} bytes, more than a text of this server can have, and the request needs all of it as one text. get_entries and get_messages send it as it is stored; get_tree names it.`;
+  const sentence = `Something in the session has ${size} bytes, more than a text of this server can have, and the request needs all of it as one text. get_tree names it, and export_session with the format jsonl has it as it is stored.`;
   return new Failure("message_too_large", sentence, { size });
 }
 

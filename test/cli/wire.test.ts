@@ -1,0 +1,46 @@
+/** Replies as verbs get them. */
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { parseArguments } from "../../src/cli/options.ts";
+import { CommandFailed } from "../../src/cli/verb.ts";
+import { Wire } from "../../src/cli/wire.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { headerText, userText } from "../support/lines.ts";
+import { countingEnv, temporaryPlace } from "../support/server.ts";
+
+test("a reply that no string can hold fails its command, and the next ones are answered", async () => {
+  const place = temporaryPlace();
+  const file = join(place.cwd, "session.jsonl");
+  const long = userText("long", null).replace('"content":"', `"content":"${"x".repeat(300_000)}`);
+  writeFileSync(file, `${[headerText({}), long, userText("short", "long")].join("\n")}\n`);
+  const settings = parseArguments([
+    "--session",
+    file,
+    "--events",
+    "none",
+    "--framing",
+    "lines",
+    "--dialect",
+    "jsonrpc",
+  ]);
+  const world = {
+    env: countingEnv(),
+    disk: realDisk,
+    variables: place.variables,
+    cwd: place.cwd,
+    version: "0.0.0-test",
+    printError: () => {},
+    settingsFile: () => undefined,
+  };
+  const wire = new Wire(settings, world, undefined, 100_000);
+  for (let times = 0; times < 2; times++) {
+    const failed = await wire.ask("get_messages").catch((error: unknown) => error);
+    expect(failed).toBeInstanceOf(CommandFailed);
+    expect(failed).toMatchObject({ error: { data: { name: "message_too_large" } } });
+    const { entry } = await wire.ask("get_entry", { entryId: "short" });
+    expect(entry.id).toBe("short");
+  }
+  await wire.end();
+});
