@@ -109,6 +109,9 @@ export class Child {
   }
 }
 
+/** A script that answers each line at once: what a host waits for in any case. */
+export const ECHO = `process.stdin.setEncoding("utf8");let rest="";process.stdin.on("data",(chunk)=>{rest+=chunk;let out="";let from=0;for(let end;(end=rest.indexOf("\\n",from))>=0;from=end+1){const m=JSON.parse(rest.slice(from,end));out+=JSON.stringify({jsonrpc:"2.0",id:m.id,result:{}})+"\\n"}rest=rest.slice(from);process.stdout.write(out)})`;
+
 export const request = (id, method, params = {}) => JSON.stringify({ jsonrpc: "2.0", id, method, params });
 
 /** Runs a script in a fresh process and answers the JSON it prints; undefined when it fails. */

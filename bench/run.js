@@ -35,7 +35,7 @@ import { parseArgs } from "node:util";
 import { figuresOf, writeFigures } from "./figures.js";
 import { idOf, writeSession } from "./generate.js";
 import { growth } from "./growth.js";
-import { Child, figure, fresh, request, shown, table } from "./measure.js";
+import { Child, ECHO, figure, fresh, request, shown, table } from "./measure.js";
 import { findPis, piRequest, serving } from "./pi.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -82,8 +82,6 @@ const env = {
 for (const name of ["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"]) delete env[name];
 
 // --- what is asked ---------------------------------------------------------------------------------------------------
-
-const ECHO = `process.stdin.setEncoding("utf8");let rest="";process.stdin.on("data",(chunk)=>{rest+=chunk;let out="";let from=0;for(let end;(end=rest.indexOf("\\n",from))>=0;from=end+1){const m=JSON.parse(rest.slice(from,end));out+=JSON.stringify({jsonrpc:"2.0",id:m.id,result:{}})+"\\n"}rest=rest.slice(from);process.stdout.write(out)})`;
 
 const ours = (...args) => new Child(node, [program, "--events", "none", ...args], env);
 const echo = () => new Child(node, ["-e", ECHO], env);

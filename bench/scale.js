@@ -3,7 +3,7 @@
 //
 //   node bench/scale.js                      prints the table; --figures also writes it into docs/figures.md
 //     --parts <names>                        only these, with commas between: session, line, open, catalog, cold
-//     --gigabytes 10 --line 1 --open 64 --sessions 100000 --rounds 9
+//     --gigabytes 10 --line 1 --open 64 --sessions 100000 --entries 100000 --rounds 9
 //     --home <dir>                           where files are made; what is cold must lie on a disk, and not in memory
 //
 // On Linux `dd` drops the pages of a file from the cache; elsewhere the cold rows are left out.
@@ -11,6 +11,7 @@ import { constants } from "node:buffer";
 import { spawnSync } from "node:child_process";
 import {
   closeSync,
+  copyFileSync,
   existsSync,
   fsyncSync,
   mkdirSync,
@@ -28,7 +29,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { withFigures } from "./figures.js";
 import { idOf, writeLongLine, writeSession } from "./generate.js";
-import { Child, figure, fresh, request, shown, table } from "./measure.js";
+import { Child, ECHO, figure, fresh, request, shown, table } from "./measure.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const program = join(root, "dist/bin/pi-session-server.js");
@@ -41,11 +42,13 @@ const { values: options } = parseArgs({
     line: { type: "string", default: "1" },
     open: { type: "string", default: "64" },
     sessions: { type: "string", default: "100000" },
+    entries: { type: "string", default: "100000" },
     rounds: { type: "string", default: "9" },
     home: { type: "string", default: tmpdir() },
     figures: { type: "boolean", default: false },
   },
 });
+if (options.figures && options.parts) throw new Error("--figures writes the whole table. Leave --parts out.");
 const load = loadavg()[0];
 const home = mkdtempSync(join(options.home, "pi-session-server-scale-"));
 process.on("exit", () => rmSync(home, { recursive: true, force: true }));
@@ -70,13 +73,13 @@ function add(what, value, goal = "", beside = "") {
 const ms = (took) => `${shown(took)} ms`;
 const mb = (megabytes) => `${shown(megabytes)} MB`;
 
-function serverOn(...given) {
-  return new Child(node, [program, "--framing", "lines", "--dialect", "jsonrpc", "--events", "none", ...given], env);
+function serverBy(runner, ...given) {
+  return new Child(runner, [program, "--framing", "lines", "--dialect", "jsonrpc", "--events", "none", ...given], env);
 }
 
 /** A server that has answered once. */
 async function started(...given) {
-  const child = serverOn(...given);
+  const child = serverBy(node, ...given);
   await child.result("get_state");
   return child;
 }
@@ -130,7 +133,9 @@ async function line() {
     "",
     `${shown(bytes / 1e3 / took)} MB/s`,
   );
-  add("- listed", ms((await child.result("list_sessions")).took));
+  const list = await child.result("list_sessions");
+  if (list.result.total !== 1) throw new Error(`${list.result.total} sessions are listed`);
+  add("- listed", ms(list.took));
   const page = await child.result("get_entries", { limit: 1 });
   if (page.result.entries[0].id !== idOf(0)) throw new Error("the page does not begin with the first entry");
   add("- a page before it", ms(page.took));
@@ -226,12 +231,13 @@ function filesBelow(folder) {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-const ECHO = "process.stdin.on('data', (line) => process.stdout.write(line));";
-
 async function cold() {
   if (process.platform !== "linux") return;
+  // Pages that a process has mapped are not dropped, and this one runs on Node.
+  const runner = join(home, "node");
+  copyFileSync(node, runner);
   const ours = () => [
-    node,
+    runner,
     ...filesBelow(join(root, "dist/bin")),
     ...filesBelow(env.XDG_CACHE_HOME),
     ...filesBelow(env.PI_SESSION_SERVER_STATE_DIR),
@@ -239,7 +245,8 @@ async function cold() {
   const small = join(home, "small.jsonl");
   writeSession(small, 1000, "realistic");
   const large = join(home, "hundred.jsonl");
-  writeSession(large, 100_000, "realistic");
+  const count = Number(options.entries);
+  writeSession(large, count, "realistic");
   const medians = async (measured) => {
     const took = [];
     for (let n = 0; n < rounds; n++) took.push(await measured(n));
@@ -253,23 +260,16 @@ async function cold() {
     await child.end();
     return took;
   };
-  const echo = join(home, "echo.cjs");
-  writeFileSync(echo, ECHO);
   const asks = request(0, "get_state");
-  const ourStart = (files) => firstReply(files, () => serverOn("--no-session"), asks);
-  const echoStart = (files) => firstReply(files, () => new Child(node, [echo], env), asks);
+  const ourStart = (files) => firstReply(files, () => serverBy(runner, "--no-session"), asks);
+  const echoStart = (files) => firstReply(files, () => new Child(runner, ["-e", ECHO], env), asks);
   await ourStart([]);
   const beside = async (files) => `bare echo ${ms(await medians(() => echoStart(files())))}`;
   add("spawn to first reply, all in the page cache", ms(await medians(() => ourStart([]))), "", await beside(() => []));
-  add(
-    "- nothing of it in the page cache",
-    ms(await medians(() => ourStart(ours()))),
-    "",
-    await beside(() => [node, echo]),
-  );
+  add("- nothing of it in the page cache", ms(await medians(() => ourStart(ours()))), "", await beside(() => [runner]));
   for (const [name, file] of [
-    ["1,000 entries, 2 MB", small],
-    ["100,000 entries, 245 MB", large],
+    ["1,000 entries", small],
+    [`${number.format(count)} entries`, large],
   ]) {
     const opening = async (isKept, isCold) => {
       if (!isKept) rmSync(join(env.PI_SESSION_SERVER_STATE_DIR, "spines"), { recursive: true, force: true });
@@ -287,7 +287,13 @@ async function cold() {
       await medians(() => opening(isKept, false)),
     ];
     const [coldTook, warmTook] = await both(false);
-    add(`switch_session and first context, ${name}, cold`, ms(coldTook), "", `in the page cache ${ms(warmTook)}`);
+    const bytes = shown(statSync(file).size / 1e6);
+    add(
+      `switch_session and first context, ${name}, ${bytes} MB, cold`,
+      ms(coldTook),
+      "",
+      `in the page cache ${ms(warmTook)}`,
+    );
     const [coldAgain, warmAgain] = await both(true);
     add("- again, with its index cache, cold", ms(coldAgain), "", `in the page cache ${ms(warmAgain)}`);
   }

@@ -53,10 +53,17 @@ test("the growth of commands is measured and fitted", async () => {
 });
 
 test("what is large, what is many and what is cold is measured", () => {
-  const small = ["--gigabytes", "0.002", "--line", "0.002", "--open", "2", "--rounds", "1", "--home", home];
-  const text = run("scale.js", "--parts", "session,line,open", ...small);
+  const small = ["--gigabytes", "0.002", "--line", "0.002", "--open", "2", "--entries", "100", "--rounds", "1"];
+  const text = run("scale.js", "--parts", "session,line,open,cold", ...small, "--home", home);
   const rows = text.split("\n").filter((line) => line.startsWith("| "));
-  for (const what of ["a session of 0.00", "- its first context", "a line of 0.00", "- sent whole", "2 sessions of"])
+  for (const what of [
+    "a session of 0.00",
+    "- its first context",
+    "a line of 0.00",
+    "- sent whole",
+    "2 sessions of",
+    "spawn to",
+  ])
     expect(rows.some((row) => row.startsWith(`| ${what}`))).toBe(true);
   for (const row of rows.slice(1)) expect(row.split("|")[2]).toMatch(/^ \d+(\.\d+)? (ms|MB|k\/s) *$/);
 });

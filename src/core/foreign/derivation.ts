@@ -55,7 +55,7 @@ export class Derivation {
     // Within one file, the agent's own ids tell as much.
     this.ids = isSurvey ? { entry: (nativeId) => nativeId } : new Ids(agent, sha256);
     this.tally = new Tally(agent);
-    this.parse = isSurvey ? abridged : parse;
+    this.parse = isSurvey ? (bytes) => parseAbridged(bytes, LONGEST_SURVEYED) : parse;
     const emit = isSurvey
       ? sink.entry
       : (entry: TranslatedEntry): void => sink.line(this.lines.of(this.sound(entry, this.emitted)));
@@ -181,10 +181,6 @@ export class Derivation {
       warning: "The record is damaged. Its bytes are kept as they are.",
     });
   }
-}
-
-function abridged(bytes: Uint8Array): unknown {
-  return bytes.length > 2 * LONGEST_SURVEYED ? parseAbridged(bytes, LONGEST_SURVEYED) : parse(bytes);
 }
 
 function isBlank(bytes: Uint8Array): boolean {

@@ -121,8 +121,9 @@ function valueOfKnown(b: Uint8Array): unknown {
   }
 }
 
-/** Returns the value of a JSON text that is too large to be built; strings of over `longest` bytes are cut to that. */
-export function parseAbridged(b: Uint8Array, longest: number): unknown {
+/** Returns the value of a JSON text; where that has more than `over` bytes, strings of over `longest` are cut to that. */
+export function parseAbridged(b: Uint8Array, longest: number, over = 2 * longest): unknown {
+  if (b.length <= over) return parse(b);
   const parts: Uint8Array[] = [];
   let copied = 0;
   for (let at = b.indexOf(QUOTE); at >= 0; ) {

@@ -40,25 +40,16 @@ export type Taking =
   | { readonly kind: "away"; readonly reason: string };
 
 /**
- * Lines of a commit that is too long for one statement. Nobody sees them, and nothing else can be where they are, until
- * a batch shows all parts of its place.
+ * Lines of a commit that is too long for one statement: nobody sees them, and nothing else can be where they are, until a
+ * batch shows all parts of its place. Until then `before` is the session's end.
  */
-export interface FleetPart {
-  readonly sessionId: string;
-  readonly epoch: number;
-  /** The end of the session, which no part changes. */
-  readonly before: FleetEnd;
+export interface FleetPart extends Pick<FleetBatch, "sessionId" | "epoch" | "before" | "lines" | "heads" | "source"> {
   /** The place in which the parts of one commit are kept: the epoch in which its first was sent. */
   readonly place: number;
   /** The end that its lines continue: that of the session, or of the part before. */
   readonly from: FleetEnd;
-  readonly lines: readonly Uint8Array[];
-  /** See FleetBatch. */
-  readonly heads: readonly string[];
   /** Ends up to which lines are kept together. */
   readonly stretches: readonly FleetEnd[];
-  /** See FleetBatch. */
-  readonly source?: string;
 }
 
 /** Lines that continue a session, all or none; its first ones show it to others. */
@@ -254,10 +245,7 @@ export interface Fleet {
   linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
   /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
   attachments(sessionId: string): Promise<readonly string[]>;
-  /**
-   * Returns the bytes that the fleet has under a digest; null where it has none, or is known to have others: whoever keeps
-   * them compares. Throws storage_failed.
-   */
+  /** Returns the bytes of a digest; null where the fleet has none under it, or others. Throws storage_failed. */
   attachment(sha256: string): Promise<Uint8Array | null>;
   /** Adds attachments to a session that is there, of which an older program gave the lines alone. Throws storage_failed. */
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;

@@ -4,7 +4,7 @@ import { keptFrom } from "../context/context.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
-import { parse, parseAbridged } from "../json/json.ts";
+import { parseAbridged } from "../json/json.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
 
@@ -83,8 +83,7 @@ export function* verifying(session: Session): Generator<number, Verdict> {
 }
 
 function entryAt({ log }: Session, position: number): Entry {
-  const line = log.read(position);
-  return (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Entry;
+  return parseAbridged(log.read(position), SEEN, LONG) as Entry;
 }
 
 /** Whether something is told of a session that is whole. */

@@ -3,7 +3,7 @@
 import { Files, type SummaryMessage } from "../context/summary.ts";
 import type { Entry } from "../format/entry.ts";
 import { contentText, mainArgument, preview, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
-import { jsonText, parse, parseAbridged } from "../json/json.ts";
+import { jsonText, parseAbridged } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 import { addUsage, countMessage, mayCost, noCounts, usageIn } from "./stats.ts";
@@ -173,7 +173,7 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
 }
 
 function entryIn(line: Uint8Array): Entry {
-  return (line.length > LONG ? parseAbridged(line, SEEN) : parse(line)) as Entry;
+  return parseAbridged(line, SEEN, LONG) as Entry;
 }
 
 function isObject(value: unknown): value is SummaryMessage {

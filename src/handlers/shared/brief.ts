@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
-import { parse, parseAbridged } from "../../core/json/json.ts";
+import { parseAbridged } from "../../core/json/json.ts";
 
 export const briefCalls = z
   .array(z.object({ name: z.string(), argument: z.string() }))
@@ -31,7 +31,7 @@ export const LONG = 1 << 14;
 
 /** Parses an entry for a brief; of a long one, only the first `seen` bytes of each text. */
 export function briefBody(line: Uint8Array, seen: number): Body {
-  return (line.length > Math.max(LONG, seen) ? parseAbridged(line, seen) : parse(line)) as Body;
+  return parseAbridged(line, seen, Math.max(LONG, seen)) as Body;
 }
 
 function messageIn({ message }: Body): Body {

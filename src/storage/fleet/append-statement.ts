@@ -119,8 +119,12 @@ export function appendStatement(
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
   const isProven = batch.source !== undefined || batch.place !== undefined;
   const proof = isProven ? `, ${packsProof(before, batch.stretches ?? [], values)} as proven` : "";
-  const all = `with held as (${held})${text} select ${WAITS_FOR}${proof} from held`;
-  return { text: all, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
+  return statementOf(`with held as (${held})${text} select ${WAITS_FOR}${proof} from held`, by, values);
+}
+
+/** Returns a statement that changes nothing on another server than the one on which its writer took the session. */
+export function statementOf(text: string, by: Appender, values: SqlValues): SqlStatement {
+  return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
 /** Returns the condition that a session is as its writer knows it: one who lost it, or another server, changes nothing. */

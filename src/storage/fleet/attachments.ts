@@ -3,7 +3,6 @@
 import { attachmentsIn } from "../../core/format/attachments.ts";
 import type { Fleet, FleetAttachment } from "../../core/ports/fleet.ts";
 import type { AttachmentFolder } from "../log/attachments.ts";
-import { sha256 as digestOf } from "../v2/frame.ts";
 
 interface WithAttachments {
   readonly attachments: AttachmentFolder;
@@ -60,7 +59,6 @@ export async function* attachmentsThere(
 ): AsyncGenerator<readonly [sha256: string, bytes: Uint8Array | null]> {
   for (const sha256 of await fleet.attachments(sessionId)) {
     if (isChecked(sha256)) continue;
-    const bytes = await fleet.attachment(sha256);
-    yield [sha256, bytes && digestOf(bytes) === sha256 ? bytes : null];
+    yield [sha256, await fleet.attachment(sha256)];
   }
 }

@@ -89,6 +89,10 @@ export class FleetCopy implements Outside {
     return this.log.persisted && this.debt.isOwed ? "local" : this.reached;
   }
 
+  private get id(): string {
+    return this.log.header.id;
+  }
+
   /** Whether this process goes on without the fleet for now. */
   private get isAlone(): boolean {
     return this.options.outage?.lasts === true;
@@ -101,7 +105,7 @@ export class FleetCopy implements Outside {
     const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
-    const given = this.options.journal.giving.get(this.log.header.id);
+    const given = this.options.journal.giving.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
@@ -130,7 +134,7 @@ export class FleetCopy implements Outside {
 
   private async hasNews(): Promise<boolean> {
     const { log, options, debt } = this;
-    const there = await options.fleet.look(this.log.header.id);
+    const there = await options.fleet.look(this.id);
     debt.renew();
     if (there !== null && there.end.entries > log.nodes.count) return true;
     if (debt.isOwed && there !== null && this.isAllIn(there.end)) this.paidByOthers();
@@ -170,7 +174,7 @@ export class FleetCopy implements Outside {
   async follow(isHost = false): Promise<void> {
     const { log, debt } = this;
     if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
-    const there = await this.options.fleet.look(this.log.header.id);
+    const there = await this.options.fleet.look(this.id);
     debt.renew();
     const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
     if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
@@ -210,7 +214,7 @@ export class FleetCopy implements Outside {
       }
       if (taking.kind === "missing") return;
       if (taking.kind === "held") throw locked(taking.holder);
-      if (taking.kind === "deleted") throw deleted(this.log.header.id);
+      if (taking.kind === "deleted") throw deleted(this.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
@@ -244,7 +248,7 @@ export class FleetCopy implements Outside {
     const { options, debt } = this;
     if (this.isAlone) return debt.begin(this.end);
     try {
-      const there = await options.fleet.look(this.log.header.id);
+      const there = await options.fleet.look(this.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
       this.epoch = null;
@@ -265,11 +269,7 @@ export class FleetCopy implements Outside {
     this.epoch = null;
     this.mayHold = true;
     const since = this.options.elapsed();
-    const taking = await this.options.fleet.take(
-      this.log.header.id,
-      this.highest,
-      begins ? this.log.headerLine : undefined,
-    );
+    const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind !== "away") this.server = this.options.fleet.server;
     if (taking.kind === "taken") {
@@ -297,11 +297,11 @@ export class FleetCopy implements Outside {
       return true;
     }
     const here = endIn(log, count, this.end);
-    const more = await linesBetween(this.options.fleet, this.log.header.id, here, there);
+    const more = await linesBetween(this.options.fleet, this.id, here, there);
     if (more === null) return this.giveWay(there);
     if (more !== "long") await this.takeIn(more, count);
     else
-      for await (const lines of this.options.fleet.lines(this.log.header.id, count, there.entries))
+      for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
         await this.takeIn([...lines], log.nodes.count);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw unsettled(this.log.file);
@@ -442,14 +442,11 @@ export class FleetCopy implements Outside {
    */
   private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
-    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.log.header.id);
+    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? endIn(this.log, count, this.end) : prefixIn(this.log, there, this.end);
-    if (
-      here === null ||
-      (isAll && (await linesBetween(this.options.fleet, this.log.header.id, here, there)) === null)
-    ) {
+    if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
       commit.doubt = undefined;
       return overtaken(taking);
     }
@@ -493,7 +490,7 @@ export class FleetCopy implements Outside {
   release(): void {
     const epoch = this.epoch ?? this.highest;
     this.epoch = null;
-    if (this.mayHold) this.options.fleet.release(this.log.header.id, epoch).catch(() => {});
+    if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
     this.mayHold = false;
   }
 }

@@ -4,7 +4,16 @@
  */
 
 import type { FleetPart } from "../../core/ports/fleet.ts";
-import { type Appender, copyPart, heldAt, leaseFor, packPart, packsProof, placeOf } from "./append-statement.ts";
+import {
+  type Appender,
+  copyPart,
+  heldAt,
+  leaseFor,
+  packPart,
+  packsProof,
+  placeOf,
+  statementOf,
+} from "./append-statement.ts";
 import type { SqlStatement } from "./driver.ts";
 import type { Pack } from "./pack.ts";
 import { WAITS_FOR } from "./server-fact.ts";
@@ -22,7 +31,7 @@ export function partStatement(part: FleetPart, by: Appender, packs: readonly Pac
       ? packPart(packs ?? [], epoch, values, generation)
       : copyPart(source, part.from, after, epoch, values, generation);
   const proof = source === undefined ? "" : `, ${packsProof(part.from, part.stretches, values)} as proven`;
-  return statement(`with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`, by, values);
+  return statementOf(`with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`, by, values);
 }
 
 /** Returns the statement that removes what earlier commits, which came to nothing, have left in other places. */
@@ -31,7 +40,7 @@ export function clearStatement(part: FleetPart, by: Appender): SqlStatement {
   const { held } = heldBy(part, by, values);
   const gone = `delete from pi_fleet.pack p using held where p.tenant = held.tenant and p.session_id = held.id
     and p.generation < 0 and p.generation <> ${values.add(placeOf(part.place))}::int`;
-  return statement(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
+  return statementOf(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
 }
 
 /** Returns what finds the session of a part, and has whoever takes it wait until the statement is over. */
@@ -40,8 +49,4 @@ function heldBy(part: FleetPart, by: Appender, values: SqlValues): { readonly he
   const held = `update pi_fleet.session set lease_until = ${leaseFor(by, values)}
     where ${heldAt(part, by, { entries, epoch }, values)} returning tenant, id`;
   return { held, epoch };
-}
-
-function statement(text: string, by: Appender, values: SqlValues): SqlStatement {
-  return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
