@@ -19,7 +19,7 @@ const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(hig
 export function figuresOf({ node, processors, load, runs, rows }) {
   const names = [...new Set(rows.flatMap(({ pis = {} }) => Object.keys(pis)))];
   return {
-    how: `Node ${node}, ${processors} processors, load ${load.toFixed(1)}, median of ${runs} (lowest-highest)`,
+    how: `Node ${node}, ${processors} processors, load ${load.toFixed(1)} before, median of ${runs} (lowest-highest)`,
     head: ["what", "ours", "goal", "against", "ratio", ...names.flatMap((name) => [name, "ratio"])],
     rows: rows.map(({ what, unit, goal = "", ours, against, pis = {} }) => [
       what,

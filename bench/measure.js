@@ -142,6 +142,9 @@ export const shown = (value) =>
         ? value.toFixed(1)
         : value.toFixed(2);
 
+/** A number with a comma between thousands. */
+export const counted = new Intl.NumberFormat("en").format;
+
 /** A table as Markdown has it. */
 export function table(head, rows) {
   const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column].length)));

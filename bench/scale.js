@@ -29,12 +29,11 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { withFigures } from "./figures.js";
 import { idOf, writeLongLine, writeSession } from "./generate.js";
-import { Child, ECHO, figure, fresh, request, shown, table } from "./measure.js";
+import { Child, counted, ECHO, figure, fresh, request, shown, table } from "./measure.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const program = join(root, "dist/bin/pi-session-server.js");
 const node = process.execPath;
-const number = new Intl.NumberFormat("en");
 const { values: options } = parseArgs({
   options: {
     parts: { type: "string" },
@@ -95,7 +94,7 @@ async function session() {
   const file = join(home, "large.jsonl");
   writeSession(file, count, "realistic");
   const bytes = statSync(file).size;
-  const name = `a session of ${shown(bytes / 1e9)} GB, ${number.format(count)} entries`;
+  const name = `a session of ${shown(bytes / 1e9)} GB, ${counted(count)} entries`;
   let { child, took } = await opened(file);
   add(`${name}: opened`, ms(took), "", `${shown(bytes / 1e3 / took)} MB/s`);
   add("- its first context", ms((await child.result("get_context")).took));
@@ -202,7 +201,7 @@ async function catalog() {
   const found = await fresh(node, args, { ...env, TMPDIR: home });
   if (!found) throw new Error("bench/catalog.js has failed");
   add(
-    `${number.format(found.sessions)} sessions, ${found.megabytes} MB: first list`,
+    `${counted(found.sessions)} sessions, ${found.megabytes} MB: first list`,
     ms(found.coldListSeconds * 1000),
     "5 s",
   );
@@ -269,7 +268,7 @@ async function cold() {
   add("- nothing of it in the page cache", ms(await medians(() => ourStart(ours()))), "", await beside(() => [runner]));
   for (const [name, file] of [
     ["1,000 entries", small],
-    [`${number.format(count)} entries`, large],
+    [`${counted(count)} entries`, large],
   ]) {
     const opening = async (isKept, isCold) => {
       if (!isKept) rmSync(join(env.PI_SESSION_SERVER_STATE_DIR, "spines"), { recursive: true, force: true });

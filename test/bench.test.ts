@@ -139,7 +139,7 @@ test("saved results are written into both documents, and into none when a row is
 
   expect(write({}, "--figures")).toContain("| more ");
   const made = figuresIn(readFileSync(document, "utf8"), "figures of Node 24");
-  expect(made.how).toBe("Node v24.1.0, 2 processors, load 0.5, median of 3 (lowest-highest)");
+  expect(made.how).toBe("Node v24.1.0, 2 processors, load 0.5 before, median of 3 (lowest-highest)");
   expect(made.head).toEqual(["what", "ours", "goal", "against", "ratio", "Pi 1", "ratio"]);
   expect(made.rows[0]).toEqual(["more", "12.3 ms (1.00-20.0)", "", "echo 10.0 ms", "1.23", "", ""]);
   expect(made.rows[1].slice(1)).toEqual(["13.3 ms (1.00-20.0)", "", "echo 10.0 ms", "1.33", "100 ms", "0.13"]);

@@ -1,0 +1,102 @@
+// What servers, Pi and the machine are asked, each in a fresh process; what is answered is a figure.
+
+import { readdirSync, rmSync, unlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Child, ECHO, figure, fresh, request } from "./measure.js";
+import { env, home, library, node, program, quick } from "./options.js";
+import { piRequest, serving } from "./pi.js";
+
+const worker = fileURLToPath(new URL("worker.js", import.meta.url));
+
+export const ours = (...args) => new Child(node, [program, "--events", "none", ...args], env);
+export const echo = () => new Child(node, ["-e", ECHO], env);
+export const theirs = (pi, ...args) => new Child(pi.node, serving(pi, ...args), env);
+export const state = (id) => request(id, "get_state");
+export const piState = (id) => piRequest(id, "get_state");
+
+let names = 0;
+export const newFile = () => join(home, `made-${++names}.jsonl`);
+
+export async function using(child, measure) {
+  try {
+    return await measure(child);
+  } finally {
+    await child.end();
+  }
+}
+
+export const firstReply = (child, line) =>
+  using(child, async () => {
+    await child.ask([line]);
+    return performance.now() - child.began;
+  });
+
+export const roundTrip = (child, line) =>
+  using(child, async () => {
+    const times = [];
+    await child.ask([line("warm")]);
+    const count = quick ? 200 : 10_000;
+    for (let n = 0; n < count; n++) times.push(await child.ask([line(n)]));
+    return figure(times.slice(count / 4)).median * 1000;
+  });
+
+export const pipelined = (child, line) =>
+  using(child, async () => {
+    await child.ask([line("warm")]);
+    const total = quick ? 5000 : 200_000;
+    return total / (await child.keepAsking(total, 1000, line));
+  });
+
+/** One request after the first, in a fresh process. */
+export const once = (child, first, line, what = (took) => took) =>
+  using(child, async () => {
+    await child.ask([first]);
+    return what(await child.ask([line]), child);
+  });
+
+/** Megabytes after the first reply. */
+export const memoryOf = (child, line, what) =>
+  using(child, async () => {
+    await child.ask([line]);
+    return child.memory(what);
+  });
+
+export const onSession = (file, method, params, what) =>
+  once(ours("--session", file, "--read-only"), state(0), request(1, method, params), what);
+
+export const switchTo = (file, what) =>
+  once(ours("--no-session"), state(0), request(1, "switch_session", { sessionPath: file }), what);
+
+/** The same of Pi, whose refusal is no figure. */
+export const piOnce = (child, line) =>
+  using(child, async () => {
+    await child.ask([piState(0)]);
+    const took = await child.ask([line], { keep: true });
+    if (/"success":false/.test(child.text.slice(0, 4096))) throw new Error("Pi could not");
+    return took;
+  });
+
+export const piSwitchTo = (pi, file) =>
+  piOnce(theirs(pi, "--no-session"), piRequest(1, "switch_session", { sessionPath: file }));
+
+export const piOnSession = (pi, file, type, params) =>
+  piOnce(theirs(pi, "--session", file), piRequest(1, type, params));
+
+export const run = async (task, file, member, from = library, runner = node) =>
+  (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], env))?.[member];
+
+/** What is known of sessions from before is thrown away. */
+export function forget() {
+  rmSync(join(home, "state", "spines"), { recursive: true, force: true });
+}
+
+export const parseAll = (file) => ["full JSON.parse", () => run("parse", file, "ms")];
+export async function copy(file) {
+  const ms = await run("copy", file, "ms");
+  for (const name of readdirSync(home)) if (name.includes(".copy-")) unlinkSync(join(home, name));
+  return ms;
+}
+
+export const message = { type: "message", message: { role: "user", content: "x".repeat(700) } };
+export const appendRequest = (id) => request(id, "append", { entries: [message] });

@@ -1,0 +1,67 @@
+// Two builds, or two files of figures, beside one another.
+
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { figure, shown, table } from "./measure.js";
+import { home, node, options, quick, root, runs } from "./options.js";
+
+/** Turns in which two commits are measured one after the other, so that what the machine does meanwhile meets both. */
+const TURNS = 5;
+
+/** Builds a commit beside this one. Returns the options that measure it. */
+export function buildOf(commit) {
+  const folder = join(home, commit.replace(/\W/g, "-"));
+  mkdirSync(folder);
+  const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 1 << 30 });
+  execFileSync("tar", ["-x", "-C", folder], { input: archive });
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+  execFileSync(node, ["scripts/build.js"], { cwd: folder, stdio: "ignore" });
+  return ["--program", join(folder, "dist/bin/pi-session-server.js"), "--library", join(folder, "dist/lib/index.js")];
+}
+
+/** The figures of two builds, each measured in every turn. */
+export function inTurns(...builds) {
+  const script = fileURLToPath(new URL("run.js", import.meta.url));
+  const turns = Math.min(TURNS, runs);
+  const more = [...(quick ? ["--quick"] : []), "--runs", String(Math.ceil(runs / turns)), "--rows", options.rows];
+  const found = builds.map(() => []);
+  for (let turn = 0; turn < turns; turn++)
+    for (const [index, build] of builds.entries()) {
+      const args = [script, "--json", ...more, ...build];
+      found[index].push(JSON.parse(execFileSync(node, args, { encoding: "utf8", maxBuffer: 1 << 28 })));
+    }
+  return found.map(together);
+}
+
+/** The figures of several runs as those of one. */
+function together(results) {
+  const valuesOf = (what) => results.flatMap(({ rows }) => rows.find((row) => row.what === what)?.ours.values ?? []);
+  const rows = results[0].rows.map((row) => ({ ...row, ours: figure(valuesOf(row.what)) }));
+  return { ...results[0], load: Math.max(...results.map(({ load }) => load)), runs, rows };
+}
+
+export const resultsOf = (file) => JSON.parse(readFileSync(file, "utf8"));
+
+export function compare(before, after) {
+  const rowsOf = ({ rows: list }) => new Map(list.map((row) => [row.what, row]));
+  const old = rowsOf(before);
+  const lines = [];
+  for (const [what, row] of rowsOf(after)) {
+    const other = old.get(what);
+    if (!other) continue;
+    const ratio = row.ours.median / other.ours.median;
+    const better = row.more ? ratio > 1 : ratio < 1;
+    // Within what either of them varies by itself there is nothing to say.
+    const apart = row.ours.runs > 1 && (row.ours.low > other.ours.high || row.ours.high < other.ours.low);
+    lines.push([
+      what,
+      `${shown(other.ours.median)} ${row.unit}`,
+      `${shown(row.ours.median)} ${row.unit}`,
+      shown(ratio),
+      apart ? (better ? "better" : "worse") : "",
+    ]);
+  }
+  console.log(table(["what", "before", "after", "ratio", ""], lines));
+}

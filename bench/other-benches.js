@@ -1,0 +1,50 @@
+// Rows that benches of their own measure, as rows of the table.
+
+import { fileURLToPath } from "node:url";
+import { counted, figure, fresh } from "./measure.js";
+import { env, million, node, options, program, quick, runs } from "./options.js";
+
+/** The finder has a bench of its own. */
+export async function listing(pis) {
+  if (options.rows !== "" && !"list search".includes(options.rows)) return [];
+  const sessions = quick ? 20 : 1000;
+  const script = fileURLToPath(new URL("catalog.js", import.meta.url));
+  const size = ["--sessions", String(sessions), "--kilobytes", quick ? "50" : "550", "--rounds", quick ? "5" : "100"];
+  const found = await fresh(node, [script, ...size, "--libraries", JSON.stringify(pis), "--json"], env);
+  if (!found) return [];
+  const one = (what, value, goal) => ({ what, unit: "ms", goal, ours: figure([value]) });
+  const theirs = Object.entries(found.libraries ?? {}).map(([name, { ms }]) => [name, figure([ms])]);
+  const first = `list ${counted(sessions)} sessions, ${found.megabytes} MB, first time`;
+  return [
+    { ...one(first, found.coldListSeconds * 1000, "350 ms"), pis: Object.fromEntries(theirs) },
+    one("- page of 50, p95", found.listP95, "10 ms"),
+    one("- search for two words, p95", found.searchP95, "20 ms"),
+    one("- usage, first time", found.firstUsageMilliseconds, ""),
+    one("- usage, warm p95", found.usageP95, "50 ms"),
+  ];
+}
+
+const SEGMENTED_GOALS = [
+  ["migration", "100 MB/s"],
+  ["payload byte, 10000 entries, realistic", "1.3"],
+  ["payload byte, 100000 entries, realistic", "1.3"],
+  ["entries to 1001", "1.2 x"],
+  ["resume, V2, 1000000", "start + 40 ms"],
+];
+
+/** Session Store V2 has one, too. */
+export async function segmented() {
+  if (options.rows !== "" && !"V2 resume migration".includes(options.rows)) return [];
+  const script = fileURLToPath(new URL("v2.js", import.meta.url));
+  const args = [script, "--json", "--runs", String(runs), "--program", program];
+  const found = await fresh(node, [...args, ...(quick ? ["--quick"] : []), ...(million ? ["--million"] : [])], env);
+  return (found ?? [])
+    .filter(({ name }) => !name.includes("JSONL") && !name.includes("without"))
+    .map(({ name, unit, ...ours }) => ({
+      what: name.includes("V2") ? name : `V2, ${name}`,
+      unit,
+      goal: SEGMENTED_GOALS.find(([part]) => name.includes(part))?.[1],
+      more: unit === "MB/s",
+      ours,
+    }));
+}

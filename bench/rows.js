@@ -1,0 +1,401 @@
+// The rows of the table, and the sessions that they are measured on.
+
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import {
+  appendRequest,
+  copy,
+  echo,
+  firstReply,
+  forget,
+  memoryOf,
+  message,
+  newFile,
+  once,
+  onSession,
+  ours,
+  parseAll,
+  piOnSession,
+  pipelined,
+  piState,
+  piSwitchTo,
+  roundTrip,
+  run,
+  state,
+  switchTo,
+  theirs,
+  using,
+} from "./asking.js";
+import { idOf, writeSession } from "./generate.js";
+import { counted, figure, request } from "./measure.js";
+import { home, million, options, quick } from "./options.js";
+
+const size = (file) => `${Math.round(statSync(file).size / 1e6)} MB`;
+const files = new Map();
+export function session(shape, count) {
+  const key = `${shape}-${count}`;
+  if (!files.has(key)) {
+    const file = join(home, `${key}.jsonl`);
+    writeSession(file, count, shape);
+    files.set(key, file);
+  }
+  return files.get(key);
+}
+
+/** A folder of small sessions. */
+function manySessions(count) {
+  const folder = join(home, "many");
+  if (!existsSync(folder)) {
+    mkdirSync(folder);
+    for (let n = 0; n < count; n++)
+      writeSession(join(folder, `2026-01-01T00-00-00-000Z_${n}.jsonl`), 40, "lean", n + 1);
+  }
+  return folder;
+}
+
+/** What we want to reach: figures of a machine whose bare echo answers its first line within 60 ms. */
+const SIZE_GOALS = {
+  1000: { open: "7 ms" },
+  100000: { open: "130 ms", memory: "110 MB", again: "10 ms", context: "12 ms" },
+  1000000: { open: "800 ms", memory: "200 MB", context: "25 ms" },
+};
+const modern = Number(process.versions.node.split(".")[0]) >= 22;
+
+/** Shapes of sessions that people reported, each with its entries (of `giant`: MiB in one line). */
+const UNUSUAL = [
+  ["giant", 64],
+  ["custom", 250_000],
+  ["images", 300],
+  ["deep", 100_000],
+  ["wide", 100_000],
+  ["broken", 100_000],
+];
+
+/** Each row: its name and unit, and how ours, the machine and Pi are measured. `more` is better where it says so. */
+export function* rows() {
+  yield {
+    what: "spawn to first reply",
+    unit: "ms",
+    goal: modern ? "50 ms" : "95 ms",
+    ours: () => firstReply(ours("--no-session"), state(0)),
+    against: ["bare echo", () => firstReply(echo(), state(0))],
+    pi: (pi) => firstReply(theirs(pi, "--no-session"), piState(0)),
+  };
+  yield {
+    what: "get_state, round trip p50",
+    unit: "us",
+    goal: "1.1 x echo",
+    ours: () => roundTrip(ours("--no-session"), state),
+    against: ["bare echo", () => roundTrip(echo(), state)],
+    pi: (pi) => roundTrip(theirs(pi, "--no-session"), piState),
+  };
+  const large = quick ? 2000 : 100_000;
+  const realistic = session("realistic", large);
+  yield {
+    what: `get_state, round trip p50, ${counted(large)} entries`,
+    unit: "us",
+    goal: "1.1 x echo",
+    ours: () => roundTrip(ours("--session", realistic, "--read-only"), state),
+    against: ["bare echo", () => roundTrip(echo(), state)],
+    pi: (pi) => roundTrip(theirs(pi, "--session", realistic), piState),
+  };
+  yield {
+    what: "get_state, 1,000 outstanding",
+    unit: "k/s",
+    goal: "250 k/s",
+    more: true,
+    ours: () => pipelined(ours("--no-session"), state),
+    against: ["bare echo", () => pipelined(echo(), state)],
+    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+  };
+  yield {
+    what: "get_state, 1,000 outstanding, Pi's dialect",
+    unit: "k/s",
+    goal: "400 k/s",
+    more: true,
+    ours: () => pipelined(ours("--no-session"), piState),
+    against: ["bare echo", () => pipelined(echo(), piState)],
+    pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
+  };
+  yield {
+    what: `switching away from ${counted(large)} entries that were read first`,
+    unit: "ms",
+    goal: "5 ms",
+    ours() {
+      forget();
+      const away = request(1, "switch_session", { sessionPath: session("realistic", 1000) });
+      return once(ours("--session", realistic), state(0), away);
+    },
+    against: ["from none", () => switchTo(session("realistic", 1000))],
+    pi: (pi) => piOnSession(pi, realistic, "switch_session", { sessionPath: session("realistic", 1000) }),
+  };
+  const opened = [session("realistic", 1000), realistic];
+  if (million) opened.push(session("lean", 1_000_000));
+  for (const file of opened) {
+    const entries = /-(\d+)\.jsonl/.exec(file)[1];
+    const name = `switch_session, ${counted(entries)} entries, ${size(file)}`;
+    let peak = [];
+    yield {
+      what: name,
+      unit: "ms",
+      goal: SIZE_GOALS[entries]?.open,
+      ours() {
+        forget();
+        return switchTo(file, (took, child) => {
+          peak.push(child.memory("VmHWM"));
+          return took;
+        });
+      },
+      against: parseAll(file),
+      pi: (pi) => piSwitchTo(pi, file),
+    };
+    const measured = peak;
+    peak = [];
+    yield {
+      what: `- its memory at most`,
+      unit: "MB",
+      goal: SIZE_GOALS[entries]?.memory,
+      ours: async () => figure(measured).median,
+      against: ["an idle echo", () => memoryOf(echo(), state(0), "VmHWM")],
+      pi: (pi) => run("open", file, "mb", pi.library, pi.node),
+    };
+    if (statSync(file).size > 8e6)
+      yield {
+        what: `- again, with its index cache`,
+        unit: "ms",
+        goal: SIZE_GOALS[entries]?.again,
+        prepare: () => switchTo(file),
+        ours: () => switchTo(file),
+        against: parseAll(file),
+      };
+    yield {
+      what: `- its first context`,
+      unit: "ms",
+      goal: SIZE_GOALS[entries]?.context,
+      ours: () => onSession(file, "get_messages"),
+      against: ["round trip", () => once(echo(), state(0), state(1))],
+      pi: (pi) => run("context", file, "ms", pi.library, pi.node),
+    };
+  }
+  const branched = [session("realistic", 1000), session("lean", large)];
+  if (million) branched.push(session("lean", 1_000_000));
+  for (const file of branched) {
+    const entries = Number(/-(\d+)\.jsonl/.exec(file)[1]);
+    yield {
+      what: `get_fork_messages, ${counted(entries)} entries`,
+      unit: "ms",
+      goal: { 1000: "0.5 ms", 100000: "15 ms", 1000000: "150 ms" }[entries],
+      ours: () => onSession(file, "get_fork_messages"),
+      against: ["a page of 1,000", () => onSession(file, "get_fork_messages", { limit: 1000 })],
+      pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
+    };
+    if (entries < 2000) continue;
+    const measured = [];
+    yield {
+      what: `get_tree flat, ${counted(entries)} entries, first time`,
+      unit: "ms",
+      goal: { 100000: "150 ms", 1000000: "1500 ms" }[entries],
+      ours: () =>
+        onSession(file, "get_tree", {}, (took, child) => {
+          measured.push(child.memory("VmHWM"));
+          return took;
+        }),
+      against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
+    };
+    yield { what: "- its memory at most", unit: "MB", ours: async () => figure(measured).median };
+  }
+  for (const [shape, count] of options.shapes ? UNUSUAL : []) {
+    const file = session(shape, quick ? Math.ceil(count / 100) : count);
+    yield {
+      what: `switch_session, ${shape}, ${size(file)}`,
+      unit: "ms",
+      ours() {
+        forget();
+        return switchTo(file);
+      },
+      against: parseAll(file),
+      pi: (pi) => piSwitchTo(pi, file),
+    };
+  }
+  const whole = session("whole", quick ? 500 : 10_000);
+  yield {
+    what: `get_messages, ${size(whole)}`,
+    unit: "ms",
+    goal: "45 ms",
+    ours: () => onSession(whole, "get_messages"),
+    against: parseAll(whole),
+    pi: (pi) => piOnSession(pi, whole, "get_messages"),
+  };
+  yield {
+    what: `get_entries, ${size(whole)}`,
+    unit: "ms",
+    ours: () => onSession(whole, "get_entries"),
+    against: parseAll(whole),
+    pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_entries") : undefined),
+  };
+  yield {
+    what: `get_tree nested, ${size(whole)}`,
+    unit: "ms",
+    goal: "70 ms",
+    ours: () => onSession(whole, "get_tree", { format: "nested" }),
+    against: parseAll(whole),
+    pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_tree") : undefined),
+  };
+  yield {
+    what: "get_tree, a flat page of 1,000",
+    unit: "ms",
+    goal: "2 ms",
+    ours: () =>
+      using(ours("--session", whole, "--read-only"), async (child) => {
+        for (let n = 0; n < 3; n++) await child.ask([request(n, "get_tree", { limit: 1000 })]);
+        return child.ask([request(9, "get_tree", { limit: 1000 })]);
+      }),
+    against: ["round trip", () => once(echo(), state(0), state(1))],
+  };
+  const last = idOf(large - 4 - ((large - 4) % 4));
+  yield {
+    what: `fork at the last message, ${size(realistic)}, durable`,
+    unit: "ms",
+    goal: "2.5 x range copy",
+    ours: () => once(ours("--session", realistic), state(0), request(1, "fork", { entryId: last, position: "at" })),
+    against: ["file copy, fdatasync", () => copy(realistic)],
+    pi: (pi) => piOnSession(pi, realistic, "fork", { entryId: last }),
+  };
+  const little = session("lean", 8);
+  yield {
+    what: "import, library",
+    unit: "ms",
+    goal: "20 ms",
+    ours: () => run("import", little, "ms"),
+    pi: (pi) => run("import", little, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "- then open a small session",
+    unit: "ms",
+    goal: "3 ms",
+    ours: () => run("open", little, "ms"),
+    pi: (pi) => run("open", little, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "append, library, not durable",
+    unit: "k/s",
+    goal: "200 k/s",
+    more: true,
+    ours: () => appending(0),
+    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    pi: (pi) => appending(0, pi.library, pi.node),
+  };
+  yield {
+    what: `- at ${counted(large)} entries`,
+    unit: "k/s",
+    goal: "200 k/s",
+    more: true,
+    ours: () => appending(large),
+    against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    pi: (pi) => appending(large, pi.library, pi.node),
+  };
+  yield {
+    what: "- first 1,000 of a process",
+    unit: "k/s",
+    goal: "110 k/s",
+    more: true,
+    ours: () => run("append-first", newFile(), "ks"),
+    against: ["write, looked at before and after", () => run("append-checked", newFile(), "ks")],
+    pi: (pi) => run("append-first", newFile(), "ks", pi.library, pi.node),
+  };
+  yield {
+    what: "branchWithSummary, library, p50",
+    unit: "us",
+    goal: "10 us",
+    ours: () => run("summaries", newFile(), "us"),
+    pi: (pi) => run("summaries", newFile(), "us", pi.library, pi.node),
+  };
+  for (const [count, goal] of [
+    [1000, "4 ms"],
+    [10_000, "20 ms"],
+  ])
+    yield {
+      what: `createBranchedSession at the leaf, library, ${counted(count)} entries`,
+      unit: "ms",
+      goal,
+      ours: () => run("branched", session("uncompacted", count), "ms"),
+      against: ["file copy, fdatasync", () => copy(session("uncompacted", count))],
+      pi: (pi) => run("branched", session("uncompacted", count), "ms", pi.library, pi.node),
+    };
+  const many = manySessions(quick ? 20 : 1000);
+  yield {
+    what: "list, library, again",
+    unit: "ms",
+    goal: "15 ms",
+    ours: () => run("list-again", many, "ms"),
+    pi: (pi) => run("list-again", many, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "continueRecent, library",
+    unit: "ms",
+    goal: "5 ms",
+    ours: () => run("recent", many, "ms"),
+    pi: (pi) => run("recent", many, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "- where no session is of the working directory",
+    unit: "ms",
+    ours: () => run("recent-none", many, "ms"),
+    pi: (pi) => run("recent-none", many, "ms", pi.library, pi.node),
+  };
+  yield {
+    what: "durable append over the wire, p50",
+    unit: "us",
+    goal: "200 us + round trip",
+    ours: () => roundTrip(ours("--session", newFile()), appendRequest),
+    against: ["write, fdatasync", () => run("sync", newFile(), "us")],
+  };
+  yield {
+    what: "durable appends, pipelined",
+    unit: "k/s",
+    goal: "50 k/s",
+    more: true,
+    ours: () =>
+      using(ours("--session", newFile()), async (child) => {
+        await child.ask([appendRequest("warm")]);
+        const total = quick ? 500 : 20_000;
+        return total / (await child.keepAsking(total, 1000, appendRequest));
+      }),
+    against: ["one fdatasync each", async () => 1000 / (await run("sync", newFile(), "us"))],
+  };
+  yield {
+    what: "bytes on disk, realistic entries",
+    unit: "MB",
+    goal: "1.1 x payload",
+    ours: () => written(session("realistic", 1000)),
+    against: ["payload", async () => statSync(session("realistic", 1000)).size / 1e6],
+  };
+  yield {
+    what: "memory of an idle server",
+    unit: "MB",
+    goal: "90 MB",
+    ours: () => memoryOf(ours("--no-session"), state(0), "VmRSS"),
+    against: ["bare echo", () => memoryOf(echo(), state(0), "VmRSS")],
+    pi: (pi) => memoryOf(theirs(pi, "--no-session"), piState(0), "VmRSS"),
+  };
+}
+
+async function appending(entries, from, runner) {
+  const file = newFile();
+  writeSession(file, Math.max(8, entries), "lean");
+  const rate = await run("append", file, "ks", from, runner);
+  rmSync(file, { force: true });
+  return rate;
+}
+
+/** A session written entry by entry; answers the megabytes that came to be. */
+async function written(from) {
+  const file = newFile();
+  const lines = readFileSync(from, "utf8").split("\n").slice(1, -1);
+  const requests = lines.map((line, n) => {
+    const { id, parentId, timestamp, ...entry } = JSON.parse(line);
+    return request(n, "append", { entries: [entry.type === "compaction" ? message : entry] });
+  });
+  await using(ours("--session", file), (child) => child.ask(requests));
+  return statSync(file).size / 1e6;
+}
