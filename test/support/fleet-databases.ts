@@ -125,8 +125,7 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 
   private set(setting: string, value: string): void {
-    this.server.sql(`alter system set ${setting} = '${value}'`);
-    this.server.sql("select pg_reload_conf()");
+    this.server.configure(`set ${setting} = '${value}'`);
   }
 
   private linkTo(server: Postgres): DatabaseProxy {

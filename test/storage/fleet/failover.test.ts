@@ -66,11 +66,9 @@ describe.skipIf(!POSTGRES)(`a primary with a standby${WITH_POSTGRES}`, () => {
     }
     const durability = async (): Promise<string> => (await taken(one)).durability;
     // It stops being so for connections that are there already.
-    primary.sql("alter system set synchronous_standby_names = ''");
-    primary.sql("select pg_reload_conf()");
+    primary.configure("set synchronous_standby_names = ''");
     await expect.poll(durability).toBe("primary");
-    primary.sql("alter system set synchronous_standby_names = '*'");
-    primary.sql("select pg_reload_conf()");
+    primary.configure("set synchronous_standby_names = '*'");
     await expect.poll(durability).toBe("replicated");
   });
 

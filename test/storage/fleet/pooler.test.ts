@@ -133,8 +133,7 @@ describe.skipIf(!POOLER)(`behind a pooler in transaction mode${WITH_POOLER}`, ()
 
   test("a former primary that it still leads to acknowledges nothing once the later one was seen", async () => {
     // It does not wait for the standby that it has lost.
-    primary.sql("alter system set synchronous_standby_names = ''");
-    primary.sql("select pg_reload_conf()");
+    primary.configure("set synchronous_standby_names = ''");
     const one = fleetOf("one");
     pooler.turn(standby.folder);
     const { epoch, end } = await taken(one);

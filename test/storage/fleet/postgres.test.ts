@@ -81,6 +81,11 @@ function speaks(isPooled: boolean): void {
     server.sql(`update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`);
   });
 
+  test("what the tests ask themselves fails with the reason, and does not stay failed", () => {
+    expect(() => server.sql("select 1; select nothing")).toThrow(/"nothing" does not exist/);
+    expect(server.sql("select 1, null, 'two\nlines'; select 3")).toBe("1||two\nlines\n3");
+  });
+
   test("appends lines as they are, and gives them back", async () => {
     const fleet = fleetOf("one");
     expect(await fleet.take("bytes", 0)).toEqual({ kind: "missing" });
@@ -194,12 +199,10 @@ function speaks(isPooled: boolean): void {
   });
 
   test("a database that forgets is not used", async () => {
-    server.sql("alter system set synchronous_commit = off");
-    server.sql("select pg_reload_conf()");
+    server.configure("set synchronous_commit = off");
     const outcome = await fleetOf("one").take("forgetful", 0, HEADER);
     expect(outcome).toMatchObject({ kind: "away", reason: expect.stringContaining("synchronous_commit = off") });
-    server.sql("alter system reset synchronous_commit");
-    server.sql("select pg_reload_conf()");
+    server.configure("reset synchronous_commit");
   });
 
   test("a server that is killed and comes back has all that was acknowledged", async () => {
