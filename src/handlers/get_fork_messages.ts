@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
-import { isAsWritten, MessagePlaces } from "../core/format/message-places.ts";
+import { isAsWritten, MessagePlaces, PLACE } from "../core/format/message-places.ts";
 import { bytesOf, parse } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import { TextBlock } from "../core/json/text-block.ts";
@@ -52,8 +52,6 @@ export default command({
 });
 
 const NOTHING = new Uint8Array(0);
-/** Messages up to which all are parsed: what walks through bytes takes longer than that until it is compiled. */
-const FEW = 1000;
 const ENTRY_ID = bytesOf('{"entryId":');
 const TEXT = bytesOf(',"text":');
 
@@ -64,7 +62,7 @@ function* there(texts: Iterable<Uint8Array | undefined>): Generator<Uint8Array> 
 /** Yields each message as JSON text, valid until the next is requested; undefined for those without text. */
 function* messageTexts(session: Session, positions: readonly number[]): Generator<Uint8Array | undefined> {
   const { log } = session;
-  const places = positions.length > FEW ? new MessagePlaces() : undefined;
+  const places = new MessagePlaces();
   const out = new TextBlock();
   let index = 0;
   for (const line of log.readMany(positions, true)) {
@@ -72,18 +70,20 @@ function* messageTexts(session: Session, positions: readonly number[]): Generato
     out.all(ENTRY_ID);
     writeId(out, log.nodes, positions[index++]);
     out.all(TEXT);
-    const isThere = places?.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
+    const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
     out.byte(0x7d);
     yield isThere ? out.bytes.subarray(0, out.length) : undefined;
   }
 }
 
 /** Writes the text of a message; returns false where it has none. */
-function writeFound(out: TextBlock, line: Uint8Array, { text, texts }: MessagePlaces): boolean {
-  if (texts === 0) return false;
-  if (texts > 1 || !isAsWritten(line, text.start, text.end)) return writeParsed(out, line);
-  out.copy(line, text.start, text.end);
-  return text.end - text.start > 2;
+function writeFound(out: TextBlock, line: Uint8Array, places: MessagePlaces): boolean {
+  if (places.texts === 0) return false;
+  const start = places.start(PLACE.text);
+  const end = places.end(PLACE.text);
+  if (places.texts > 1 || !isAsWritten(line, start, end)) return writeParsed(out, line);
+  out.copy(line, start, end);
+  return end - start > 2;
 }
 
 /** Does so for a message that is parsed. */

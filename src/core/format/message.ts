@@ -83,17 +83,23 @@ export function mainArgument(args: unknown): string {
   if (typeof args === "string") return args;
   if (typeof args !== "object" || args === null) return "";
   const given = args as Readonly<Record<string, unknown>>;
-  const values = [
-    ...TELLING.map((name) => (Object.hasOwn(given, name) ? given[name] : undefined)),
-    ...Object.values(given),
-  ];
-  for (const value of values) {
-    if (typeof value === "string" && value.trim() !== "") return value;
-    // Some agents give commands as the list of their words.
-    if (Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string"))
-      return value.join(" ");
+  for (const name of TELLING) {
+    const text = Object.hasOwn(given, name) ? textIn(given[name]) : undefined;
+    if (text !== undefined) return text;
+  }
+  for (const value of Object.values(given)) {
+    const text = textIn(value);
+    if (text !== undefined) return text;
   }
   return "";
+}
+
+/** Returns an argument as a text; undefined for one that is none, or blank. */
+function textIn(value: unknown): string | undefined {
+  if (typeof value === "string") return value.trim() === "" ? undefined : value;
+  // Some agents give commands as the list of their words.
+  const isWords = Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string");
+  return isWords ? value.join(" ") : undefined;
 }
 
 /** Returns the text as one line of at most `limit` characters, for lists. */

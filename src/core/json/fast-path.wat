@@ -1,11 +1,13 @@
-;; Validates a line of JSON as it is usually written, 16 bytes at a time. fast-path.ts says what it promises, and fills the
-;; two tables. `npm run assemble` makes fast-path-module.ts of this file.
+;; Validates a line of JSON as it is usually written, 16 bytes at a time, and finds the members of messages that lists show.
+;; fast-path.ts says what it promises, and fills the two tables. `npm run assemble` makes fast-path-module.ts of this file.
 (module
   ;; The memory, in bytes:
   ;;       0  the line, up to 2 MiB (ROOM), and 16 zeros, which stop whatever goes too far
   ;; 2097168  ESCAPES: for each byte after a backslash how many bytes the escape takes (2, or 6 for u); 0 for none
   ;; 2097424  DIGITS: for each byte whether it is a hexadecimal digit
   ;; 2097680  the byte that closes each open container, from the outermost on
+  ;; 4194832  PLACES: start and end of each member that was found, as PLACE in fast-path.ts has them, 0 for none; then how
+  ;;          many texts and calls there are, and the start and end of each call
   (memory (export "memory") 65)
 
   ;; Returns the position after the quote that ends a string, or -1. `at`: inside of the string.
@@ -218,4 +220,324 @@
           (then (return (i32.const -1))))
         (local.set $depth (i32.sub (local.get $depth) (i32.const 1)))
         (br $close)))
-    (unreachable)))
+    (unreachable))
+
+  ;; Returns the position after the value at `at` in a line that ends at `end`, or -1 where the line is not JSON.
+  (func $past (param $at i32) (param $end i32) (result i32)
+    (local $char i32)
+    (local $depth i32)
+    (local $found i32)
+    (local $bytes v128)
+    (local $cased v128)
+    (local $quotes v128)
+    (local $opening v128)
+    (local $closing v128)
+    (local.set $char (i32.load8_u (local.get $at)))
+    (if (i32.eq (local.get $char) (i32.const 0x22 (; " ;)))
+      (then (return (call $string (i32.add (local.get $at) (i32.const 1))))))
+    (if (i32.ne (i32.and (local.get $char) (i32.const 0xdf)) (i32.const 0x5b (; [ or { ;)))
+      (then
+        ;; A number or a word ends before a comma, what closes a container, or white space.
+        (loop $next
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (local.set $char (i32.load8_u (local.get $at)))
+          (br_if $next
+            (i32.and
+              (i32.and
+                (i32.gt_u (local.get $char) (i32.const 0x20))
+                (i32.ne (local.get $char) (i32.const 0x2c (; , ;))))
+              (i32.ne (i32.or (local.get $char) (i32.const 0x20)) (i32.const 0x7d (; ] or } ;))))))
+        (return (local.get $at))))
+    (local.set $quotes (i8x16.splat (i32.const 0x22)))
+    ;; [ and { differ in one bit, and so do ] and }.
+    (local.set $cased (i8x16.splat (i32.const 0x20)))
+    (local.set $opening (i8x16.splat (i32.const 0x7b)))
+    (local.set $closing (i8x16.splat (i32.const 0x7d)))
+    (loop $next
+      (if (i32.ge_u (local.get $at) (local.get $end))
+        (then (return (i32.const -1))))
+      (local.set $bytes (v128.load align=1 (local.get $at)))
+      (local.set $found (i8x16.bitmask (i8x16.eq (local.get $bytes) (local.get $quotes))))
+      (local.set $bytes (v128.or (local.get $bytes) (local.get $cased)))
+      (local.set $found
+        (i32.or
+          (local.get $found)
+          (i8x16.bitmask
+            (v128.or
+              (i8x16.eq (local.get $bytes) (local.get $opening))
+              (i8x16.eq (local.get $bytes) (local.get $closing))))))
+      (if (i32.eqz (local.get $found))
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 16)))
+          (br $next)))
+      (local.set $at (i32.add (local.get $at) (i32.ctz (local.get $found))))
+      (local.set $char (i32.load8_u (local.get $at)))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (if (i32.eq (local.get $char) (i32.const 0x22 (; " ;)))
+        (then
+          (local.set $at (call $string (local.get $at)))
+          (br_if $next (i32.ne (local.get $at) (i32.const -1)))
+          (return (i32.const -1))))
+      (if (i32.eq (i32.and (local.get $char) (i32.const 0xdf)) (i32.const 0x5b (; [ ;)))
+        (then
+          (local.set $depth (i32.add (local.get $depth) (i32.const 1)))
+          (br $next)))
+      (local.set $depth (i32.sub (local.get $depth) (i32.const 1)))
+      (br_if $next (local.get $depth)))
+    (local.get $at))
+
+  ;; Returns the position of the value of the member whose name begins at `at`, or -1 where that has an escape or white
+  ;; space around it.
+  (func $value (param $at i32) (result i32)
+    (local $char i32)
+    (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x22 (; " ;)))
+      (then (return (i32.const -1))))
+    (loop $next
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (local.set $char (i32.load8_u (local.get $at)))
+      (if (i32.or
+            (i32.lt_u (local.get $char) (i32.const 0x20))
+            (i32.eq (local.get $char) (i32.const 0x5c (; \ ;))))
+        (then (return (i32.const -1))))
+      (br_if $next (i32.ne (local.get $char) (i32.const 0x22 (; " ;)))))
+    (select
+      (i32.add (local.get $at) (i32.const 2))
+      (i32.const -1)
+      (i32.eq (i32.load8_u offset=1 (local.get $at)) (i32.const 0x3a (; : ;)))))
+
+  ;; Returns where in PLACES the member of a message belongs whose name begins at `at` and whose value is at `value`; 0 for
+  ;; members that are not shown, and 80 for content.
+  (func $slot (param $at i32) (param $value i32) (result i32)
+    (local $length i32)
+    (local $name i64)
+    (local.set $length (i32.sub (i32.sub (local.get $value) (local.get $at)) (i32.const 3)))
+    (local.set $name (i64.load offset=1 align=1 (local.get $at)))
+    (if (i32.eq (local.get $length) (i32.const 4))
+      (then
+        ;; role
+        (return
+          (select
+            (i32.const 16)
+            (i32.const 0)
+            (i64.eq (i64.and (local.get $name) (i64.const 0xffffffff)) (i64.const 0x656c6f72))))))
+    (if (i32.eq (local.get $length) (i32.const 7))
+      (then
+        ;; content"
+        (if (i64.eq (local.get $name) (i64.const 0x22746e65746e6f63))
+          (then (return (i32.const 80))))
+        ;; isError"
+        (if (i64.eq (local.get $name) (i64.const 0x22726f7272457369))
+          (then (return (i32.const 32))))
+        ;; command"
+        (return
+          (select (i32.const 64) (i32.const 0) (i64.eq (local.get $name) (i64.const 0x22646e616d6d6f63))))))
+    (if (i32.eq (local.get $length) (i32.const 8))
+      (then
+        ;; toolName
+        (if (i64.eq (local.get $name) (i64.const 0x656d614e6c6f6f74))
+          (then (return (i32.const 24))))
+        ;; exitCode
+        (return
+          (select (i32.const 40) (i32.const 0) (i64.eq (local.get $name) (i64.const 0x65646f4374697865))))))
+    (if (i32.eq (local.get $length) (i32.const 9))
+      (then
+        ;; cancelle and d
+        (return
+          (select
+            (i32.const 48)
+            (i32.const 0)
+            (i32.and
+              (i64.eq (local.get $name) (i64.const 0x656c6c65636e6163))
+              (i32.eq (i32.load8_u offset=9 (local.get $at)) (i32.const 0x64)))))))
+    (if (i32.eq (local.get $length) (i32.const 10))
+      (then
+        ;; stopReas and on
+        (return
+          (select
+            (i32.const 56)
+            (i32.const 0)
+            (i32.and
+              (i64.eq (local.get $name) (i64.const 0x73616552706f7473))
+              (i32.eq (i32.load16_u offset=9 align=1 (local.get $at)) (i32.const 0x6e6f)))))))
+    (i32.const 0))
+
+  ;; Notes the start and end of a member.
+  (func $note (param $slot i32) (param $start i32) (param $end i32)
+    (i32.store offset=4194832 (local.get $slot) (local.get $start))
+    (i32.store offset=4194836 (local.get $slot) (local.get $end)))
+
+  ;; Finds the members of the line of a message, which is known to be JSON and lies from 0 to `end`. Returns 1, or 0 where
+  ;; it is not as it is usually written, or has members of other entries.
+  (func (export "find") (param $end i32) (result i32)
+    (local $at i32)
+    (local $name i32)
+    (local $value i32)
+    (local $flag i32)
+    (local $seen i32)
+    (loop $next
+      (i64.store offset=4194832 (local.get $at) (i64.const 0))
+      (local.set $at (i32.add (local.get $at) (i32.const 8)))
+      (br_if $next (i32.lt_u (local.get $at) (i32.const 88))))
+    (local.set $at (i32.const 0))
+    (if (i32.ne (i32.load8_u (i32.const 0)) (i32.const 0x7b (; { ;)))
+      (then (return (i32.const 0))))
+    (loop $next
+      (local.set $name (i32.add (local.get $at) (i32.const 1)))
+      (local.set $value (call $value (local.get $name)))
+      (if (i32.eq (local.get $value) (i32.const -1))
+        (then (return (i32.const 0))))
+      (local.set $flag (call $flag (i64.load offset=1 align=1 (local.get $name))))
+      (if (i32.eq (local.get $flag) (i32.const 8 (; message ;)))
+        (then
+          (if (i32.or
+                (local.get $seen)
+                (i32.ne (i32.load8_u (local.get $value)) (i32.const 0x7b (; { ;))))
+            (then (return (i32.const 0))))
+          (local.set $seen (i32.const 1))
+          (local.set $at (call $message (local.get $value) (local.get $end))))
+        (else
+          (local.set $at (call $past (local.get $value) (local.get $end)))
+          (if (i32.or (i32.eqz (local.get $flag)) (i32.eq (local.get $flag) (i32.const 16 (; customType ;))))
+            (then
+              ;; timestam and p"
+              (if (i32.or
+                    (i64.ne (i64.load offset=1 align=1 (local.get $name)) (i64.const 0x6d617473656d6974))
+                    (i32.ne (i32.load16_u offset=9 align=1 (local.get $name)) (i32.const 0x2270)))
+                (then (return (i32.const 0))))
+              (call $note (i32.const 8) (local.get $value) (local.get $at))))))
+      (if (i32.eq (local.get $at) (i32.const -1))
+        (then (return (i32.const 0))))
+      (br_if $next (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x2c (; , ;)))))
+    (i32.and
+      (local.get $seen)
+      (i32.and
+        (i32.eq (local.get $at) (i32.sub (local.get $end) (i32.const 1)))
+        (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x7d (; } ;))))))
+
+  ;; Returns the position after a message, whose members it notes, or -1 where it is unusual.
+  (func $message (param $at i32) (param $end i32) (result i32)
+    (local $name i32)
+    (local $value i32)
+    (local $slot i32)
+    (if (i32.eq (i32.load8_u offset=1 (local.get $at)) (i32.const 0x7d (; } ;)))
+      (then (return (i32.add (local.get $at) (i32.const 2)))))
+    (loop $next
+      (local.set $name (i32.add (local.get $at) (i32.const 1)))
+      (local.set $value (call $value (local.get $name)))
+      (if (i32.eq (local.get $value) (i32.const -1))
+        (then (return (i32.const -1))))
+      (local.set $slot (call $slot (local.get $name) (local.get $value)))
+      (if (i32.eq (local.get $slot) (i32.const 80 (; content ;)))
+        (then (local.set $at (call $content (local.get $value) (local.get $end))))
+        (else
+          (local.set $at (call $past (local.get $value) (local.get $end)))
+          (call $note (local.get $slot) (local.get $value) (local.get $at))))
+      (if (i32.eq (local.get $at) (i32.const -1))
+        (then (return (i32.const -1))))
+      (br_if $next (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x2c (; , ;)))))
+    (select
+      (i32.add (local.get $at) (i32.const 1))
+      (i32.const -1)
+      (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x7d (; } ;)))))
+
+  ;; Does so for a content. The last of several in a message counts.
+  (func $content (param $open i32) (param $end i32) (result i32)
+    (local $at i32)
+    (call $note (i32.const 72 (; text ;)) (i32.const 0) (i32.const 0))
+    (call $note (i32.const 80 (; how many texts and calls ;)) (i32.const 0) (i32.const 0))
+    (if (i32.ne (i32.load8_u (local.get $open)) (i32.const 0x5b (; [ ;)))
+      (then
+        (local.set $at (call $past (local.get $open) (local.get $end)))
+        (if (i32.eq (i32.load8_u (local.get $open)) (i32.const 0x22 (; " ;)))
+          (then
+            (call $note (i32.const 72) (local.get $open) (local.get $at))
+            (call $note (i32.const 80) (i32.const 1) (i32.const 0))))
+        (return (local.get $at))))
+    (if (i32.eq (i32.load8_u offset=1 (local.get $open)) (i32.const 0x5d (; ] ;)))
+      (then (return (i32.add (local.get $open) (i32.const 2)))))
+    (local.set $at (local.get $open))
+    (loop $next
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x7b (; { ;)))
+        (then (local.set $at (call $block (local.get $at) (local.get $end))))
+        (else (local.set $at (call $past (local.get $at) (local.get $end)))))
+      (if (i32.eq (local.get $at) (i32.const -1))
+        (then (return (i32.const -1))))
+      (br_if $next (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x2c (; , ;)))))
+    (select
+      (i32.add (local.get $at) (i32.const 1))
+      (i32.const -1)
+      (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x5d (; ] ;)))))
+
+  ;; Does so for a block of a content.
+  (func $block (param $open i32) (param $end i32) (result i32)
+    (local $at i32)
+    (local $name i32)
+    (local $value i32)
+    (local $start i64)
+    (local $type i32)
+    (local $typeEnd i32)
+    (local $text i32)
+    (local $textEnd i32)
+    (local $count i32)
+    (local.set $at (local.get $open))
+    (if (i32.eq (i32.load8_u offset=1 (local.get $at)) (i32.const 0x7d (; } ;)))
+      (then (return (i32.add (local.get $at) (i32.const 2)))))
+    (loop $next
+      (local.set $name (i32.add (local.get $at) (i32.const 1)))
+      (local.set $value (call $value (local.get $name)))
+      (if (i32.eq (local.get $value) (i32.const -1))
+        (then (return (i32.const -1))))
+      (local.set $at (call $past (local.get $value) (local.get $end)))
+      (if (i32.eq (local.get $at) (i32.const -1))
+        (then (return (i32.const -1))))
+      (local.set $start (i64.and (i64.load offset=1 align=1 (local.get $name)) (i64.const 0xffffffffff)))
+      ;; type"
+      (if (i64.eq (local.get $start) (i64.const 0x2265707974))
+        (then
+          (local.set $type (local.get $value))
+          (local.set $typeEnd (local.get $at))))
+      ;; text"
+      (if (i64.eq (local.get $start) (i64.const 0x2274786574))
+        (then
+          (local.set $text (local.get $value))
+          (local.set $textEnd (local.get $at))))
+      (br_if $next (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x2c (; , ;)))))
+    (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x7d (; } ;)))
+      (then (return (i32.const -1))))
+    (local.set $at (i32.add (local.get $at) (i32.const 1)))
+    (if (i32.eqz (local.get $type))
+      (then (return (local.get $at))))
+    (local.set $start (i64.load align=1 (local.get $type)))
+    ;; "text"
+    (if (i64.eq (i64.and (local.get $start) (i64.const 0xffffffffffff)) (i64.const 0x227478657422))
+      (then
+        (if (i32.eqz (local.get $text))
+          (then (return (local.get $at))))
+        (if (i32.ne (i32.load8_u (local.get $text)) (i32.const 0x22 (; " ;)))
+          (then (return (local.get $at))))
+        (call $note (i32.const 72) (local.get $text) (local.get $textEnd))
+        (i32.store offset=4194832 (i32.const 80)
+          (i32.add (i32.load offset=4194832 (i32.const 80)) (i32.const 1)))
+        (return (local.get $at))))
+    ;; "toolCal and l"
+    (if (i32.and
+          (i64.eq (local.get $start) (i64.const 0x6c61436c6f6f7422))
+          (i32.eq (i32.load16_u offset=8 align=1 (local.get $type)) (i32.const 0x226c)))
+      (then
+        (local.set $count (i32.load offset=4194836 (i32.const 80)))
+        (if (i32.eq (local.get $count) (i32.const 64 (; MAX_CALLS ;)))
+          (then (return (i32.const -1))))
+        (call $note
+          (i32.add (i32.const 88) (i32.shl (local.get $count) (i32.const 3)))
+          (local.get $open)
+          (local.get $at))
+        (i32.store offset=4194836 (i32.const 80) (i32.add (local.get $count) (i32.const 1)))
+        (return (local.get $at))))
+    ;; A type with an escape may be any.
+    (loop $next
+      (if (i32.eq (i32.load8_u (local.get $type)) (i32.const 0x5c (; \ ;)))
+        (then (return (i32.const -1))))
+      (local.set $type (i32.add (local.get $type) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $type) (local.get $typeEnd))))
+    (local.get $at)))

@@ -122,12 +122,12 @@ function valueOfKnown(b: Uint8Array): unknown {
 }
 
 /** Returns the value of a JSON text; where that has more than `over` bytes, strings of over `longest` are cut to that. */
-export function parseAbridged(b: Uint8Array, longest: number, over = 2 * longest): unknown {
+export function parseAbridged(b: Uint8Array, longest: number, over = 2 * longest, endOf: ValueEnd = valueEnd): unknown {
   if (b.length <= over) return parse(b);
   const parts: Uint8Array[] = [];
   let copied = 0;
   for (let at = b.indexOf(QUOTE); at >= 0; ) {
-    const past = stringEnd(b, at, b.length);
+    const past = endOf(b, at, b.length);
     if (past < 0) break;
     if (past - at > longest) {
       parts.push(b.subarray(copied, cutAt(b, at + 1, at + longest)));

@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
-import { parseAbridged } from "../../core/json/json.ts";
+import { knownValueEnd, parseAbridged } from "../../core/json/json.ts";
 
 export const briefCalls = z
   .array(z.object({ name: z.string(), argument: z.string() }))
@@ -29,9 +29,9 @@ export type Body = Readonly<Record<string, unknown>>;
 /** Bytes of an entry beyond which its texts are cut before parsing. */
 export const LONG = 1 << 14;
 
-/** Parses an entry for a brief; of a long one, only the first `seen` bytes of each text. */
+/** Parses an entry, known to be JSON, for a brief; of a long one, only the first `seen` bytes of each text. */
 export function briefBody(line: Uint8Array, seen: number): Body {
-  return parseAbridged(line, seen, Math.max(LONG, seen)) as Body;
+  return parseAbridged(line, seen, Math.max(LONG, seen), knownValueEnd) as Body;
 }
 
 function messageIn({ message }: Body): Body {

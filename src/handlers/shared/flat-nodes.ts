@@ -1,7 +1,7 @@
 /** Flat nodes of a tree as JSON text, made of the bytes of entries; only those of unusual entries are parsed. */
 
 import { preview } from "../../core/format/message.ts";
-import { type Found, hasEscape, MessagePlaces } from "../../core/format/message-places.ts";
+import { hasEscape, type MessagePlace, MessagePlaces, PLACE } from "../../core/format/message-places.ts";
 import { writePreview } from "../../core/format/preview.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
@@ -165,23 +165,24 @@ export class FlatNodes {
     const { nodes } = this.session.log;
     const position = this.positions[index];
     if (!nodes.isType(position, "message") || !places.read(line) || places.texts > 1) return false;
-    const { found, calls, text } = places;
-    const hasText = text.end - text.start > 2;
+    const calls = places.calls();
+    const text = places.start(PLACE.text);
+    const textEnd = places.end(PLACE.text);
+    const hasText = textEnd - text > 2;
     // Without text it may be the command that is shown, and of long entries only the beginnings of texts are parsed.
-    if ((!hasText && found.command.end > 0) || (calls.length > 0 && line.length > LONG)) return false;
-    const { exitCode, stopReason } = found;
-    if (exitCode.end > 0 && !places.is(line, "exitCode", ZERO)) return false;
-    if (hasEscape(line, stopReason.start, stopReason.end)) return false;
+    if ((!hasText && places.end(PLACE.command) > 0) || (calls.length > 0 && line.length > LONG)) return false;
+    if (places.end(PLACE.exitCode) > 0 && !places.is(line, PLACE.exitCode, ZERO)) return false;
+    if (hasEscape(line, places.start(PLACE.stopReason), places.end(PLACE.stopReason))) return false;
     out.all(ID);
     writeId(out, nodes, position);
     out.all(PARENT);
     writeId(out, nodes, this.parents[index]);
     out.all(TYPE);
-    if (!this.writeString(line, TIMESTAMP, found.timestamp) || !this.writeString(line, ROLE, found.role)) return false;
+    if (!this.writeString(line, TIMESTAMP, PLACE.timestamp) || !this.writeString(line, ROLE, PLACE.role)) return false;
     const brief = calls.length === 0 ? undefined : briefCallsOf(calls.map(({ start, end }) => parse(line, start, end)));
     if (hasText) {
       out.all(PREVIEW);
-      writePreview(out, line, text.start, text.end);
+      writePreview(out, line, text, textEnd);
     } else if (brief) {
       out.all(PREVIEW);
       out.json(preview(callsText(brief)));
@@ -190,13 +191,15 @@ export class FlatNodes {
       out.all(CALLS);
       out.json(brief);
     }
-    if (!this.writeString(line, TOOL_NAME, found.toolName)) return false;
+    if (!this.writeString(line, TOOL_NAME, PLACE.toolName)) return false;
     if (this.hasFailed(line)) out.all(IS_ERROR);
     return true;
   }
 
   /** Writes a member if its value is a string. Returns false where that may be written in another form. */
-  private writeString(line: Uint8Array, name: Uint8Array, { start, end }: Found): boolean {
+  private writeString(line: Uint8Array, name: Uint8Array, place: MessagePlace): boolean {
+    const start = this.places.start(place);
+    const end = this.places.end(place);
     if (end === 0 || line[start] !== QUOTE) return true;
     if (hasEscape(line, start, end)) return false;
     this.out.all(name);
@@ -207,7 +210,9 @@ export class FlatNodes {
   private hasFailed(line: Uint8Array): boolean {
     const { places } = this;
     return (
-      places.is(line, "isError", TRUE) || places.is(line, "cancelled", TRUE) || places.is(line, "stopReason", ERROR)
+      places.is(line, PLACE.isError, TRUE) ||
+      places.is(line, PLACE.cancelled, TRUE) ||
+      places.is(line, PLACE.stopReason, ERROR)
     );
   }
 }

@@ -348,7 +348,8 @@ function escaped(piece: string | Uint8Array): string | Uint8Array {
       : piece;
   const bytes = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
   let at = bytes.indexOf(SEPARATOR_LEAD);
-  if (at < 0) return piece;
+  // Dashes, typographic quotes and the ellipsis of each preview begin in the same way.
+  if (at < 0 || (bytes.indexOf(SEPARATORS[0], at) < 0 && bytes.indexOf(SEPARATORS[1], at) < 0)) return piece;
   const parts: Buffer[] = [];
   let copied = 0;
   for (; at >= 0; at = bytes.indexOf(SEPARATOR_LEAD, at + 2)) {
@@ -362,3 +363,4 @@ function escaped(piece: string | Uint8Array): string | Uint8Array {
 }
 
 const SEPARATOR_LEAD = Buffer.from([0xe2, 0x80]);
+const SEPARATORS = [Buffer.from("\u2028"), Buffer.from("\u2029")];

@@ -22,6 +22,7 @@ export class LineRecords implements EntrySource {
   readonly lengths: Column<Uint32Array> = new Column(new Uint32Array(16));
   readonly separator = 1;
   readonly near = 1 << 13;
+  readonly trustsKnown = true;
   readonly attachments: string;
   readonly reader: EntryReader;
   private readonly file: SessionFile;
@@ -66,8 +67,8 @@ export class LineRecords implements EntrySource {
     this.entries.checked.room(position)[position] = checked;
   }
 
-  isOf(position: number, line: Uint8Array, isKnown: boolean): boolean {
-    return isKnown || this.hasHeadOf(position, line, true);
+  isOf(position: number, line: Uint8Array): boolean {
+    return this.hasHeadOf(position, line, true);
   }
 
   noteLost(position: number): void {

@@ -409,7 +409,10 @@ describe("a look at what is large", () => {
           random.pick(["a", '"', "\\", "\n", "é", "漢", "😀", "\u0001"]),
         ).join("");
       const value = { a: long(), b: [long(), 1, null, { c: long() }], d: long(), e: "short" };
-      expect(isCut(parseAbridged(bytesOf(JSON.stringify(value)), longest), value, longest)).toBe(true);
+      for (const endOf of [valueEnd, knownValueEnd]) {
+        const abridged = parseAbridged(bytesOf(JSON.stringify(value)), longest, 2 * longest, endOf);
+        expect(isCut(abridged, value, longest)).toBe(true);
+      }
     });
   });
 });

@@ -304,6 +304,12 @@ describe("frames", () => {
     expect(write('{"a":"\u2027\u202a\u2020é😀"}')).toBe('{"a":"\u2027\u202a\u2020é😀"}\n');
     expect(write('{"a":"\\\\\u2028"}')).toBe('{"a":"\\\\\\u2028"}\n');
     expect(write('{"a":"\u2028"', ',"b":"\u2029"}')).toBe('{"a":"\\u2028","b":"\\u2029"}\n');
+    expect(write('{"a":"“–”…\u2029…"}')).toBe('{"a":"“–”…\\u2029…"}\n');
+  });
+
+  test("of lines have the very bytes where there is nothing to escape, whatever begins in the same way", () => {
+    const piece = Buffer.from('{"a":"“–” …"}');
+    expect(inFrame("lines", [piece]).some((sent) => sent === piece)).toBe(true);
   });
 
   test("of lines mean what they meant", () => {
