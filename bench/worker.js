@@ -85,6 +85,8 @@ const ANCHORS = {
 };
 
 const message = () => ({ role: "user", content: [{ type: "text", text: "x".repeat(120) }], timestamp: 1 });
+/** The first of a session: Pi writes nothing before it has one of these. */
+const answer = () => ({ ...message(), role: "assistant", model: "m", provider: "p", stopReason: "stop" });
 const median = (times) => times.sort((a, b) => a - b)[times.length >> 1];
 
 const TASKS = {
@@ -117,13 +119,14 @@ const TASKS = {
   /** The first of a process, whose code is not compiled yet. */
   "append-first": ({ SessionManager }) => {
     const session = SessionManager.open(file);
-    session.appendMessage(message());
+    session.appendMessage(answer());
     const began = now();
     for (let n = 0; n < 1000; n++) session.appendMessage(message());
     return { ks: 1000 / (now() - began) };
   },
   summaries: ({ SessionManager }) => {
     const session = SessionManager.open(file);
+    session.appendMessage(answer());
     const ids = Array.from({ length: 1000 }, () => session.appendMessage(message()));
     const times = ids.map((id) => {
       const began = now();

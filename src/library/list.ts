@@ -10,6 +10,7 @@ import {
   closing,
   defaultFolder,
   disk,
+  env,
   folderOr,
   isContainerName,
   isSameStamp,
@@ -26,6 +27,8 @@ import type { SessionInfo, SessionListProgress } from "./types.ts";
 
 /** Number of sessions after which those read so far are handed out. */
 const PARTIAL = 10;
+/** Milliseconds of listing after which the rest of the process has its turn: giving it takes longer than a look at a file. */
+const TURN = 4;
 
 /** Rejects with the signal's reason. A folder that is given may hold the sessions of several working directories. */
 export async function listSessions(
@@ -92,7 +95,9 @@ function sessionFiles(folder: string): string[] {
   try {
     const names = disk.names(folder).filter((name) => isSession(folder, name));
     names.sort().reverse();
-    return names.map((name) => join(folder, name));
+    // Joining thousands of names takes as long as looking at the files.
+    const before = join(folder, "-").slice(0, -1);
+    return names.map((name) => before + name);
   } catch {
     return [];
   }
@@ -117,9 +122,13 @@ async function readSessions(
   const files = folders.flatMap(sessionFiles);
   const open = readingStores();
   const found: SessionInfo[] = [];
+  let began = Number.NEGATIVE_INFINITY;
   for (const [index, file] of files.entries()) {
     // A long listing yields to the rest of the process.
-    await new Promise(setImmediate);
+    if (env.now() - began >= TURN) {
+      await new Promise(setImmediate);
+      began = env.now();
+    }
     signal?.throwIfAborted();
     const info = readInfo(open, file);
     if (info && fits(info.cwd)) found.push(info);

@@ -443,7 +443,7 @@ export class SessionManager {
     } catch (error) {
       throw heldElsewhere(error, this.session.file);
     }
-    this.resources.lendSoon();
+    this.resources.lendSoon(this.checkedAt);
     return ids[0];
   }
 

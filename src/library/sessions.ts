@@ -117,6 +117,7 @@ const forgotten = new FinalizationRegistry<HeldSession>((held) => held.close());
 export class HeldSession {
   current: Session;
   private timer: NodeJS.Timeout | undefined;
+  private lentAt = Number.NaN;
 
   /** Holds a session for a manager, which it outlives by the time that the collector takes. */
   constructor(manager: object, session: Session) {
@@ -129,9 +130,10 @@ export class HeldSession {
     this.current = session;
   }
 
-  /** Lets other programs write when nothing was appended for a while. */
-  lendSoon(): void {
-    if (!this.current.log.persisted) return;
+  /** Lets other programs write when nothing was appended for a while; one call in a millisecond counts. */
+  lendSoon(now: number): void {
+    if (now === this.lentAt || !this.current.log.persisted) return;
+    this.lentAt = now;
     if (this.timer) this.timer.refresh();
     else this.timer = setTimeout(() => this.current.log.unlock(), WRITING).unref();
   }

@@ -3,7 +3,7 @@
 import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
-import { addHead, type EntryHead, HeadReader } from "../core/format/head.ts";
+import { addHead, HeadReader } from "../core/format/head.ts";
 import { fastPath, MAX_BYTES } from "../core/json/fast-path.ts";
 import { concat, members } from "../core/json/json.ts";
 import {
@@ -14,7 +14,7 @@ import {
   type Log,
   type Store,
 } from "../core/ports/store.ts";
-import { Nodes } from "../core/tree/nodes.ts";
+import { type Head, Nodes } from "../core/tree/nodes.ts";
 import { LF } from "./log/lines.ts";
 
 class MemoryLog implements Log {
@@ -63,7 +63,7 @@ class MemoryLog implements Log {
     if (this.closed) throw new Failure("storage_failed", "The session is closed. Open it again.");
   }
 
-  append(lines: readonly Uint8Array[], { heads }: { heads?: readonly (EntryHead | undefined)[] } = {}): void {
+  append(lines: readonly Uint8Array[], { heads }: { heads?: readonly (Head | undefined)[] } = {}): void {
     this.requireOpen();
     for (const [i, line] of lines.entries()) {
       addHead(this.heads, this.nodes, line, heads?.[i]);

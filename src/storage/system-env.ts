@@ -4,6 +4,7 @@ import { hash, randomFillSync } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import type { Env } from "../core/ports/env.ts";
 import { unpackId } from "../core/tree/nodes.ts";
+import { closeQuietly, realDisk } from "./fs/disk.ts";
 
 /** Random bytes, drawn many at a time: the call costs more than the bytes. */
 const drawn = Buffer.alloc(4096);
@@ -12,11 +13,24 @@ let used = drawn.length;
 /** Returns where so many of them begin that were not used before. */
 function draw(count: number): number {
   if (used + count > drawn.length) {
-    randomFillSync(drawn);
+    if (!fillFromDevice()) randomFillSync(drawn);
     used = 0;
   }
   used += count;
   return used - count;
+}
+
+/** Draws from the system's device, if there is one: `node:crypto`, which has the same bytes, is loaded in 4 ms. */
+function fillFromDevice(): boolean {
+  let fd = -1;
+  try {
+    fd = realDisk.openRead("/dev/urandom");
+    return realDisk.infoOf(fd).kind === "other" && realDisk.read(fd, drawn, 0, drawn.length, 0) === drawn.length;
+  } catch {
+    return false;
+  } finally {
+    if (fd >= 0) closeQuietly(realDisk, fd);
+  }
 }
 
 /** Time and number of the latest session id: of two in one millisecond, the later one is greater. */

@@ -86,27 +86,31 @@ function packedAt(b: Uint8Array, at: number): number {
   return ((d0 << 28) | (d1 << 24) | (d2 << 20) | (d3 << 16) | (d4 << 12) | (d5 << 8) | (d6 << 4) | d7) >>> 0;
 }
 
-/** The part of a head that follows from the body of an entry. */
-export interface BodyHead {
+/** The part of a head that follows from the type and the body of an entry. */
+export type BodyHead = Pick<Head, "type" | "role" | "flags">;
+
+/** The head of an entry by value. */
+export interface EntryHead {
+  readonly type: string;
+  readonly id: string;
+  readonly parentId: string | null;
   readonly role: Role | "";
   readonly flags: number;
 }
 
-/** The head of an entry by value. */
-export interface EntryHead extends BodyHead {
-  readonly type: string;
-  readonly id: string;
-  readonly parentId: string | null;
-}
+/** Codes of the types of the format, which are the same for all nodes. */
+const TYPE_CODES: ReadonlyMap<string, number> = new Map(KNOWN_TYPES.map((name, code) => [name, code]));
 
-/** Returns what the head of an entry says of its body. */
-export function bodyHead(type: string, body: Readonly<Record<string, unknown>>): BodyHead {
-  if (type === "custom") return { role: "", flags: body.customType === LEAF_MARKER ? HEAD_MARKER : 0 };
-  if (type !== "message") return { role: "", flags: 0 };
+/** Returns what the head of an entry says of its type and body; undefined for a type that the format does not have. */
+export function bodyHead(name: string, body: Readonly<Record<string, unknown>>): BodyHead | undefined {
+  const type = TYPE_CODES.get(name);
+  if (type === undefined) return undefined;
+  if (type === CUSTOM_CODE) return { type, role: 0, flags: body.customType === LEAF_MARKER ? HEAD_MARKER : 0 };
+  if (type !== MESSAGE_CODE) return { type, role: 0, flags: 0 };
   const { message } = body;
   const isObject = typeof message === "object" && message !== null && !Array.isArray(message);
-  if (!isObject) return { role: "", flags: HEAD_NO_MESSAGE };
-  return { role: roleOf((message as { role?: unknown }).role), flags: 0 };
+  if (!isObject) return { type, role: 0, flags: HEAD_NO_MESSAGE };
+  return { type, role: ROLES.indexOf(roleOf((message as { role?: unknown }).role)), flags: 0 };
 }
 
 /** Reads all heads of a scan: after a successful {@link readFast} or {@link readAny} its fields are the head. */
@@ -222,8 +226,10 @@ export class HeadReader implements Head {
       type: name,
       id: typeof id === "string" && id !== "" ? id : missingId(),
       parentId: typeof parentId === "string" && parentId !== "" ? parentId : null,
-      ...bodyHead(name, entry),
+      role: "",
+      flags: 0,
     });
+    Object.assign(this, bodyHead(name, entry));
   }
 
   /** Takes over a head that is known. */
@@ -263,9 +269,9 @@ function batchEnd(b: Uint8Array, at: number, end: number): number {
 }
 
 /** Adds the node of a line written by us, from its head if that is at hand. */
-export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array, head?: EntryHead): number {
-  if (head) heads.set(head);
-  else if (!heads.readFast(line, 0, line.length)) {
+export function addHead(heads: HeadReader, nodes: Nodes, line: Uint8Array, head?: Head): number {
+  if (head) return nodes.add(head);
+  if (!heads.readFast(line, 0, line.length)) {
     const fault = heads.readAny(line, 0, line.length, () => {
       throw new TypeError("an entry to be written has an id");
     });

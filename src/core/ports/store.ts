@@ -3,8 +3,7 @@
 import type { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
-import type { EntryHead } from "../format/head.ts";
-import type { Nodes } from "../tree/nodes.ts";
+import type { Head, Nodes } from "../tree/nodes.ts";
 import type { Arrival } from "./arrival.ts";
 import type { Fidelity } from "./fidelity.ts";
 
@@ -182,7 +181,7 @@ export interface Log {
    * failure (storage_full, storage_failed, read_only, session_locked) the log is as before. `heads` has the heads of
    * the lines that the caller knows; others are read from the lines.
    */
-  append(lines: readonly Uint8Array[], options?: { defer?: boolean; heads?: readonly (EntryHead | undefined)[] }): void;
+  append(lines: readonly Uint8Array[], options?: { defer?: boolean; heads?: readonly (Head | undefined)[] }): void;
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with

@@ -4,7 +4,7 @@
  */
 
 import { Failure } from "../failure.ts";
-import { draftOf, headMarkIn, newLine, patchMembers } from "../format/entry.ts";
+import { draftOf, headMarkIn, newLine, patchMembers, placeOf } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { bytesOf, parse, payloadOf, sameBytes } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
@@ -56,10 +56,7 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
   }
   if (branch.lines.length === 0) return branch;
   const marker = markerAfter(base, branch, sha256, session.sharedLeafId);
-  session.write(
-    [...branch.lines, marker].map((line) => ({ line })),
-    branch.entryIds,
-  );
+  session.write({ lines: [...branch.lines, marker], ids: branch.entryIds });
   return branch;
 }
 
@@ -134,7 +131,7 @@ export function markerAfter(
   const { timestamp } = membersOf(last);
   const time = typeof timestamp === "string" ? timestamp : new Date(0).toISOString();
   const draft = draftOf("custom", { customType: LEAF_MARKER, data: leafId === null ? { leafId } : undefined });
-  return newLine(draft, newId(seed, n), leafId, time).line;
+  return newLine(draft, placeOf(newId(seed, n), leafId, time)).line;
 }
 
 /** Returns the leaf that an opening finds in these entries (session-format reference, section 5); null for the root. */

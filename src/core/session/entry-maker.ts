@@ -1,9 +1,10 @@
 /** The entries that a session writes, as lines: with their ids, parents and times. */
 
 import { Failure } from "../failure.ts";
-import { type Batch, type Draft, draftOf, ENTRY_ID, type NewLine, newLine } from "../format/entry.ts";
+import { type Batch, type Draft, draftOf, ENTRY_ID, type NewPlace, newLine, placeOf } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { type Env, timestamp } from "../ports/env.ts";
+import { type Head, packId } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";
 
 /** The part of a batch that all entries of an append share. */
@@ -18,6 +19,34 @@ function partOf({ session, key, head, retired }: BatchOf, index: number, count: 
   return { session, key, head, retired, index, count };
 }
 
+/** Lines that are to be written, each with its head where that is known without reading it, and the ids of entries. */
+export class NewLines {
+  readonly lines: Uint8Array[];
+  readonly heads: (Head | undefined)[];
+  readonly ids: string[];
+  /** Whether an entry does not continue the one before it, or the first the leaf. */
+  branchChanged: boolean;
+
+  constructor() {
+    this.lines = [];
+    this.heads = [];
+    this.ids = [];
+    this.branchChanged = false;
+  }
+
+  add(draft: Draft, place: NewPlace, batch: Batch | undefined): void {
+    const { line, head } = newLine(draft, place, batch);
+    this.lines.push(line);
+    this.heads.push(head);
+    this.ids.push(place.id);
+  }
+
+  /** Returns the same lines after that of a marker. */
+  after(marker: NewLines): Omit<NewLines, "add" | "after"> {
+    return { ...this, lines: [...marker.lines, ...this.lines], heads: [...marker.heads, ...this.heads] };
+  }
+}
+
 export class EntryMaker {
   private readonly entries: SessionEntries;
   private readonly env: Env;
@@ -29,43 +58,44 @@ export class EntryMaker {
 
   /**
    * Returns the lines of drafts, each of which continues the one before unless it names a parent; the first continues
-   * `leafId`. Throws invalid_entry, entry_not_found.
+   * the entry at `leaf`. Throws invalid_entry, entry_not_found.
    */
-  linesOf(
-    drafts: readonly Draft[],
-    leafId: string | null,
-    batch?: BatchOf,
-  ): { written: NewLine[]; ids: string[]; branchChanged: boolean } {
-    const written: NewLine[] = [];
-    const ids: string[] = [];
-    const others = drafts.length > 1 ? new Set<string>() : undefined;
+  linesOf(drafts: readonly Draft[], leaf: number, batch?: BatchOf): NewLines {
+    const { nodes } = this.entries.log;
+    const made = new NewLines();
     const count = drafts.length;
-    let parentId = leafId;
-    let branchChanged = false;
+    const others = count > 1 ? new Set<string>() : undefined;
+    let parentId = leaf < 0 ? null : nodes.id(leaf);
+    let packedParent = leaf < 0 ? -1 : nodes.packedId(leaf);
     for (let index = 0; index < count; index++) {
       const draft = drafts[index];
-      const id = this.idFor(draft, others);
+      const id = draft.id === undefined ? this.newId(others) : this.checkedId(draft.id, others);
+      const packedId = packId(id);
       if (draft.parentId !== undefined && draft.parentId !== parentId) {
         parentId = draft.parentId;
+        packedParent = parentId === null ? -1 : packId(parentId);
         if (parentId !== null && this.entries.find(parentId) < 0 && !others?.has(parentId)) {
           const sentence = `The parent ${parentId} is not an entry of this session. Leave parentId out to continue the leaf.`;
           throw new Failure("entry_not_found", sentence, { entryId: parentId, path: `entries.${index}.parentId` });
         }
-        branchChanged = true;
+        made.branchChanged = true;
       }
-      written.push(this.lineOf(draft, id, parentId, batch && partOf(batch, index, count)));
-      ids.push(id);
+      const place = { id, packedId, parentId, packedParent, timestamp: draft.timestamp ?? timestamp(this.env) };
+      made.add(draft, place, batch && partOf(batch, index, count));
       others?.add(id);
       parentId = id;
+      packedParent = packedId;
     }
-    return { written, ids, branchChanged };
+    return made;
   }
 
   /** Returns the line of a leaf marker: whoever wrote it was at its parent. */
-  marker(parentId: string | null, batch?: BatchOf): NewLine {
+  marker(parentId: string | null, batch?: BatchOf): NewLines {
     const data = parentId === null ? { leafId: null } : undefined;
     const draft = draftOf("custom", { customType: LEAF_MARKER, data });
-    return this.lineOf(draft, this.newId(), parentId, batch && partOf(batch, 0, 1));
+    const made = new NewLines();
+    made.add(draft, placeOf(this.newId(), parentId, timestamp(this.env)), batch && partOf(batch, 0, 1));
+    return made;
   }
 
   /** Returns an id that no entry has. */
@@ -77,8 +107,7 @@ export class EntryMaker {
     return this.env.sessionId();
   }
 
-  private idFor({ id }: Draft, others: ReadonlySet<string> | undefined): string {
-    if (id === undefined) return this.newId(others);
+  private checkedId(id: string, others: ReadonlySet<string> | undefined): string {
     const isWellFormed = ENTRY_ID.test(id);
     if (isWellFormed && !this.isTaken(id) && !others?.has(id)) return id;
     const sentence = isWellFormed
@@ -90,10 +119,5 @@ export class EntryMaker {
   private isTaken(id: string): boolean {
     const { nodes } = this.entries.log;
     return nodes.position(id) >= 0 || nodes.isAwaited(id);
-  }
-
-  /** Returns an entry as it is written; all that a session writes are made here. */
-  private lineOf(draft: Draft, id: string, parentId: string | null, batch?: Batch): NewLine {
-    return newLine(draft, id, parentId, draft.timestamp ?? timestamp(this.env), batch);
   }
 }

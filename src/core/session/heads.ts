@@ -173,7 +173,7 @@ export class SessionHeads {
   }
 
   /** Takes in entries that were just written, through a head or none; `alone`: nobody wrote between them. */
-  wrote(first: number, past: number, name: string | null, { alone = true, retired = false } = {}): void {
+  wrote(first: number, past: number, name: string | null, alone: boolean, retired: boolean): void {
     if (!alone) this.lookOn();
     else if (this.high === first) this.high = past;
     else this.skipTo(past);

@@ -93,11 +93,11 @@ export class LeafTracker {
 
   /** Whether an opening would find another leaf, and this one can be recorded. */
   private get isDue(): boolean {
-    if (this.holder) return false;
+    if (!this.keeps || this.store === undefined || this.holder) return false;
     const { recorded } = this;
     const { log } = this.entries;
     const found = recorded?.count === log.nodes.count ? recorded.leaf : this.inFile;
-    if (this.current === found || !this.keeps || this.store === undefined) return false;
+    if (this.current === found) return false;
     return log.persisted && log.readOnly === null && log.lockedBy === null;
   }
 
@@ -237,8 +237,8 @@ export class LeafTracker {
   /** Notes entries that were just written, so that they need not be read: all of them through a head, or none. */
   wrote(first: number, past: number, isOfHead: boolean): void {
     const { given } = this;
-    // What is not known yet is read when it is needed.
-    if (given?.tree !== this.entries.tree || given.count !== first) return;
+    // What is not known yet is read when it is needed; where no leaf is kept, that is never.
+    if (!this.keeps || given?.tree !== this.entries.tree || given.count !== first) return;
     for (; given.count < past; given.count++) if (!isOfHead) this.apply(given, given.count);
   }
 

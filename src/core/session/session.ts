@@ -15,7 +15,7 @@ import { type Dangling, type DanglingCall, danglingCalls } from "../context/pair
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
-import type { Draft, Entry, NewLine } from "../format/entry.ts";
+import type { Draft, Entry } from "../format/entry.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
 import type { NewOperation, OperationLog } from "../ports/operations.ts";
@@ -24,7 +24,7 @@ import type { LeafMemory } from "../ports/stores.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import { type KeyedAppend, SessionEntries } from "./entries.ts";
-import { batchOf, EntryMaker } from "./entry-maker.ts";
+import { batchOf, EntryMaker, type NewLines } from "./entry-maker.ts";
 import { SessionHeads } from "./heads.ts";
 import { quoted } from "./history.ts";
 import { LeafTracker } from "./leaf.ts";
@@ -46,12 +46,8 @@ export interface Appended {
   readonly branchChanged: boolean;
 }
 
-/** How lines are written: held until the session is stored, and through which head. */
-interface WayOfWriting {
-  readonly defer?: boolean;
-  readonly head?: string | null;
-  readonly retired?: boolean;
-}
+/** Lines to write, the ids of those that are entries, and their heads where they are known. */
+type LinesToWrite = Pick<Appended, "lines"> & { readonly ids: readonly string[]; readonly heads?: NewLines["heads"] };
 
 export class Session implements Bodies {
   readonly env: Env;
@@ -247,37 +243,37 @@ export class Session implements Bodies {
     if (this.log.readOnly) throw this.log.readOnly;
     // Before we had the lock, another server may have written.
     if (this.log.acquireLock()) this.foreign.checkForChanges();
-    const oldLeafId = this.leafId;
-    const { id: session } = this;
+    const { leaf } = this.tree;
+    const oldLeafId = this.idOrNull(leaf);
     const head = this.heads.name;
     const isBatch = drafts.length > 1 || key !== undefined || head !== null;
-    const batch = isBatch ? batchOf(session, key, head) : undefined;
-    const [{ type, parentId = oldLeafId }] = drafts;
-    const isUnclear = head === null && this.leaf.needsMarkerBefore(type, drafts[0].parentId);
-    const marker = isUnclear ? this.maker.marker(parentId) : undefined;
-    const { written, ids, branchChanged } = this.maker.linesOf(drafts, oldLeafId, batch);
+    const batch = isBatch ? batchOf(this.id, key, head) : undefined;
+    const [{ type, parentId }] = drafts;
+    const isUnclear = head === null && this.leaf.needsMarkerBefore(type, parentId);
+    const marker = isUnclear ? this.maker.marker(parentId === undefined ? oldLeafId : parentId) : undefined;
+    const made = this.maker.linesOf(drafts, leaf, batch);
+    const { ids, lines, branchChanged } = made;
     if (head !== null) this.markShared();
-    this.write(marker ? [marker, ...written] : written, ids, { defer, head });
-    if (head === null) this.leaf.moveTo(this.log.nodes.position(ids[ids.length - 1]));
+    const position = this.write(marker ? made.after(marker) : made, { defer, head });
+    if (head === null) this.leaf.moveTo(position);
     if (key !== undefined) this.keyed.set(key, { ids, leafId: this.leafId });
-    return { ids, lines: written.map(({ line }) => line), oldLeafId, branchChanged };
+    return { ids, lines, oldLeafId, branchChanged };
   }
 
   /**
    * Adds lines to the log and to the tree, with the entries of other programs that came before them; all of them through
-   * a head, which they may retire, or through none.
+   * a head, which they may retire, or through none. Returns the position of the last one.
    */
   write(
-    written: readonly NewLine[],
-    ids: readonly string[] = [],
-    { defer = false, head = null, retired = false }: WayOfWriting = {},
-  ): void {
-    const { nodes } = this.log;
-    const lines = written.map(({ line }) => line);
+    { lines, heads, ids }: LinesToWrite,
+    { defer = false, head = null, retired = false }: { defer?: boolean; head?: string | null; retired?: boolean } = {},
+  ): number {
+    const { log } = this;
+    const { nodes } = log;
     const first = nodes.count;
     try {
       this.foreign.resting = false;
-      this.log.append(lines, { defer, heads: written.map(({ head }) => head) });
+      log.append(lines, { defer, heads });
     } catch (error) {
       // Nothing was written where another process was first.
       const isAsBefore = error instanceof Failure && (error.byOthers || error.name === "session_locked");
@@ -291,12 +287,13 @@ export class Session implements Bodies {
       this.entries.add(position, alone ? lines[position - first] : undefined);
     }
     if (alone) this.leaf.wrote(first, nodes.count, head !== null);
-    this.heads.wrote(first, nodes.count, head, { alone, retired });
+    this.heads.wrote(first, nodes.count, head, alone, retired);
+    return alone ? nodes.count - 1 : nodes.position(ids[ids.length - 1]);
   }
 
   /** Writes a marker of the shared leaf before what a head writes, if the entries do not give it. */
   private markShared(): void {
-    if (this.leaf.needsMarkerBeforeHead) this.write([this.maker.marker(this.sharedLeafId)]);
+    if (this.leaf.needsMarkerBeforeHead) this.writeMarker();
   }
 
   /** Writes a marker that moves a head, or retires it. */
@@ -304,9 +301,8 @@ export class Session implements Bodies {
     if (this.log.acquireLock()) this.foreign.checkForChanges();
     this.markShared();
     const marker = this.maker.marker(this.idOrNull(position), { ...batchOf(this.id, key, head), retired });
-    const id = marker.head?.id as string;
-    this.write([marker], [id], { defer: !this.log.persisted, head, retired });
-    return id;
+    this.write(marker, { defer: !this.log.persisted, head, retired });
+    return marker.ids[0];
   }
 
   /** Returns the result of an earlier append with this key, also of one before a restart. */
@@ -390,7 +386,7 @@ export class Session implements Bodies {
 
   /** Puts a session that is not stored yet into its store, with the entries that set it up. Throws the log's failures. */
   putIntoStore(): void {
-    if (!this.log.persisted) this.write([]);
+    if (!this.log.persisted) this.write({ lines: [], ids: [] });
   }
 
   /** Leaves the session: writes a marker into it if the file alone would not give the position. */
@@ -484,7 +480,7 @@ export class Session implements Bodies {
   }
 
   private writeMarker(): void {
-    this.write([this.maker.marker(this.sharedLeafId)]);
+    this.write(this.maker.marker(this.sharedLeafId));
   }
 
   /** Returns an id that no entry of this session has. */

@@ -9,6 +9,8 @@ export const POINTER = ".store.json";
 
 /** Whether a path names a container. */
 export function isContainerName(path: string): boolean {
+  // Lists ask this of thousands of files, and the name of each takes as long as looking at it.
+  if (!path.includes(CONTAINER)) return false;
   const name = basename(path);
   return name.endsWith(CONTAINER) && name.length > CONTAINER.length && !name.startsWith(".");
 }

@@ -64,6 +64,12 @@ export class Watched {
     this.reliable = info !== undefined && !isYoung(info, clockOf(this.disk));
   }
 
+  /** Records the stamp that a write of ours has just given: nobody needs a clock to know that it is young. */
+  wrote(info: FileInfo): void {
+    this.info = info;
+    this.reliable = false;
+  }
+
   /**
    * Compares bytes that were read after `since` with those that were known before. Returns "same" when nothing can have
    * changed them, "renewed" when that is certain only from now on, "unsure" otherwise. Earlier checks of the bytes

@@ -8,9 +8,9 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { CURRENT_VERSION, headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import type { EntryHead } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
+import type { Head } from "../../core/tree/nodes.ts";
 import { closeQuietly, type Disk, exists, type FileInfo, removeIfSame, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
@@ -241,7 +241,7 @@ export class JsonlBackend implements Backend {
     for (const [i, line] of lines.entries()) this.entries.overrides.set(this.add(line, heads?.[i], -1), line);
   }
 
-  private add(line: Uint8Array, head: EntryHead | undefined, start: number): number {
+  private add(line: Uint8Array, head: Head | undefined, start: number): number {
     const position = this.entries.add(line, head);
     this.records.addNode(position, start, line.length, 1);
     return position;
@@ -250,9 +250,9 @@ export class JsonlBackend implements Backend {
   /** Adds the entries of lines that were written from an offset on. Returns the offset after them. */
   private addWritten(lines: readonly Uint8Array[], heads: KnownHeads | undefined, start: number): number {
     let at = start;
-    for (const [i, line] of lines.entries()) {
-      this.add(line, heads?.[i], at);
-      at += line.length + 1;
+    for (let i = 0; i < lines.length; i++) {
+      this.add(lines[i], heads?.[i], at);
+      at += lines[i].length + 1;
     }
     return at;
   }
@@ -279,8 +279,7 @@ export class JsonlBackend implements Backend {
       return;
     }
     end.setWhole(this.addWritten(lines, heads, start + (sealed ? 1 : 0)), end.lines + lines.length);
-    file.seen = now;
-    file.noteLast(end.size, bytes);
+    file.wrote(now, end.size, bytes);
     if (this.state.isSynced) this.tail.notePending(start, bytes, lines.length);
   }
 

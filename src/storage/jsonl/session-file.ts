@@ -10,8 +10,8 @@ import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
-/** Bytes that no session file has where they are said to be. */
-const UNREADABLE = { first: Buffer.alloc(1), lastStart: Number.MAX_SAFE_INTEGER, last: Buffer.alloc(1) };
+/** The place of bytes that no session file has. */
+const NOWHERE = Number.MAX_SAFE_INTEGER;
 
 export class SessionFile {
   readonly path: string;
@@ -19,11 +19,11 @@ export class SessionFile {
   fd = -1;
   isWritable = false;
   private readonly watched: Watched;
-  /** The first and the last bytes of the known part, as they were read or written. */
-  private edges: { first: Uint8Array; lastStart: number; last: Uint8Array } = UNREADABLE;
-
-  /** Memory for the last bytes of our own writes. */
-  private lastBytes: Uint8Array | undefined;
+  /** The first and the last bytes of the known part, as they were read or written: of `last`, the first `lastLength`. */
+  private first: Uint8Array = new Uint8Array(0);
+  private last: Uint8Array = new Uint8Array(1);
+  private lastLength = 1;
+  private lastStart = NOWHERE;
 
   constructor(disk: Disk, path: string) {
     this.disk = disk;
@@ -127,27 +127,31 @@ export class SessionFile {
   readEdges(end: number): void {
     const lastStart = end > EDGE ? end - EDGE : end;
     try {
-      this.edges = { first: this.read(0, Math.min(EDGE, end)), lastStart, last: this.read(lastStart, end - lastStart) };
+      this.first = this.read(0, Math.min(EDGE, end));
+      this.last = this.read(lastStart, end - lastStart);
+      this.lastLength = this.last.length;
+      this.lastStart = lastStart;
     } catch {
-      this.edges = UNREADABLE;
+      this.last = new Uint8Array(1);
+      this.lastLength = 1;
+      this.lastStart = NOWHERE;
     }
   }
 
-  /** Records that the known part ends at `end` with these bytes now. */
-  noteLast(end: number, bytes: Uint8Array): void {
-    const { first } = this.edges;
-    const length = Math.min(EDGE, bytes.length);
+  /** Records a write of ours, after which the file has this stamp and its known part ends at `end` with these bytes. */
+  wrote(info: FileInfo, end: number, bytes: Uint8Array): void {
+    this.watched.wrote(info);
     // Copied, because the bytes are written over, into the same memory again: new memory takes 2 of the 8 us of an append.
-    this.lastBytes ??= new Uint8Array(EDGE);
-    const last = this.lastBytes.subarray(0, length);
-    last.set(bytes.length === length ? bytes : bytes.subarray(bytes.length - length));
-    this.edges = { first, lastStart: end - length, last };
+    if (this.last.length < EDGE) this.last = new Uint8Array(EDGE);
+    const length = Math.min(EDGE, bytes.length);
+    this.last.set(bytes.length === length ? bytes : bytes.subarray(bytes.length - length));
+    this.lastLength = length;
+    this.lastStart = end - length;
   }
 
   /** Whether the file still has the known part, as far as the bytes at its ends show. */
   isThere(): boolean {
-    const { first, lastStart, last } = this.edges;
-    return this.holdsAt(0, first) && this.holdsAt(lastStart, last);
+    return this.holdsAt(0, this.first) && this.holdsAt(this.lastStart, this.last.subarray(0, this.lastLength));
   }
 
   private holdsAt(start: number, bytes: Uint8Array): boolean {

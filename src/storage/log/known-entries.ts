@@ -1,12 +1,12 @@
 /** The entries of a log as they are known, whatever its backend: nodes, damage, lines in place of stored bytes. */
 
 import type { Damage } from "../../core/format/damage.ts";
-import { addHead, type EntryHead, HeadReader } from "../../core/format/head.ts";
+import { addHead, HeadReader } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { Column, Nodes } from "../../core/tree/nodes.ts";
+import { Column, type Head, Nodes } from "../../core/tree/nodes.ts";
 
 /** Heads of lines by their index, where they are known without reading the line. */
-export type KnownHeads = readonly (EntryHead | undefined)[];
+export type KnownHeads = readonly (Head | undefined)[];
 
 /** Returns the line that stands in for a damaged entry: its head and `"damaged":true`. */
 export function placeholder(type: string, id: string, parentId: string | null): Uint8Array {
@@ -25,7 +25,7 @@ export class KnownEntries {
   readonly placeholders = new Map<number, Uint8Array>();
 
   /** Adds the node of a line written by us. Returns its position. */
-  add(line: Uint8Array, head?: EntryHead): number {
+  add(line: Uint8Array, head?: Head): number {
     return addHead(this.heads, this.nodes, line, head);
   }
 

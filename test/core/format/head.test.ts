@@ -1,7 +1,7 @@
 /** The quick reading of a line's head never says anything else than the thorough one. */
 
 import { describe, expect, test } from "vitest";
-import { draftOf, draftOfText, draftOfValues, newLine } from "../../../src/core/format/entry.ts";
+import { draftOf, draftOfText, draftOfValues, newLine, placeOf } from "../../../src/core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { type Head, Nodes } from "../../../src/core/tree/nodes.ts";
@@ -169,14 +169,13 @@ describe("the head that travels with a new line", () => {
       const parent = random.pick([null, id(1), "another parent"]);
       let known = 0;
       for (const draft of drafts) {
-        const { line, head } = newLine(draft, made, parent, TIME, batch);
+        const { line, head } = newLine(draft, placeOf(made, parent, TIME), batch);
         if (!head) continue;
         known++;
-        const heads = new HeadReader(new Nodes());
-        heads.set(head);
         const found = quick(Buffer.from(line).toString()) ?? thorough(Buffer.from(line).toString());
-        expect(pick(heads), Buffer.from(line).toString()).toEqual(found);
+        expect(pick(head), Buffer.from(line).toString()).toEqual(found);
       }
-      expect(known).toBe(3);
+      // Codes of other types differ from session to session.
+      expect(known).toBe(type === "strange" ? 0 : 3);
     }));
 });
