@@ -1,6 +1,6 @@
 /** Finds the session files, and those that have changed since the last call. */
 
-import { join } from "node:path";
+import { join, sep } from "node:path";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -21,6 +21,8 @@ export interface FolderChanges {
 
 interface Folder {
   readonly path: string;
+  /** The path of what is in it, without the name: to join and normalize 100,000 paths takes 50 ms. */
+  readonly prefix: string;
   device: number;
   inode: number;
   files: Set<string>;
@@ -108,7 +110,7 @@ export class Folders {
     for (const [path, known] of before) {
       const folder = found.get(path);
       if (!folder) known.stop?.();
-      for (const name of known.files) if (!folder?.files.has(name)) removed.push(join(path, name));
+      for (const name of known.files) if (!folder?.files.has(name)) removed.push(known.prefix + name);
       // Changes reported during this read are checked again.
       if (folder?.stop) folder.dirty = known.dirty;
     }
@@ -156,11 +158,12 @@ export class Folders {
     const same = before !== undefined && isSameFile(before, info);
     if (!same) before?.stop?.();
     const stop = same ? before.stop : undefined;
-    return { path, device, inode, files: new Set(), elsewhere: new Set(), taken: new Set(), dirty: new Set(), stop };
+    const sets = { files: new Set<string>(), elsewhere: new Set<string>(), taken: new Set<string>() };
+    return { path, prefix: join(path, sep), device, inode, ...sets, dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
-    const path = join(folder.path, name);
+    const path = folder.prefix + name;
     if (isContainerName(name)) {
       const found = foundContainer(this.disk, path);
       if (!found) return;
@@ -194,7 +197,7 @@ export class Folders {
       folder.dirty?.clear();
       folder.taken.clear();
       for (const name of names) {
-        const path = join(folder.path, name);
+        const path = folder.prefix + name;
         if (!isSessionName(name) && !isContainerName(name)) continue;
         // It may have become a link.
         if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
@@ -284,11 +287,11 @@ export class Folders {
 }
 
 /** Leaves out the files in whose place containers are, and returns their paths. They are asked for each time. */
-function hideTaken({ path, files, elsewhere, taken }: Folder, there: Map<string, FoundStamp>): string[] {
+function hideTaken({ prefix, files, elsewhere, taken }: Folder, there: Map<string, FoundStamp>): string[] {
   const hidden = [...taken].filter((name) => files.delete(name));
   for (const name of hidden) {
     elsewhere.add(name);
-    there.delete(join(path, name));
+    there.delete(prefix + name);
   }
-  return hidden.map((name) => join(path, name));
+  return hidden.map((name) => prefix + name);
 }
