@@ -23,6 +23,8 @@ interface Folder {
   readonly path: string;
   /** The path of what is in it, without the name: to join and normalize 100,000 paths takes 50 ms. */
   readonly prefix: string;
+  /** Whether the watch of the folder above tells when something else has its path: not of a link, whose target moves. */
+  readonly isTold: boolean;
   device: number;
   inode: number;
   files: Set<string>;
@@ -41,6 +43,8 @@ const WATCH_FROM = 500;
 const MAX_NOTIFICATIONS = 2000;
 /** Milliseconds between full reads even with watches: files can be changed through memory maps or other names. */
 const FULL_READ_AFTER = 60_000;
+/** Milliseconds between looks at what has the paths of folders: only what is mounted over one is told by no watch. */
+const LOOK_AFTER = 1000;
 /** Stamps read without a pause, which takes 4 ms. */
 const SLICE = 250;
 
@@ -57,6 +61,7 @@ export class Folders {
   private watchable = true;
   private notifications = 0;
   private lastFullRead = Number.NEGATIVE_INFINITY;
+  private lastLook = Number.NEGATIVE_INFINITY;
 
   constructor(options: CatalogOptions) {
     this.options = options;
@@ -92,8 +97,8 @@ export class Folders {
     for (const folder of before.values()) folder.dirty = new Set();
     const found = new Map<string, Folder>();
     let count = 0;
-    for (const path of this.folderPaths()) {
-      const folder = this.enter(path, before.get(path));
+    for (const [path, isTold] of this.folderPaths()) {
+      const folder = this.enter(path, isTold, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
       for (const { name, kind } of this.names(path)) {
@@ -127,17 +132,18 @@ export class Folders {
     return { there, removed };
   }
 
-  private *folderPaths(): Generator<string> {
+  /** Yields the paths of the folders, each with whether it is one that the folder above tells of. */
+  private *folderPaths(): Generator<[path: string, isTold: boolean]> {
     const { flat, root } = this.paths;
     const archive = archiveFolder(this.paths);
     if (flat !== undefined) {
-      yield flat;
-      yield archive;
+      yield [flat, false];
+      yield [archive, false];
       return;
     }
     for (const above of [root as string, archive])
       for (const { name, kind } of this.names(above))
-        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield join(above, name);
+        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield [join(above, name), kind === "folder"];
   }
 
   private names(folder: string): { name: string; kind: string }[] {
@@ -150,7 +156,7 @@ export class Folders {
   }
 
   /** Returns a folder as it is now; undefined when it is not one. */
-  private enter(path: string, before: Folder | undefined): Folder | undefined {
+  private enter(path: string, isTold: boolean, before: Folder | undefined): Folder | undefined {
     const info = infoOrNull(this.disk, path);
     if (info?.kind !== "folder") return undefined;
     const { device, inode } = info;
@@ -159,7 +165,7 @@ export class Folders {
     if (!same) before?.stop?.();
     const stop = same ? before.stop : undefined;
     const sets = { files: new Set<string>(), elsewhere: new Set<string>(), taken: new Set<string>() };
-    return { path, prefix: join(path, sep), device, inode, ...sets, dirty: new Set(), stop };
+    return { path, prefix: join(path, sep), isTold, device, inode, ...sets, dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
@@ -186,13 +192,11 @@ export class Folders {
     const isOld = this.options.env.now() - this.lastFullRead > FULL_READ_AFTER;
     if (this.rootDirty || isOld || this.notifications > MAX_NOTIFICATIONS) return undefined;
     if (this.rootIdentity() !== this.root) return undefined;
-    for (const folder of this.folders.values()) {
-      const info = infoOrNull(this.disk, folder.path);
-      if (info?.kind !== "folder" || !isSameFile(info, folder) || folder.dirty === null) return undefined;
-    }
+    if (!this.areSameFolders()) return undefined;
     const there = new Map<string, FoundStamp>();
     const removed: string[] = [];
     for (const folder of this.folders.values()) {
+      if (folder.dirty?.size === 0 && folder.elsewhere.size === 0) continue;
       const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
       folder.dirty?.clear();
       folder.taken.clear();
@@ -211,6 +215,20 @@ export class Folders {
     return { there, removed };
   }
 
+  /** Whether the folders that are watched still have their paths, and the watches told everything. */
+  private areSameFolders(): boolean {
+    const now = this.options.env.now();
+    const isDue = !(Math.abs(now - this.lastLook) < LOOK_AFTER);
+    if (isDue) this.lastLook = now;
+    for (const folder of this.folders.values()) {
+      if (folder.dirty === null) return false;
+      if (folder.isTold && !isDue) continue;
+      const info = infoOrNull(this.disk, folder.path);
+      if (info?.kind !== "folder" || !isSameFile(info, folder)) return false;
+    }
+    return true;
+  }
+
   private rootIdentity(): string {
     const { flat, root } = this.paths;
     return [flat ?? (root as string), archiveFolder(this.paths)]
@@ -224,14 +242,14 @@ export class Folders {
     const { watchFrom = WATCH_FROM } = this.options;
     const paths = [...this.folderPaths()];
     let count = 0;
-    for (const path of paths) {
+    for (const [path] of paths) {
       count += this.names(path).filter(({ name }) => isSessionName(name) || isContainerName(name)).length;
       if (count >= watchFrom) break;
     }
     if (count < watchFrom) return;
-    for (const path of paths) {
+    for (const [path, isTold] of paths) {
       const known = this.folders.get(path);
-      const folder = this.enter(path, known);
+      const folder = this.enter(path, isTold, known);
       if (folder) this.folders.set(path, { ...folder, files: known?.files ?? folder.files });
     }
     this.startWatching();

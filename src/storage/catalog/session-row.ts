@@ -90,6 +90,7 @@ export class SessionRow implements Listed {
   readonly sum: number;
   /** Its usage, once that is counted. */
   readonly usage: SessionUsage | undefined;
+  private made: Listed | undefined;
 
   /** Returns the row of a file as it was read. */
   static of(path: string, archived: boolean, facts: SessionFacts, usage?: SessionUsage): SessionRow {
@@ -157,6 +158,7 @@ export class SessionRow implements Listed {
     this.archived = archived;
     this.sum = sum;
     this.usage = usage;
+    this.made = undefined;
     // What SQLite would not return as it was is in the record.
     this.cwd = this.flags & FLAG.oddCwd ? this.facts.now.cwd : cwd;
   }
@@ -218,8 +220,13 @@ export class SessionRow implements Listed {
     return this.usage?.cost;
   }
 
-  /** Returns the session for a list, without the rest. */
+  /** The session for a list, without the rest. It is made once: pages are asked for again. */
   get listed(): Listed {
+    this.made ??= this.toListed();
+    return this.made;
+  }
+
+  private toListed(): Listed {
     const { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes } = this;
     const { headerOnly, archived, store, agent, cost } = this;
     const known = { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes };
