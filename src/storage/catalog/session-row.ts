@@ -165,10 +165,12 @@ export class SessionRow implements Listed {
 
   /** Everything that was read of the file. It is parsed each time. */
   get facts(): SessionFacts {
-    const [first, ofBase, ofNow] = this.record.split("\n").map((line) => JSON.parse(line));
-    const base = { first, ...ofBase };
+    const [first, rest, ofBase] = this.record.split("\n").map((line) => JSON.parse(line));
+    const { id, cwd, timestamp, messageCount: messages, name, parentSession, plain, batch, agent, mark } = this;
+    const atHand = { id, cwd, timestamp, messages, name, parentSession, plain, batch, agent, mark, first };
+    const now: SessionSummary = { ...atHand, ...rest };
     const { stamp, time, sizeBytes: size, life, sure } = this;
-    return { stamp, time, base, now: ofNow ? { first, ...ofNow } : base, size, life, sure };
+    return { stamp, time, base: ofBase ?? now, now, size, life, sure };
   }
 
   private get values(): RowHead {
@@ -244,14 +246,15 @@ export class SessionRow implements Listed {
   }
 }
 
-/** Returns two summaries as lines of JSON, the first message before both: lists need nothing else of them. */
+/**
+ * Returns two summaries as lines of JSON: the first message, which lists need; what else is not at hand; and the base
+ * where it differs, null where not.
+ */
 function recordOf(base: SessionSummary, now: SessionSummary): string {
-  const { first } = now;
-  const textOf = (summary: SessionSummary): string =>
-    JSON.stringify(summary.first === first ? { ...summary, first: undefined } : summary);
-  const ofBase = textOf(base);
-  const ofNow = base === now ? ofBase : textOf(now);
-  return [JSON.stringify(first), ofBase, ofBase === ofNow ? "null" : ofNow].join("\n");
+  const { first, reach, entries, activity, last, inner, cwd } = now;
+  const rest = { reach, entries, activity, last, inner, cwd: cwd === storable(cwd) ? undefined : cwd };
+  const ofBase = base === now ? "null" : JSON.stringify(base);
+  return [JSON.stringify(first), JSON.stringify(rest), ofBase === JSON.stringify(now) ? "null" : ofBase].join("\n");
 }
 
 /** Returns a text as SQLite would return it; the record has the original. */

@@ -17,7 +17,7 @@ import type { NewText, TextKind } from "./text-table.ts";
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
 /** Characters of texts written in one transaction while a search waits, and while none does. */
-const AT_ONCE = { waiting: 4 << 20, ahead: 128 << 10 };
+const AT_ONCE = { waiting: 2 << 20, ahead: 128 << 10 };
 /** Characters of one file that are read and written without a pause, 20 ms. */
 const OF_ONE = 1 << 20;
 /** Factor by which more characters are read at once from a session that has to be opened. */
@@ -27,7 +27,7 @@ const MARK = 16;
 /** Ends of paths whose tokens are remembered. */
 const MAX_MARKS = 20_000;
 /** Files whose texts are written in one transaction. */
-const FILES_AT_ONCE = 2000;
+const FILES_AT_ONCE = 1000;
 /** Maximum number of retries beyond one for each file. */
 const MAX_AGAIN = 100_000;
 
