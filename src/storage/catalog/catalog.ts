@@ -345,7 +345,7 @@ class Finder implements LocalCatalog {
     const found = new Map<string, FoundStamp>();
     if (!this.options.agents) return found;
     for (const [path, stamp] of files) {
-      const { inner } = this.kept.rows.get(path)?.facts.base ?? {};
+      const { inner } = this.kept.rows.get(path) ?? {};
       if (inner) for (const [within, of] of stampsWithin(path, stamp, inner)) found.set(within, of);
     }
     return found;

@@ -55,7 +55,7 @@ export interface RowTexts {
   readonly record: string;
 }
 
-const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddCwd: 8 };
+const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddCwd: 8, inner: 16 };
 /** The change time of a stamp that never matches. */
 const NEVER = -1;
 
@@ -100,7 +100,8 @@ export class SessionRow implements Listed {
       (now.entries === 0 ? FLAG.headerOnly : 0) |
       (now.plain ? FLAG.plain : 0) |
       (now.batch ? FLAG.batch : 0) |
-      (cwd === now.cwd ? 0 : FLAG.oddCwd);
+      (cwd === now.cwd ? 0 : FLAG.oddCwd) |
+      (base.inner ? FLAG.inner : 0);
     const state = `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
     const { id, timestamp, messages, name, parentSession, agent = null } = now;
     const record = recordOf(base, now);
@@ -200,6 +201,11 @@ export class SessionRow implements Listed {
   /** As in the summary. */
   get batch(): boolean {
     return (this.flags & FLAG.batch) !== 0;
+  }
+
+  /** As in the summary. */
+  get inner(): readonly string[] | undefined {
+    return this.flags & FLAG.inner ? this.facts.base.inner : undefined;
   }
 
   get created(): number | null {
