@@ -200,6 +200,26 @@ test("a known file that becomes a link is followed from then on, where folders a
   });
 });
 
+test("a folder that is a link leads elsewhere from one call to the next, where folders are watched", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = temporaryLibrary();
+    const [a, b, away] = ["a", "b", "away"].map((name) => join(library.root, "..", name));
+    mkdirSync(library.root);
+    for (const folder of [a, b]) {
+      mkdirSync(folder);
+      const session = randomSession(random, "/x");
+      writeFileSync(join(folder, `${session.id}.jsonl`), session.text);
+    }
+    symlinkSync(a, join(library.root, "--x--"));
+    const catalog = catalogOn(library, { watchFrom: 1 });
+    for (let n = 0; n < 3; n++) expect(await listed(catalog)).toEqual(readList(library.root));
+    renameSync(a, away);
+    renameSync(b, a);
+    expect(readList(library.root)).toHaveLength(1);
+    expect(await listed(catalog)).toEqual(readList(library.root));
+  });
+});
+
 test("the order is that of the conversations, whatever the times of the files are", async () => {
   await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();

@@ -14,6 +14,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import {
   allHits,
@@ -25,6 +26,7 @@ import {
   randomSession,
   readHits,
   readList,
+  realEnv,
   temporaryLibrary,
 } from "../support/catalog.ts";
 import { user } from "../support/drafts.ts";
@@ -46,6 +48,10 @@ function fill(random: Random, count = 25): Library {
   return library;
 }
 
+function moment(n: number): string {
+  return new Date(Date.UTC(2026, 0, 1 + n)).toISOString();
+}
+
 function databases({ state }: Library): string[] {
   const folder = join(state, "catalog");
   return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
@@ -63,6 +69,44 @@ async function isRight(library: Library, search = true): Promise<void> {
 }
 
 test("SQLite is there for these tests", () => expect(sqlite).toBeDefined());
+
+test("a row that it kept says what the file says, whatever texts a session has", async () => {
+  const library = temporaryLibrary();
+  const folder = join(library.root, "--p--");
+  mkdirSync(folder, { recursive: true });
+  const odd = ["plain", "two\nlines\r", "\u0000 nul", "\ud800 half a pair", 'a "quote" \\', "\u2028 😀 é", "'; DROP"];
+  for (const [n, text] of odd.entries()) {
+    const header = { type: "session", version: 3, id: `0000000${n}${text}`, timestamp: moment(n), cwd: `/x/${text}` };
+    const placed = (id: number) => ({ id: `000000${id}${n}`, parentId: null, timestamp: moment(n) });
+    const said = user(`token ${text}`, placed(1));
+    const named = { type: "session_info", name: `named ${text}`, ...placed(2) };
+    const lines = [header, ...(n % 2 ? [named, said] : [said, named])].map((line) => JSON.stringify(line));
+    // The last line may be whole without its end.
+    writeFileSync(join(folder, `${n} ${text.replaceAll("\0", "")}.jsonl`), lines.join("\n") + (n % 3 ? "\n" : ""));
+  }
+  // Read by one process, by the next from what that kept, and by one without a catalog.
+  const answers = [];
+  for (const options of [{}, {}, { sqlite: () => undefined }]) {
+    let opened = 0;
+    const openRead = (path: string): number => {
+      opened += path.startsWith(library.root) ? 1 : 0;
+      return realDisk.openRead(path);
+    };
+    const disk = Object.assign(Object.create(realDisk), { openRead });
+    // Long after the files were written, so that their stamps can tell.
+    const catalog = catalogOn(library, { disk, env: { ...realEnv, now: () => Date.now() + 60_000 }, ...options });
+    const list = await listed(catalog);
+    const read = opened;
+    const hits: string[] = [];
+    for (const { cwd } of list) hits.push(...places(await allHits(catalog, { query: "token", cwd: cwd ?? "" })));
+    catalog.close();
+    answers.push({ list, hits: hits.sort(), read });
+  }
+  expect(answers.map(({ read }) => read > 0)).toEqual([true, false, true]);
+  for (const { list } of answers) expect(list).toEqual(readList(library.root));
+  expect(answers[0].hits.length).toBeGreaterThan(4);
+  expect(answers[1].hits).toEqual(answers[0].hits);
+});
 
 test("its files and folder are for their owner only, and nothing else is written", async () => {
   await forSeedsAsync(1, async (random) => {

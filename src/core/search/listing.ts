@@ -20,11 +20,21 @@ function compareKeys(a: number | string, b: number | string): number {
 
 /** Returns a comparison: newest, largest or dearest first, or names from A on; equal ones by their path. */
 export function comparing(order: Order): (a: Listed, b: Listed) => number {
-  return (a, b) => compareKeys(keyOf(a, order), keyOf(b, order)) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
+  return (a, b) => compareKeyed({ key: keyOf(a, order), path: a.path }, { key: keyOf(b, order), path: b.path });
+}
+
+/** A session with its sort key. */
+interface Keyed extends Pick<Listed, "path"> {
+  readonly key: number | string;
+}
+
+/** Compares sessions by keys that were made before. */
+export function compareKeyed(a: Keyed, b: Keyed): number {
+  return compareKeys(a.key, b.key) || (a.path < b.path ? 1 : a.path > b.path ? -1 : 0);
 }
 
 /** Returns the part of an ordered list that comes after a wish's cursor. Throws cursor_expired. */
-export function afterCursor(ordered: readonly Listed[], { cursor, sort = "modified" }: ListRequest): readonly Listed[] {
+export function afterCursor<L extends Listed>(ordered: readonly L[], { cursor, sort = "modified" }: ListRequest) {
   if (cursor === undefined) return ordered;
   const compare = comparing(sort);
   const after = readCursor(cursor, sort);

@@ -8,22 +8,20 @@ import type { Listed } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
-import { momentOf } from "../../core/search/listing.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
-import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
 import { type FoundStamp, isSameStamp } from "../fs/stamps.ts";
-import { CatalogFile, type CatalogRow, type Indexed, isPassing, type StoredRow, sumOf } from "./database.ts";
+import { CatalogFile, type Indexed, isPassing, type StoredRow } from "./database.ts";
 import { CatalogDamaged, placeOf } from "./database-files.ts";
-import { modifiedAt, type SessionSummary } from "./summary.ts";
+import { type SessionFacts, SessionRow } from "./session-row.ts";
+import { eachInSlices, fittingInSlices } from "./slices.ts";
 import type { TextKind } from "./text-table.ts";
-import type { SessionUsage } from "./usage-record.ts";
 
-/** Rows written in one transaction, and read without a pause. */
-const ROWS_AT_ONCE = 200;
+/** Rows written in one transaction, for which others wait 50 ms, and read without a pause. */
+const ROWS_AT_ONCE = { written: 1000, read: 500 };
 /** Number of damaged catalogs after which this process works without one. */
 const MAX_DAMAGE = 3;
 /** Milliseconds after which opening a catalog is tried again. */
@@ -49,62 +47,6 @@ export interface CatalogOptions {
   readonly agents?: AgentSessions;
   /** Whether an index that is written for scripts is durable when `exportIndex` resolves. */
   readonly isDurable?: boolean;
-}
-
-/** A session file as it was read. */
-export interface SessionRow {
-  readonly stamp: FoundStamp;
-  /** Time of the last change of the session, in milliseconds. */
-  readonly time: number;
-  readonly base: SessionSummary;
-  readonly now: SessionSummary;
-  readonly size: number;
-  /** An id that changes when the file is rewritten, which invalidates its index. */
-  readonly life: string;
-  /** Whether the file cannot have changed since without a change of its stamp. */
-  readonly sure: boolean;
-  readonly listed: Listed;
-  /** Its usage, once that is counted. */
-  readonly usage?: SessionUsage;
-  /** Checksum of its row in the catalog. */
-  readonly sum: string;
-}
-
-type SessionFacts = Omit<SessionRow, "listed" | "sum">;
-
-/** Returns the row as the catalog stores it. */
-export function keptOf({ stamp, time, base, now, size, life, sure, listed }: Omit<SessionRow, "sum">): CatalogRow {
-  const { path } = listed;
-  return {
-    path,
-    session: storable(now.id),
-    cwd: storable(now.cwd),
-    timestamp: storable(now.timestamp),
-    messages: now.messages,
-    // pi_agent_rust compares it with the time of the file in whole milliseconds.
-    modified: Math.floor(time),
-    size,
-    name: storable(now.name),
-    record: JSON.stringify({
-      // A file that may have changed under the same stamp is stored with a stamp that never matches.
-      stamp: sure ? stamp : { ...stamp, changed: -1 },
-      time,
-      base,
-      now: JSON.stringify(base) === JSON.stringify(now) ? undefined : now,
-      size,
-      life,
-    }),
-  };
-}
-
-/** Returns a text as SQLite would return it; the record has the original. */
-function storable<T extends string | null>(text: T): T {
-  return (text === null ? null : Buffer.from(text).toString().replaceAll("\0", " ")) as T;
-}
-
-/** Returns the index state of a row whose texts are all indexed. */
-export function stateOf({ life, now, base, size }: SessionRow): string {
-  return `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
 }
 
 export class CachedRows {
@@ -134,21 +76,15 @@ export class CachedRows {
   }
 
   rowOf(path: string, facts: SessionFacts): SessionRow {
-    const row = { ...facts, listed: this.listedOf(path, facts) };
-    return { ...row, sum: sumOf(keptOf(row)) };
+    return SessionRow.of(path, this.isArchived(path), facts);
   }
 
-  /** Parses a row that was stored with this sum; undefined when it is not valid. */
-  private readRow({ path, record, sum }: StoredRow): SessionRow | undefined {
-    try {
-      const { stamp, time, base, now = base, size, life } = JSON.parse(record);
-      // Older servers did not store it.
-      if (typeof time !== "number") return undefined;
-      const facts = { stamp, time, base, now, size, life, sure: true };
-      return { ...facts, listed: this.listedOf(path, facts), sum };
-    } catch {
-      return undefined;
-    }
+  isArchived(path: string): boolean {
+    return path.startsWith(this.archive);
+  }
+
+  private readRow(stored: StoredRow): SessionRow | undefined {
+    return SessionRow.stored(stored, this.isArchived(stored.path), stored.sum);
   }
 
   /** Returns a session as the catalog has it; undefined when it is not known with this stamp. */
@@ -156,26 +92,6 @@ export class CachedRows {
     const there = file.row(path);
     const row = there && this.readRow(there);
     return row && isSameStamp(row.stamp, stamp) ? row.listed : undefined;
-  }
-
-  private listedOf(path: string, { now, size, usage }: SessionFacts): Listed {
-    return {
-      path,
-      id: now.id,
-      cwd: now.cwd,
-      name: now.name,
-      parentSession: now.parentSession,
-      created: momentOf(now.timestamp),
-      modified: modifiedAt(now),
-      messageCount: now.messages,
-      firstMessage: now.first,
-      sizeBytes: size,
-      headerOnly: now.entries === 0,
-      archived: path.startsWith(this.archive),
-      store: now.agent !== undefined ? "foreign" : isContainerName(path) ? "v2" : "jsonl",
-      agent: now.agent,
-      cost: usage?.cost,
-    };
   }
 
   get sqliteThere(): OpenDatabase | null {
@@ -243,64 +159,84 @@ export class CachedRows {
     if (!file.changedElsewhere() && this.changed) return;
     if (!andRows) return this.readIndexed(file);
     this.forget();
-    for (const stored of file.allRows(ROWS_AT_ONCE)) {
+    const differing = new Set(this.rows.keys());
+    for (const stored of file.allRows(ROWS_AT_ONCE.read)) {
       for (const one of stored) {
         const { id, path, sum, talk, tools, calls } = one;
-        this.indexed.set(path, { id, path, sum, talk, tools, calls });
         const row = this.readRow(one);
-        if (row && !this.rows.has(one.path)) this.rows.set(one.path, row);
+        // One text in place of two that are the same, mostly.
+        this.indexed.set(path, { id, path, sum, talk: talk === row?.state ? row.state : talk, tools, calls });
+        if (row && !this.rows.has(path)) this.rows.set(path, row);
+        else differing.add(path);
       }
       await pause();
     }
+    this.changed = differing;
   }
 
-  readIndexed(file: CatalogFile): void {
+  async readIndexed(file: CatalogFile): Promise<void> {
     this.forget();
-    for (const indexed of file.allIndexed()) this.indexed.set(indexed.path, indexed);
+    for (const found of file.allIndexed(ROWS_AT_ONCE.read)) {
+      for (const indexed of found) this.indexed.set(indexed.path, indexed);
+      await pause();
+    }
   }
 
   /** Writes rows that differ from the catalog. */
   async save(file: CatalogFile): Promise<void> {
     const { rows } = this;
-    if (file.changedElsewhere()) this.readIndexed(file);
+    if (file.changedElsewhere()) await this.readIndexed(file);
     const among = this.changed ?? new Set([...rows.keys(), ...this.indexed.keys()]);
-    const differing = [...among].filter((path) => rows.get(path)?.sum !== this.indexed.get(path)?.sum);
-    for (let i = 0; i < differing.length; i += ROWS_AT_ONCE) {
-      const paths = differing.slice(i, i + ROWS_AT_ONCE);
-      await this.write(file, "rows", () => {
-        for (const path of paths) this.saveOne(file, path);
+    const differing = await fittingInSlices(among, (path) => rows.get(path)?.sum !== this.indexed.get(path)?.sum);
+    for (let i = 0; i < differing.length; i += ROWS_AT_ONCE.written) {
+      const numbers = new Map<string, number | undefined>();
+      await this.write(file, "rows", async () => {
+        const isKnown = !file.isChangedElsewhere();
+        await eachInSlices(differing.slice(i, i + ROWS_AT_ONCE.written), (path) => {
+          numbers.set(path, this.saveOne(file, path, isKnown));
+        });
       });
-      for (const path of paths) {
-        const indexed = file.indexed(path);
-        if (indexed) this.indexed.set(path, indexed);
-        else this.indexed.delete(path);
-      }
-      if (i > 0) await pause();
+      for (const [path, id] of numbers) this.noteSaved(file, path, id);
     }
     this.changed = new Set();
     this.moves.clear();
   }
 
-  private saveOne(file: CatalogFile, path: string): void {
+  /** Writes one row. Returns its number if it is new; `isKnown`: nobody else wrote since the index states were read. */
+  private saveOne(file: CatalogFile, path: string, isKnown: boolean): number | undefined {
     const row = this.rows.get(path);
-    if (!row) return file.drop(path);
-    const there = file.row(path);
+    if (!row) {
+      file.drop(path);
+      return undefined;
+    }
+    const from = this.moves.get(path);
+    const isNew = isKnown && from === undefined && !this.indexed.has(path);
+    const there = isNew ? undefined : file.row(path);
     const theirs = there && this.readRow(there);
     // Another process scanned the same file: both rows are correct, and its row is kept.
-    if (theirs && row.sure && theirs.size === row.size && isSameStamp(theirs.stamp, row.stamp))
-      return this.adopt(path, theirs);
-    const from = this.moves.get(path);
+    if (theirs && row.sure && theirs.sizeBytes === row.sizeBytes && isSameStamp(theirs.stamp, row.stamp)) {
+      this.adopt(path, theirs);
+      return undefined;
+    }
     if (from !== undefined && !this.rows.has(from)) file.move(from, path);
-    file.keep(keptOf(row));
+    const id = file.keep(row);
+    return isNew ? id : undefined;
+  }
+
+  /** Records the index states of a row that was written: a new one has none. */
+  private noteSaved(file: CatalogFile, path: string, id: number | undefined): void {
+    const row = this.rows.get(path);
+    const indexed = id === undefined || !row ? file.indexed(path) : { id, path, sum: row.sum, ...NOT_INDEXED };
+    if (indexed) this.indexed.set(path, indexed);
+    else this.indexed.delete(path);
   }
 
   /** Runs a transaction. Waits for other processes without blocking this one. */
-  async write(file: CatalogFile, what: keyof typeof PATIENCE, run: () => void): Promise<void> {
+  async write(file: CatalogFile, what: keyof typeof PATIENCE, run: () => Promise<void>): Promise<void> {
     const until = performance.now() + PATIENCE[what];
     for (let tries = 1; ; tries++)
       try {
-        file.write(run);
-        return;
+        return await file.writing(run);
       } catch (error) {
         const { errcode } = error as { errcode?: number };
         if ((errcode ?? 0) % 256 !== BUSY || performance.now() >= until) throw error;
@@ -311,6 +247,7 @@ export class CachedRows {
 }
 
 const BUSY = 5;
+const NOT_INDEXED: Readonly<Record<TextKind, string>> = { talk: "", tools: "", calls: "" };
 
 function isStorageError(error: unknown): boolean {
   const { code, errcode } = error as { code?: unknown; errcode?: unknown };

@@ -13,7 +13,6 @@ import type {
   ListProgress,
   ListRequest,
   ModelUsed,
-  Order,
   Progress,
   Relative,
   SearchRequest,
@@ -21,17 +20,7 @@ import type {
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
-import {
-  afterCursor,
-  comparing,
-  cursorAfter,
-  familyOf,
-  filterOf,
-  indexIn,
-  parentsOf,
-  unknownId,
-  wishKey,
-} from "../../core/search/listing.ts";
+import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
@@ -40,15 +29,18 @@ import { closing } from "../fs/files.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
-import { CachedRows, type CatalogOptions, keptOf, type SessionRow } from "./cached-rows.ts";
+import { CachedRows, type CatalogOptions } from "./cached-rows.ts";
 import { scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
 import { type FolderChanges, Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
 import { KeptUsage } from "./kept-usage.ts";
+import { Lists } from "./lists.ts";
 import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
 import { writeIndex } from "./session-index.ts";
+import type { SessionRow } from "./session-row.ts";
+import { fittingInSlices, SLICE } from "./slices.ts";
 import { type Scan, scanFile } from "./summary.ts";
 import { TextIndex } from "./text-index.ts";
 
@@ -57,12 +49,8 @@ const TICK = 50;
 const CLOCKS_APART = 60_000;
 /** Bytes up to which a file is read again when it may have changed under the same time stamp. */
 const CHEAP = 4 << 20;
-/** Milliseconds of work without a pause. */
-const SLICE = 8;
 /** Number of changes from which on sorting again is faster than inserting each. */
 const SORT_FROM = 1000;
-/** Maximum number of lists cached for their next pages. */
-const MAX_PAGED = 8;
 /** Files scanned between writes of their rows to the catalog. */
 const SAVE_AFTER = 200;
 /** Attempts of a search to find the index complete. */
@@ -93,9 +81,7 @@ class Finder implements LocalCatalog {
   private readonly folders: Pick<Folders, "changes" | "close">;
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
-  private readonly ordered = new Map<Order, Listed[]>();
-  /** Lists for the most recent requests, until something changes. */
-  private readonly pages = new Map<string, readonly Listed[]>();
+  private readonly lists: Lists;
   private hasReadFolders = false;
   /** Paths of sessions within other agents' files. */
   private inner = new Set<string>();
@@ -120,6 +106,7 @@ class Finder implements LocalCatalog {
     this.kept = new CachedRows(options, (path, row) => this.put(path, row));
     this.texts = new TextIndex(options, this.kept);
     this.spent = new KeptUsage(options, this.kept);
+    this.lists = new Lists(this.kept.rows);
     this.relations = new Relations(this.kept.rows);
   }
 
@@ -130,11 +117,12 @@ class Finder implements LocalCatalog {
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
-      const fitting = this.fitting(request);
+      const { found, total } = await this.lists.page(request);
       const { relations } = this;
+      await relations.prepare();
       return {
-        found: afterCursor(fitting, request),
-        total: fitting.length,
+        found,
+        total,
         parentOf: (listed) => relations.parentOf(listed),
         shortId: (id) => relations.shortId(id),
         cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
@@ -159,9 +147,9 @@ class Finder implements LocalCatalog {
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
       const leftOut = request.archived
         ? []
-        : this.order("modified").filter((listed) => listed.archived && isThere(listed));
+        : await fittingInSlices(this.kept.rows.values(), (listed) => listed.archived && isThere(listed));
       return {
-        sessions: wanted,
+        sessions: wanted.map((row) => ({ listed: row, usage: row.usage })),
         models: this.spent.models.all,
         incomplete: [...(cwd === undefined ? unreadable : []), ...lacking],
         archivedLeftOut: leftOut.length,
@@ -171,11 +159,11 @@ class Finder implements LocalCatalog {
 
   /** Counts the usage of the sessions that fit, as far as it is not known, and returns their rows. */
   private async count(fits: (listed: Listed) => boolean, progress: Progress | undefined): Promise<SessionRow[]> {
-    const wanted = (): SessionRow[] => [...this.kept.rows.values()].filter(({ listed }) => fits(listed));
+    const wanted = (): SessionRow[] => [...this.kept.rows.values()].filter(fits);
     const missing = wanted().filter(({ usage }) => usage === undefined);
     const counted = await this.spent.complete(missing, progress);
-    if (counted.length > SORT_FROM) this.ordered.clear();
-    for (const row of counted) this.put(row.listed.path, row);
+    if (counted.length > SORT_FROM) this.expectMany();
+    for (const row of counted) this.put(row.path, row);
     return wanted();
   }
 
@@ -191,8 +179,9 @@ class Finder implements LocalCatalog {
       await this.refresh(progress);
       const rows = rowsOf(this.kept.rows, request);
       return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
+        await this.relations.prepare();
         const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
-        return found ?? search.scanned(this.order("modified").filter(({ path }) => rows.has(path)));
+        return found ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
       });
     });
   }
@@ -203,8 +192,9 @@ class Finder implements LocalCatalog {
     for (let tries = 0; tries < TRIES; tries++) {
       for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
       const found = await file.reading(async () => {
-        if (file.changedElsewhere()) this.kept.readIndexed(file);
-        return kinds.every((kind) => this.texts.missing(kind).size === 0) ? search.indexed(file) : undefined;
+        if (file.changedElsewhere()) await this.kept.readIndexed(file);
+        for (const kind of kinds) if ((await this.texts.missing(kind)).size > 0) return undefined;
+        return search.indexed(file);
       });
       if (found) return found;
     }
@@ -214,7 +204,7 @@ class Finder implements LocalCatalog {
   family(of: { id: string; open?: Relative }, progress?: Progress): Promise<SessionFamily> {
     return this.inTurn(async () => {
       await this.refresh(progress);
-      const sessions: Relative[] = [...this.order("created")];
+      const sessions: Relative[] = (await this.lists.order("created")).map(({ listed }) => listed);
       const { open } = of;
       if (open && !sessions.some(({ path }) => path === open.path)) sessions.push(open);
       const start =
@@ -241,9 +231,9 @@ class Finder implements LocalCatalog {
       if (!sqlite) throw new Failure("storage_failed", NEEDS_SQLITE, {}, { retryable: false });
       try {
         // Agents do not list archived sessions.
-        const rows = [...this.kept.rows.values()].filter(({ listed }) => !listed.archived);
+        const rows = [...this.kept.rows.values()].filter(({ archived }) => !archived);
         const { disk, isDurable = false } = this.options;
-        await writeIndex(sqlite, disk, file, rows.map(keptOf), isDurable);
+        await writeIndex(sqlite, disk, file, rows, isDurable);
         return rows.length;
       } catch (error) {
         throw storageFailure(error, "writing the index");
@@ -287,27 +277,6 @@ class Finder implements LocalCatalog {
     return result;
   }
 
-  private order(order: Order): Listed[] {
-    let ordered = this.ordered.get(order);
-    if (!ordered) {
-      ordered = Array.from(this.kept.rows.values(), ({ listed }) => listed).sort(comparing(order));
-      this.ordered.set(order, ordered);
-    }
-    return ordered;
-  }
-
-  /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
-  private fitting(request: ListRequest): readonly Listed[] {
-    const key = wishKey(request);
-    let fitting = this.pages.get(key);
-    if (!fitting) {
-      fitting = this.order(request.sort ?? "modified").filter(filterOf(request));
-      if (this.pages.size >= MAX_PAGED) this.pages.clear();
-      this.pages.set(key, fitting);
-    }
-    return fitting;
-  }
-
   /** Returns the id of the last entry that a fork shares with its parent. */
   private forkedAt(parent: string, child: string): string | undefined {
     const { openLog } = this.options;
@@ -343,24 +312,29 @@ class Finder implements LocalCatalog {
       this.others.delete(path);
       this.unreadable.delete(path);
       if (!row) return;
-      vanished.set(keyOf(row.stamp), row);
+      vanished.set(stampKey(row.stamp), row);
       this.put(path, undefined);
     };
-    if (removed.length > SORT_FROM) this.ordered.clear();
+    if (removed.length > SORT_FROM) this.expectMany();
     for (const path of removed) forget(path);
     for (const path of this.inner) if (!there.has(path)) forget(path);
-    if (!this.hasReadFolders) for (const path of [...rows.keys()]) if (!there.has(path)) forget(path);
+    if (!this.hasReadFolders) {
+      const gone = await fittingInSlices(rows.keys(), (path) => !there.has(path));
+      if (gone.length > SORT_FROM) this.expectMany();
+      for (const path of gone) forget(path);
+    }
     this.hasReadFolders = true;
-    const changed = this.changedAmong(there);
-    if (changed.length > SORT_FROM) this.ordered.clear();
+    const changed = await this.changedAmong(there);
+    if (changed.length > SORT_FROM) this.expectMany();
     await this.scan(changed, vanished, progress);
     await this.refreshInner(files);
   }
 
   /** Returns the files whose rows are missing, or have another stamp. */
-  private changedAmong(there: ReadonlyMap<string, FoundStamp>): [string, FoundStamp][] {
-    return [...there].filter(([path, stamp]) => {
-      const row = this.kept.rows.get(path);
+  private changedAmong(there: ReadonlyMap<string, FoundStamp>): Promise<[string, FoundStamp][]> {
+    const { rows } = this.kept;
+    return fittingInSlices(there, ([path, stamp]) => {
+      const row = rows.get(path);
       const known = row ? (row.sure ? row.stamp : undefined) : this.others.get(path);
       return known === undefined || !isSameStamp(known, stamp);
     });
@@ -371,7 +345,7 @@ class Finder implements LocalCatalog {
     const found = new Map<string, FoundStamp>();
     if (!this.options.agents) return found;
     for (const [path, stamp] of files) {
-      const { inner } = this.kept.rows.get(path)?.base ?? {};
+      const { inner } = this.kept.rows.get(path) ?? {};
       if (inner) for (const [within, of] of stampsWithin(path, stamp, inner)) found.set(within, of);
     }
     return found;
@@ -387,7 +361,7 @@ class Finder implements LocalCatalog {
         this.unreadable.delete(path);
       }
     this.inner = new Set(inner.keys());
-    await this.scan(this.changedAmong(inner), new Map(), undefined);
+    await this.scan(await this.changedAmong(inner), new Map(), undefined);
   }
 
   private async scan(
@@ -399,14 +373,14 @@ class Finder implements LocalCatalog {
     const read: Listed[] = [];
     let since = performance.now();
     for (const [i, [path, stamp]] of changed.entries()) {
-      const moved = vanished.get(keyOf(stamp));
+      const moved = vanished.get(stampKey(stamp));
       if (moved?.sure) {
-        this.put(path, this.kept.rowOf(path, { ...moved, stamp }));
-        this.kept.noteMove(moved.listed.path, path);
+        this.put(path, moved.movedTo(path, this.kept.isArchived(path), stamp));
+        this.kept.noteMove(moved.path, path);
       } else this.scanOne(path, stamp);
       if (progress && changed.length > 1) {
         const row = this.kept.rows.get(path);
-        if (row) read.push(row.listed);
+        if (row) read.push(row);
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
       }
       if (performance.now() - since < SLICE) continue;
@@ -425,14 +399,15 @@ class Finder implements LocalCatalog {
     const sure = age >= TICK || age < -CLOCKS_APART;
     const same = before !== undefined && isSameFile(before.stamp, stamp);
     const grown =
-      same && (stamp.size > before.size || (isSameStamp(before.stamp, stamp) && before.size > CHEAP && !before.sure));
+      same &&
+      (stamp.size > before.sizeBytes || (isSameStamp(before.stamp, stamp) && before.sizeBytes > CHEAP && !before.sure));
     let scan: Scan | null | undefined;
     try {
       if (agents) scan = scanForeign(agents, path, stamp);
       else
         scan = isContainerName(path)
-          ? scanContainer(disk, path, openLog, same ? before.base : undefined)
-          : scanFile(disk, path, grown ? before.base : undefined);
+          ? scanContainer(disk, path, openLog, same ? before.facts.base : undefined)
+          : scanFile(disk, path, grown ? before.facts.base : undefined);
     } catch {
       // It was removed or may not be read: the next call tries again.
     }
@@ -450,18 +425,19 @@ class Finder implements LocalCatalog {
     this.put(path, this.kept.rowOf(path, { stamp, time, base, now, size, life, sure }));
   }
 
+  /** Forgets the orders that `put` keeps up, before so many changes that sorting again is faster. */
+  private expectMany(): void {
+    this.lists.forget();
+    this.relations.forget();
+  }
+
   private put(path: string, row: SessionRow | undefined): void {
     const before = this.kept.rows.get(path);
     if (row) this.kept.rows.set(path, row);
     else if (!this.kept.rows.delete(path)) return;
-    this.pages.clear();
-    this.relations.note(before?.listed, row?.listed);
+    this.lists.note(before, row);
+    this.relations.note(before, row);
     if (!row) this.spent.forget(path);
-    for (const [order, ordered] of this.ordered) {
-      const compare = comparing(order);
-      if (before) ordered.splice(indexIn(ordered, before.listed, compare), 1);
-      if (row) ordered.splice(indexIn(ordered, row.listed, compare), 0, row.listed);
-    }
     this.kept.note(path, row === undefined);
   }
 }
@@ -469,13 +445,14 @@ class Finder implements LocalCatalog {
 /** Returns the rows of the agents that are asked for. */
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
   if (!agents) return rows;
-  return new Map([...rows].filter(([, { listed }]) => listed.agent === undefined || agents.includes(listed.agent)));
+  return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
 }
 
-function lackOf({ listed, usage }: SessionRow) {
-  return { path: listed.path, listed, damagedLines: usage?.damaged };
+function lackOf(row: SessionRow) {
+  const { path, usage } = row;
+  return { path, listed: row, damagedLines: usage?.damaged };
 }
 
-function keyOf({ device, inode, size, modified, changed }: FoundStamp): string {
+function stampKey({ device, inode, size, modified, changed }: FoundStamp): string {
   return `${device} ${inode} ${size} ${modified} ${changed}`;
 }

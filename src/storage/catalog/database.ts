@@ -16,12 +16,12 @@ import {
   removeDatabase,
   seal,
 } from "./database-files.ts";
-import { hash, type SessionSummary } from "./summary.ts";
+import { type RowTexts, sumOf } from "./session-row.ts";
 import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
 import { UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 
@@ -29,51 +29,29 @@ const SCHEMA = `
 CREATE TABLE files(
   id INTEGER PRIMARY KEY,
   path TEXT NOT NULL UNIQUE,
-  session TEXT NOT NULL,
-  cwd TEXT,
-  timestamp TEXT,
-  messages INTEGER NOT NULL,
-  modified INTEGER,
-  size INTEGER NOT NULL,
-  name TEXT,
-  archived INTEGER NOT NULL DEFAULT 0,
+  head TEXT NOT NULL,
   record TEXT NOT NULL,
-  sum TEXT NOT NULL,
+  sum INTEGER NOT NULL,
   talk TEXT NOT NULL DEFAULT '',
   tools TEXT NOT NULL DEFAULT '',
   calls TEXT NOT NULL DEFAULT ''
 );
 CREATE VIEW sessions AS
-  SELECT path, session AS id, coalesce(cwd, '') AS cwd, coalesce(timestamp, '') AS timestamp,
-    messages AS message_count, coalesce(modified, 0) AS last_modified_ms, size AS size_bytes, name
+  SELECT path, head ->> 0 AS id, coalesce(head ->> 1, '') AS cwd, coalesce(head ->> 2, '') AS timestamp,
+    head ->> 3 AS message_count, head ->> 4 AS last_modified_ms, head ->> 5 AS size_bytes, head ->> 6 AS name
   FROM files;${TEXT_SCHEMA}PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
-/** A row of the catalog: columns for scripts, and the record from which we restore ours. */
-export interface CatalogRow extends Pick<SessionSummary, "cwd" | "timestamp" | "messages" | "name"> {
-  readonly path: string;
-  readonly session: string;
-  /** Time of the last change of the session, in milliseconds. */
-  readonly modified: number;
-  readonly size: number;
-  readonly record: string;
-}
-
-const COLUMNS = ["path", "session", "cwd", "timestamp", "messages", "modified", "size", "name", "record"] as const;
-const KEEP = `INSERT INTO files(${COLUMNS.join()}, sum) VALUES (${COLUMNS.map(() => "?").join()}, ?)
-  ON CONFLICT(path) DO UPDATE SET ${[...COLUMNS, "sum"].map((column) => `${column} = excluded.${column}`).join()}`;
-
-/** A row as it is stored, with its number. The checksum is of the others, from when they were written. */
-export interface StoredRow extends CatalogRow, Indexed {}
+/** A row as it is stored. */
+export interface StoredRow extends Indexed, RowTexts {}
 
 /** The index states of a file's texts, and the number of the file. */
 export interface Indexed extends Readonly<Record<TextKind, string>> {
   readonly id: number;
   readonly path: string;
-  readonly sum: string;
+  readonly sum: number;
 }
 const INDEXED = "SELECT id, path, sum, talk, tools, calls FROM files";
-
 class OtherVersion extends Error {}
 
 export class CatalogFile {
@@ -150,12 +128,21 @@ export class CatalogFile {
     return infoOrNull(this.disk, this.path)?.inode === this.inode;
   }
 
-  /** Whether another process wrote since the last call. */
+  /** Whether another process wrote since the last call of this function. */
   changedElsewhere(): boolean {
-    const { data_version: version } = this.sql("PRAGMA data_version").get() as { data_version: number };
+    const version = this.dataVersion();
     const changed = version !== this.version;
     this.version = version;
     return changed;
+  }
+
+  /** Whether another process wrote since the last call of `changedElsewhere`. */
+  isChangedElsewhere(): boolean {
+    return this.dataVersion() !== this.version;
+  }
+
+  private dataVersion(): number {
+    return (this.sql("PRAGMA data_version").get() as { data_version: number }).data_version;
   }
 
   close(): void {
@@ -183,8 +170,14 @@ export class CatalogFile {
 
   // --- files ---------------------------------------------------------------------------------------------------
 
-  allIndexed(): Indexed[] {
-    return this.sql(INDEXED).all() as Indexed[];
+  /** Yields the index states of all files, `count` at a time. */
+  *allIndexed(count: number): Generator<Indexed[]> {
+    for (let last = -1; ; ) {
+      const found = this.sql(`${INDEXED} WHERE id > ? ORDER BY id LIMIT ?`).all(last, count) as Indexed[];
+      if (found.length === 0) return;
+      yield found;
+      last = found[found.length - 1].id;
+    }
   }
 
   indexed(path: string): Indexed | undefined {
@@ -213,8 +206,11 @@ export class CatalogFile {
     }
   }
 
-  keep(kept: CatalogRow): void {
-    this.sql(KEEP).run(...COLUMNS.map((column) => kept[column]), sumOf(kept));
+  /** Stores a row. Returns its number. */
+  keep({ path, head, record, sum }: RowTexts & Pick<StoredRow, "sum">): number {
+    const sql = `INSERT INTO files(path, head, record, sum) VALUES (?, ?, ?, ?) ON CONFLICT(path)
+      DO UPDATE SET head = excluded.head, record = excluded.record, sum = excluded.sum RETURNING id`;
+    return (this.sql(sql).get(path, head, record, sum) as { id: number }).id;
   }
 
   /** Changes the path of a file that is otherwise the same. Drops the row that had the new path. */
@@ -234,20 +230,40 @@ export class CatalogFile {
   // --- transactions --------------------------------------------------------------------------------------------
 
   /** Runs a write transaction: all of it or nothing, with no write of another process in between. */
-  write(run: () => void): void {
+  private write(run: () => void): void {
     this.db.exec("BEGIN IMMEDIATE");
     try {
       run();
-      this.db.exec("COMMIT");
-      this.texts.forget(true);
+      this.commit();
     } catch (error) {
-      this.texts.forget(false);
-      try {
-        this.db.exec("ROLLBACK");
-      } catch {
-        // SQLite has already rolled back.
-      }
+      this.rollBack();
       throw error;
+    }
+  }
+
+  /** Does so with a `run` that pauses, while which other processes cannot write: it must be short. */
+  async writing(run: () => Promise<void>): Promise<void> {
+    this.db.exec("BEGIN IMMEDIATE");
+    try {
+      await run();
+      this.commit();
+    } catch (error) {
+      this.rollBack();
+      throw error;
+    }
+  }
+
+  private commit(): void {
+    this.db.exec("COMMIT");
+    this.texts.forget(true);
+  }
+
+  private rollBack(): void {
+    this.texts.forget(false);
+    try {
+      this.db.exec("ROLLBACK");
+    } catch {
+      // SQLite has already rolled back.
     }
   }
 
@@ -270,11 +286,6 @@ export class CatalogFile {
     }
     return statement;
   }
-}
-
-/** Returns the checksum of a row, which detects bytes that changed without SQLite. */
-export function sumOf(row: CatalogRow): string {
-  return hash(JSON.stringify(COLUMNS.map((column) => row[column])));
 }
 
 const SHORT_READ = 522;

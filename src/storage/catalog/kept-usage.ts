@@ -2,14 +2,14 @@
 
 import type { Progress } from "../../core/ports/catalog.ts";
 import { pause } from "../fs/chunked-io.ts";
-import type { CachedRows, CatalogOptions, SessionRow } from "./cached-rows.ts";
+import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
+import type { SessionRow } from "./session-row.ts";
+import { eachInSlices, SLICE } from "./slices.ts";
 import { countUsage, usageState } from "./usage.ts";
 import { ModelNames, readUsage, type SessionUsage, usageRecord } from "./usage-record.ts";
 import type { StoredUsage } from "./usage-table.ts";
 
-/** Milliseconds of work without a pause. */
-const SLICE = 8;
 /** Sessions counted between writes of their usage. */
 const SAVE_AFTER = 200;
 /** Number of sessions from which on all stored usage is read at once. */
@@ -38,7 +38,7 @@ export class KeptUsage {
   /** Returns the rows with their usage, except those that cannot be read. */
   async complete(rows: readonly SessionRow[], progress: Progress | undefined): Promise<SessionRow[]> {
     if (rows.length === 0) return [];
-    const isMissing = (row: SessionRow): boolean => this.known.get(row.listed.path)?.state !== usageState(row);
+    const isMissing = (row: SessionRow): boolean => this.known.get(row.path)?.state !== usageState(row);
     if (rows.some(isMissing)) await this.kept.with((file) => this.load(file, rows));
     const missing = rows.filter(isMissing);
     const step = Math.max(1, Math.ceil(missing.length / 100));
@@ -55,15 +55,15 @@ export class KeptUsage {
     }
     if (unsaved.length > 0) await this.save(unsaved);
     return rows.flatMap((row) => {
-      const known = this.known.get(row.listed.path);
+      const known = this.known.get(row.path);
       if (known?.state !== usageState(row)) return [];
       const { usage } = known;
-      return [{ ...row, usage, listed: { ...row.listed, cost: usage.cost } }];
+      return [row.withUsage(usage)];
     });
   }
 
   private count(row: SessionRow): boolean {
-    const { path } = row.listed;
+    const { path } = row;
     try {
       const usage = countUsage(this.options, row, this.models, this.known.get(path)?.usage);
       this.known.set(path, { state: usageState(row), usage });
@@ -80,14 +80,14 @@ export class KeptUsage {
       const usage = readUsage(record, this.models);
       if (usage) this.known.set(path, { state, usage });
     };
-    const fresh = rows.filter(({ listed }) => !this.known.has(listed.path));
+    const fresh = rows.filter(({ path }) => !this.known.has(path));
     if (fresh.length < MANY)
-      for (const { listed } of fresh) {
-        const stored = file.usage.of(listed.path);
+      for (const { path } of fresh) {
+        const stored = file.usage.of(path);
         if (stored) take(stored);
       }
     else {
-      const wanted = new Set(fresh.map(({ listed }) => listed.path));
+      const wanted = new Set(fresh.map(({ path }) => path));
       for (const stored of file.usage.all(SAVE_AFTER)) {
         for (const one of stored) if (wanted.has(one.path)) take(one);
         await pause();
@@ -97,13 +97,12 @@ export class KeptUsage {
 
   private async save(rows: readonly SessionRow[]): Promise<void> {
     await this.kept.with((file) =>
-      this.kept.write(file, "rows", () => {
-        for (const { listed } of rows) {
-          const { path } = listed;
+      this.kept.write(file, "rows", () =>
+        eachInSlices(rows, ({ path }) => {
           const known = this.known.get(path);
           if (known) file.usage.put({ path, state: known.state, record: usageRecord(known.usage, this.models) });
-        }
-      }),
+        }),
+      ),
     );
   }
 }

@@ -2,7 +2,8 @@
 
 import type { Listed } from "../../core/ports/catalog.ts";
 import { parentsOf, uniqueBeginning } from "../../core/search/listing.ts";
-import type { SessionRow } from "./cached-rows.ts";
+import type { SessionRow } from "./session-row.ts";
+import { sortedInSlices } from "./slices.ts";
 
 export class Relations {
   private readonly rows: ReadonlyMap<string, SessionRow>;
@@ -19,34 +20,42 @@ export class Relations {
   note(before: Listed | undefined, after: Listed | undefined): void {
     if (before?.id === after?.id && before?.parentSession === after?.parentSession) return;
     this.parents = undefined;
+    if (!this.ids || before?.id === after?.id) return;
+    if (before) this.ids.splice(placeIn(this.ids, before.id), 1);
+    if (after) this.ids.splice(placeIn(this.ids, after.id), 0, after.id);
+  }
+
+  /** Forgets what `note` would keep up, before so many changes that it is made anew faster. */
+  forget(): void {
+    this.parents = undefined;
     this.ids = undefined;
   }
 
+  /** Sorts the ids for `shortId`, which keeps nobody waiting then. */
+  async prepare(): Promise<void> {
+    this.ids ??= await sortedInSlices(
+      Array.from(this.rows.values(), ({ id }) => id),
+      (a, b) => (a < b ? -1 : a > b ? 1 : 0),
+    );
+  }
+
   /** Returns the session that one was forked from, where that is known. */
-  parentOf({ path, parentSession }: Listed): Listed | undefined {
+  parentOf({ path, parentSession }: Listed): SessionRow | undefined {
     if (parentSession === null) return undefined;
     const there = parentSession === path ? undefined : this.rows.get(parentSession);
-    if (there) return there.listed;
+    if (there) return there;
     // It was moved, or it is gone: then all are needed to find it.
     this.parents ??= new Map(
-      Array.from(parentsOf(Array.from(this.rows.values(), ({ listed }) => listed)), ([child, parent]) => [
-        child.path,
-        parent.path,
-      ]),
+      Array.from(parentsOf([...this.rows.values()]), ([child, parent]) => [child.path, parent.path]),
     );
-    return this.rows.get(this.parents.get(path) ?? "")?.listed;
+    return this.rows.get(this.parents.get(path) ?? "");
   }
 
   /** Returns the beginning of an id that no other session's id has. */
   shortId(id: string): string {
-    this.ids ??= Array.from(this.rows.values(), ({ listed }) => listed.id).sort();
+    this.ids ??= Array.from(this.rows.values(), ({ id }) => id).sort();
     const { ids } = this;
-    let low = 0;
-    for (let high = ids.length; low < high; ) {
-      const middle = (low + high) >> 1;
-      if (ids[middle] < id) low = middle + 1;
-      else high = middle;
-    }
+    const low = placeIn(ids, id);
     let past = low;
     while (ids[past] === id) past++;
     return uniqueBeginning(
@@ -54,4 +63,15 @@ export class Relations {
       [ids[low - 1], ids[past]].filter((other) => other !== undefined),
     );
   }
+}
+
+/** Returns the index of an id among sorted ones, or the index where it belongs. */
+function placeIn(ids: readonly string[], id: string): number {
+  let low = 0;
+  for (let high = ids.length; low < high; ) {
+    const middle = (low + high) >> 1;
+    if (ids[middle] < id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

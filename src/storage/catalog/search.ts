@@ -8,10 +8,11 @@ import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
-import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
+import type { CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
 import { type IndexedText, idIn, logTexts, readTexts, scanTexts, textsAt } from "./documents.ts";
 import type { Relations } from "./relations.ts";
+import type { SessionRow } from "./session-row.ts";
 import type { Numbered, TextKind } from "./text-table.ts";
 import { WantedTexts } from "./wanted-texts.ts";
 
@@ -23,7 +24,8 @@ const TEXTS_AT_ONCE = 128;
 /** Sessions that are opened at most to tell which hits a fork took over: 2 ms each. */
 const MOST_PARENTS = 50;
 
-interface FoundText extends Omit<Hit, "shortId" | "inheritedFrom"> {
+interface FoundText extends Omit<Hit, "session" | "shortId" | "inheritedFrom"> {
+  readonly session: SessionRow;
   readonly score: number;
   readonly number: number;
 }
@@ -164,15 +166,14 @@ export class Search {
 
   /** Returns the hit in an entry's text; undefined when the entry does not exist, as one of an interrupted batch. */
   private hitIn(row: SessionRow, entryId: string, found: IndexedText, folded: string) {
-    const { listed: session } = row;
-    const { path, id: sessionId } = session;
+    const { path, id: sessionId } = row;
     const onActivePath = this.isActive(path, row, entryId);
     if (onActivePath === undefined) return undefined;
-    return { path, sessionId, entryId, ...this.wanted.shown(found, folded), onActivePath, session, cursor: "" };
+    return { path, sessionId, entryId, ...this.wanted.shown(found, folded), onActivePath, session: row, cursor: "" };
   }
 
   private read(place: Numbered, row: SessionRow): { id: string; text: IndexedText | undefined } | undefined {
-    const wanted = { kinds: [place.kind], cwd: row.now.cwd };
+    const wanted = { kinds: [place.kind], cwd: row.cwd };
     if (place.entry !== null) {
       const session = this.session(place.path);
       const position = session?.log.nodes.position(place.entry) ?? -1;
@@ -193,7 +194,7 @@ export class Search {
   private isActive(path: string, row: SessionRow, id: string): boolean | undefined {
     const open = this.request.isActive(path, id);
     if (open !== undefined) return open;
-    if (row.now.plain && !row.now.batch && !this.hasLeafRecord(row.stamp)) return true;
+    if (row.plain && !row.batch && !this.hasLeafRecord(row.stamp)) return true;
     const session = this.session(path);
     const position = session?.log.nodes.position(id) ?? -1;
     if (!session || position < 0) return undefined;
@@ -253,7 +254,7 @@ export class Search {
     const row = this.rows.get(listed.path);
     const found: FoundText[] = [];
     if (!row) return found;
-    const wanted = { kinds: this.kinds, cwd: row.now.cwd };
+    const wanted = { kinds: this.kinds, cwd: row.cwd };
     const add = (text: IndexedText, entryId: string | null): void => {
       if (entryId === null || !this.wanted.wants(text)) return;
       const folded = fold(text.text);
@@ -261,9 +262,9 @@ export class Search {
       if (hit) found.push({ ...hit, score: 0, number: 0 });
     };
     try {
-      if (row.now.plain) {
+      if (row.plain) {
         const { disk } = this.options;
-        scanTexts(disk, listed.path, 0, row.size, wanted, rough(this.query), (texts, _past, entry, line) => {
+        scanTexts(disk, listed.path, 0, row.sizeBytes, wanted, rough(this.query), (texts, _past, entry, line) => {
           const id = idIn(entry, line);
           for (const text of texts) add(text, id);
           return true;
@@ -279,17 +280,18 @@ export class Search {
   }
 
   private namedHits(found: readonly FoundText[]): Hit[] {
-    return found.map(({ score: _score, number: _number, ...hit }) => ({
+    return found.map(({ score: _score, number: _number, session, ...hit }) => ({
       ...hit,
+      session: session.listed,
       shortId: this.relations.shortId(hit.sessionId),
-      inheritedFrom: this.originOf(hit),
+      inheritedFrom: this.originOf(session, hit)?.listed,
     }));
   }
 
   /** Returns the session that had an entry first, as far as those it was forked from are known. */
-  private originOf({ session, entryId, at }: Pick<Hit, "session" | "entryId" | "at">): Listed | undefined {
+  private originOf(session: SessionRow, { entryId, at }: Pick<Hit, "entryId" | "at">): SessionRow | undefined {
     const seen = new Set<string>();
-    let origin: Listed | undefined;
+    let origin: SessionRow | undefined;
     for (let child = session; !seen.has(child.path); ) {
       seen.add(child.path);
       if (child.created === null || at === null || at > child.created) break;

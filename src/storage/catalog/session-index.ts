@@ -9,8 +9,8 @@ import { copyFile } from "../fs/chunked-io.ts";
 import { type Disk, isAbsent, renameExclusive, temporaryName } from "../fs/disk.ts";
 import { closing, isNameTaken, withFile } from "../fs/files.ts";
 import type { OpenDatabase } from "../fs/sqlite.ts";
-import type { CatalogRow } from "./database.ts";
 import { removeDatabase } from "./database-files.ts";
+import { type SessionRow, storable } from "./session-row.ts";
 
 const COLUMNS = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
 
@@ -31,7 +31,7 @@ export async function writeIndex(
   open: OpenDatabase,
   disk: Disk,
   path: string,
-  rows: Iterable<CatalogRow>,
+  rows: Iterable<SessionRow>,
   isDurable: boolean,
 ): Promise<void> {
   const replaces = !isAbsent(disk, path);
@@ -63,12 +63,14 @@ export async function writeIndex(
   }
 }
 
-function fill(open: OpenDatabase, file: string, rows: Iterable<CatalogRow>): void {
+function fill(open: OpenDatabase, file: string, rows: Iterable<SessionRow>): void {
   closing(open(file), (db) => {
     db.exec(`${SCHEMA} BEGIN`);
     const insert = db.prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
-    for (const { path, session, cwd, timestamp, messages, modified, size, name } of rows)
-      insert.run(path, session, cwd ?? "", timestamp ?? "", messages, modified, size, name);
+    for (const { path, id, cwd, timestamp, messageCount, time, sizeBytes, name } of rows) {
+      const texts = [id, cwd ?? "", timestamp ?? ""].map(storable);
+      insert.run(path, ...texts, messageCount, time, sizeBytes, storable(name));
+    }
     db.exec("COMMIT");
   });
 }

@@ -12,7 +12,7 @@ import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
-import { type Disk, readAll } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
@@ -108,7 +108,8 @@ export function scanFile(disk: Disk, file: string, known?: SessionSummary): Scan
     return withFile(disk, disk.openRead(file), (fd) => {
       const { kind, size } = disk.infoOf(fd);
       if (kind !== "file") return null;
-      const grown = known !== undefined && size >= known.reach && markOf(disk, fd, known.reach) === known.mark;
+      const read: Read = (start, length) => readAt(disk, fd, start, length);
+      const grown = known !== undefined && size >= known.reach && markOf(read, known.reach) === known.mark;
       return new Scanner(disk, fd, file, grown ? known : undefined).run();
     });
   } catch (error) {
@@ -126,6 +127,9 @@ class Scanner {
   private headerMade = false;
   /** Lines of new messages of users and the model: their starts and lengths, alternating. */
   private readonly messageLines: number[] = [];
+  /** The chunk with the last line that was visited, and the offset of its first byte; undefined: read the file. */
+  private held: Uint8Array | undefined;
+  private heldFrom = 0;
 
   constructor(disk: Disk, fd: number, file: string, known: SessionSummary | undefined) {
     this.disk = disk;
@@ -138,15 +142,24 @@ class Scanner {
   run(): Scan {
     const grown = this.hasHeader;
     const visitor: LineVisitor = {
-      line: (_number, start, b, at, end) => this.addLine(start, b, at, end),
-      long: (_number, start, length, head, last) => this.addLongLine(start, length, head, last),
+      line: (_number, start, b, at, end) => {
+        this.held = b;
+        this.heldFrom = start - at;
+        this.addLine(start, b, at, end);
+      },
+      long: (_number, start, length, head, last) => {
+        this.held = undefined;
+        this.addLongLine(start, length, head, last);
+      },
     };
     const { size, tail } = scanLines(this.disk, this.fd, this.f.reach, HEAD_BYTES, visitor, chunk);
+    // A line that is not finished was moved to the beginning of the chunk.
+    if (tail < size) this.held = undefined;
     this.f.reach = tail;
     this.updateActivity();
     // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
-    const base = { ...this.f, mark: goesOn ? markOf(this.disk, this.fd, tail) : "" };
+    const base = { ...this.f, mark: goesOn ? markOf(this.read, tail) : "" };
     // A last line without a line feed counts if it is complete. It is read again when the file has grown.
     if (tail < size && size - tail <= LONGEST_READ) {
       const line = this.read(tail, size - tail);
@@ -211,7 +224,11 @@ class Scanner {
     setActivity(this.f, lines.length / 2, (nth) => this.read(lines[2 * nth], lines[2 * nth + 1]));
   }
 
-  private readonly read = (start: number, length: number): Buffer => readAt(this.disk, this.fd, start, length);
+  /** Returns bytes of the file, from the chunk where that has them: small files are read once. Valid until the next line. */
+  private readonly read: Read = (start, length) =>
+    this.held && start >= this.heldFrom
+      ? this.held.subarray(start - this.heldFrom, start - this.heldFrom + length)
+      : readAt(this.disk, this.fd, start, length);
 }
 
 type Read = (start: number, length: number) => Uint8Array;
@@ -289,11 +306,10 @@ export function activityOf(entry: unknown): number | null {
   return momentOf((entry as { timestamp?: unknown } | null | undefined)?.timestamp);
 }
 
-function markOf(disk: Disk, fd: number, reach: number): string {
-  const bytes = Buffer.allocUnsafe(Math.min(reach, 2 * MARKED));
+function markOf(read: Read, reach: number): string {
   const half = Math.min(reach, MARKED);
-  readAll(disk, fd, bytes.subarray(0, half), 0);
-  readAll(disk, fd, bytes.subarray(half), reach - (bytes.length - half));
+  const rest = Math.min(reach - half, MARKED);
+  const bytes = Buffer.concat([read(0, half), read(reach - rest, rest)]);
   return hash(bytes.toString("latin1"));
 }
 

@@ -7,16 +7,19 @@ import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
-import { type CachedRows, type CatalogOptions, stateOf } from "./cached-rows.ts";
+import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile, Indexed } from "./database.ts";
 import { type IndexedText, logTexts, scanTexts } from "./documents.ts";
+import { eachInSlices } from "./slices.ts";
 import { hash } from "./summary.ts";
 import type { NewText, TextKind } from "./text-table.ts";
 
 /** Milliseconds of work without a pause while a search waits, and of reading for one transaction while none does. */
 const SLICE = { waiting: 8, ahead: 4 };
 /** Characters of texts written in one transaction while a search waits, and while none does. */
-const AT_ONCE = { waiting: 4 << 20, ahead: 128 << 10 };
+const AT_ONCE = { waiting: 2 << 20, ahead: 128 << 10 };
+/** Characters of one file that are read and written without a pause, 20 ms. */
+const OF_ONE = 1 << 20;
 /** Factor by which more characters are read at once from a session that has to be opened. */
 const OPENING = 4;
 /** Characters of a token by which a text is found besides its words, about. */
@@ -24,7 +27,7 @@ const MARK = 16;
 /** Ends of paths whose tokens are remembered. */
 const MAX_MARKS = 20_000;
 /** Files whose texts are written in one transaction. */
-const FILES_AT_ONCE = 400;
+const FILES_AT_ONCE = 1000;
 /** Maximum number of retries beyond one for each file. */
 const MAX_AGAIN = 100_000;
 
@@ -51,20 +54,20 @@ export class TextIndex {
   }
 
   /** Returns the paths whose texts are not indexed in their current state. */
-  missing(kind: TextKind): Set<string> {
+  async missing(kind: TextKind): Promise<Set<string>> {
     const { rows, stale, indexed } = this.kept;
     const missing = stale.get(kind) ?? new Set(rows.keys());
     stale.set(kind, missing);
-    for (const path of missing) {
+    await eachInSlices(missing, (path) => {
       const row = rows.get(path);
-      if (!row || indexed.get(path)?.[kind] === stateOf(row)) missing.delete(path);
-    }
+      if (!row || indexed.get(path)?.[kind] === row.state) missing.delete(path);
+    });
     return missing;
   }
 
   /** Indexes some of the missing texts in one short transaction. Returns false when there were none to index. */
   async indexMore(file: CatalogFile, kind: TextKind): Promise<boolean> {
-    const todo = this.kept.stale.get(kind) ?? this.missing(kind);
+    const todo = this.kept.stale.get(kind) ?? (await this.missing(kind));
     const additions: Addition[] = [];
     let size = 0;
     const since = performance.now();
@@ -85,7 +88,7 @@ export class TextIndex {
 
   /** Indexes all missing texts. Returns false when other processes keep writing to the catalog. */
   async complete(file: CatalogFile, kind: TextKind, progress: Progress | undefined): Promise<boolean> {
-    let todo = this.missing(kind);
+    let todo = await this.missing(kind);
     const total = todo.size;
     if (total > FILES_AT_ONCE) {
       // Processes that do this at the same time begin at different files and so share the work.
@@ -100,7 +103,7 @@ export class TextIndex {
     let again = 0;
     // Goes on with the paths that are put at its end meanwhile.
     for (const path of todo) {
-      const addition = this.additionOf(file, path, kind, AT_ONCE.waiting);
+      const addition = this.additionOf(file, path, kind, OF_ONE);
       if (addition) {
         additions.push(addition);
         size += addition.size;
@@ -139,23 +142,28 @@ export class TextIndex {
     todo: Set<string>,
   ): Promise<number> {
     if (additions.length === 0) return 0;
-    await this.kept.write(file, "texts", () => {
-      for (const { known, from, texts, state } of additions) {
-        const there = file.indexed(known.path);
+    /** The states that were written; of files that another process changed, none. */
+    const written = new Map<string, Indexed>();
+    await this.kept.write(file, "texts", async () => {
+      written.clear();
+      const isKnown = !file.isChangedElsewhere();
+      await eachInSlices(additions, ({ known, from, texts, state }) => {
+        const there = isKnown ? this.kept.indexed.get(known.path) : file.indexed(known.path);
         // Another process was faster.
-        if (there?.id !== known.id || there[kind] !== known[kind]) continue;
-        file.texts.put(known.id, kind, from, texts);
+        if (there?.id !== known.id || there[kind] !== known[kind]) return;
+        file.texts.put(known.id, kind, known[kind] === "" ? undefined : from, texts);
         file.putState(known.id, kind, state);
-      }
+        written.set(known.path, { ...known, [kind]: state });
+      });
     });
     let unfinished = 0;
     for (const { known } of additions) {
       const { path } = known;
-      const now = file.indexed(path);
+      const now = written.get(path) ?? file.indexed(path);
       if (now) this.kept.indexed.set(path, now);
       todo.delete(path);
       const row = this.kept.rows.get(path);
-      if (!row || now?.[kind] === stateOf(row)) continue;
+      if (!row || now?.[kind] === row.state) continue;
       todo.add(path);
       unfinished++;
     }
@@ -169,19 +177,19 @@ export class TextIndex {
   private additionOf(file: CatalogFile, path: string, kind: TextKind, atOnce: number): Addition | null | undefined {
     const row = this.kept.rows.get(path);
     if (!row) return undefined;
-    const known = file.indexed(path);
+    const known = file.isChangedElsewhere() ? file.indexed(path) : this.kept.indexed.get(path);
     if (!known) return null;
-    let state = stateOf(row);
+    let state = row.state;
     if (known[kind] === state) return undefined;
-    const [life, way, reach, sizeThen, part] = known[kind].split(" ");
-    const isPlain = row.now.plain;
+    const [lifeThen, way, reach, sizeThen, part] = known[kind].split(" ");
+    const { plain: isPlain, life, sizeBytes } = row;
     // Positions in a file of lines may change when it has grown, because damaged lines may be read differently.
-    const isUnchanged = part === "part" && sizeThen === String(row.size);
+    const isUnchanged = part === "part" && sizeThen === String(sizeBytes);
     const isSame = isPlain ? way === "p" : way === "l" && (isContainerName(path) || isUnchanged);
-    const from = life === row.life && isSame ? Math.min(Number(reach), isPlain ? row.base.reach : Infinity) : -1;
+    const from = lifeThen === life && isSame ? Math.min(Number(reach), isPlain ? row.facts.base.reach : Infinity) : -1;
     const most = isPlain ? atOnce : atOnce * OPENING;
     const begin = Math.max(0, from);
-    const wanted = { kinds: [kind], cwd: row.now.cwd };
+    const wanted = { kinds: [kind], cwd: row.cwd };
     const texts: NewText[] = [];
     let size = 0;
     /** Returns false when there are enough: the texts from `past` on are left to the next round. */
@@ -192,11 +200,11 @@ export class TextIndex {
         size += text.length + MARK * marks.length;
       }
       if (size < most) return true;
-      state = isPlain ? `${row.life} p ${past} part` : `${row.life} l ${past} ${row.size} part`;
+      state = isPlain ? `${life} p ${past} part` : `${life} l ${past} ${sizeBytes} part`;
       return false;
     };
     try {
-      if (isPlain) scanTexts(this.options.disk, path, begin, row.size, wanted, () => true, addTexts);
+      if (isPlain) scanTexts(this.options.disk, path, begin, sizeBytes, wanted, () => true, addTexts);
       else
         closing(this.options.openLog(path), (log) => {
           for (const found of logTexts(log, wanted, begin)) if (!addTexts(found, found[0].start + 1)) return;

@@ -95,10 +95,11 @@ export class TextTable {
     if (!isCommitted || this.lexicon.count > REMEMBERED_WORDS) this.lexicon.clear();
   }
 
-  /** Replaces the texts of a file at and after an offset. */
-  put(file: number, kind: TextKind, from: number, texts: readonly NewText[]): void {
+  /** Replaces the texts of a file at and after an offset; undefined: it has none yet. */
+  put(file: number, kind: TextKind, from: number | undefined, texts: readonly NewText[]): void {
     // A text that has not changed keeps its number, so that a client that pages through hits misses none.
-    const there = new Map(this.textsFrom(file, kind, from).map(({ id, sum, text }) => [sum + text, id]));
+    const before = from === undefined ? [] : this.textsFrom(file, kind, from);
+    const there = new Map(before.map(({ id, sum, text }) => [sum + text, id]));
     const added: (() => void)[] = [];
     for (const text of texts) {
       const { folded, marks } = text;
@@ -170,7 +171,7 @@ export class TextTable {
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
   find({ kinds, expression, below, cwd, since, until, count }: Asked): Numbered[] {
     const found = [...kinds].flatMap(([kind, role]) => {
-      const limits = { "f.cwd = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
+      const limits = { "f.head ->> 1 = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
       const more = Object.entries(limits).filter(([, value]) => value !== undefined);
       // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
       const [source, id] =

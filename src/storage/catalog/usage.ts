@@ -13,19 +13,20 @@ import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, readAt, withFile } from "../fs/files.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
-import type { CatalogOptions, SessionRow } from "./cached-rows.ts";
+import type { CatalogOptions } from "./cached-rows.ts";
+import type { SessionRow } from "./session-row.ts";
 import { activityOf, chunk, heads, messageOf, parsed, type SessionSummary } from "./summary.ts";
 import type { ModelNames, SessionUsage } from "./usage-record.ts";
 
 /** Returns the state of a row's file; usage that was counted in this state is up to date. */
-export function usageState({ life, base, size }: SessionRow): string {
-  return `${life} ${base.mark} ${base.reach} ${size}`;
+export function usageState({ state, mark }: SessionRow): string {
+  return `${state} ${mark}`;
 }
 
 /** Counts the usage of a session, continuing `known` if that is of the same file. Throws what reading it throws. */
 export function countUsage(
   { disk, openLog }: Pick<CatalogOptions, "disk" | "openLog">,
-  { base, life, size, now, listed: { path } }: SessionRow,
+  { path, facts: { base, life, size, now } }: SessionRow,
   models: ModelNames,
   known: SessionUsage | undefined,
 ): SessionUsage {

@@ -1,0 +1,79 @@
+/** Rows in the orders in which lists were asked for, kept up with every row that changes. */
+
+import type { Listed, ListRequest, Order } from "../../core/ports/catalog.ts";
+import { afterCursor, compareKeyed, comparing, filterOf, indexIn, keyOf, wishKey } from "../../core/search/listing.ts";
+import type { SessionRow } from "./session-row.ts";
+import { eachInSlices, fittingInSlices, sortedInSlices } from "./slices.ts";
+
+/** Maximum number of lists cached for their next pages. */
+const MAX_PAGED = 8;
+
+export class Lists {
+  private readonly rows: ReadonlyMap<string, SessionRow>;
+  private readonly ordered = new Map<Order, SessionRow[]>();
+  /** Lists for the most recent requests, until something changes. */
+  private readonly pages = new Map<string, readonly SessionRow[]>();
+  /** Those of them that were asked for as a whole. */
+  private readonly wholes = new WeakMap<readonly SessionRow[], readonly Listed[]>();
+
+  constructor(rows: ReadonlyMap<string, SessionRow>) {
+    this.rows = rows;
+  }
+
+  /** Records that a row was added, replaced or removed. */
+  note(before: SessionRow | undefined, after: SessionRow | undefined): void {
+    this.pages.clear();
+    for (const [order, ordered] of this.ordered) {
+      const compare = comparing(order);
+      if (before) ordered.splice(indexIn(ordered, before, compare), 1);
+      if (after) ordered.splice(indexIn(ordered, after, compare), 0, after);
+    }
+  }
+
+  /** Forgets what `note` would keep up, before so many changes that sorting again is faster. */
+  forget(): void {
+    this.pages.clear();
+    this.ordered.clear();
+  }
+
+  async order(order: Order): Promise<SessionRow[]> {
+    let ordered = this.ordered.get(order);
+    if (!ordered) {
+      // A key is made once for each: names are folded, and times parsed.
+      const keyed = Array.from(this.rows.values(), (row) => ({ key: keyOf(row, order), path: row.path, row }));
+      ordered = (await sortedInSlices(keyed, compareKeyed)).map(({ row }) => row);
+      this.ordered.set(order, ordered);
+    }
+    return ordered;
+  }
+
+  /** Returns the sessions after a request's cursor, one beyond `most`, and how many fit. Throws cursor_expired. */
+  async page(request: ListRequest): Promise<{ found: readonly Listed[]; total: number }> {
+    const fitting = await this.fitting(request);
+    const { most } = request;
+    const after = afterCursor(fitting, request);
+    const found = most === undefined ? await this.whole(after) : after.slice(0, most + 1).map(({ listed }) => listed);
+    return { found, total: fitting.length };
+  }
+
+  /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
+  private async fitting(request: ListRequest): Promise<readonly SessionRow[]> {
+    const key = wishKey(request);
+    let fitting = this.pages.get(key);
+    if (!fitting) {
+      fitting = await fittingInSlices(await this.order(request.sort ?? "modified"), filterOf(request));
+      if (this.pages.size >= MAX_PAGED) this.pages.clear();
+      this.pages.set(key, fitting);
+    }
+    return fitting;
+  }
+
+  private async whole(rows: readonly SessionRow[]): Promise<readonly Listed[]> {
+    const known = this.wholes.get(rows);
+    if (known) return known;
+    const listed: Listed[] = [];
+    await eachInSlices(rows, (row) => listed.push(row.listed));
+    this.wholes.set(rows, listed);
+    return listed;
+  }
+}

@@ -1,0 +1,31 @@
+/** Work on all rows in slices does what it does at once, and lets others go on. */
+
+import { expect, test } from "vitest";
+import { eachInSlices, fittingInSlices, sortedInSlices } from "../../src/storage/catalog/slices.ts";
+import { forSeedsAsync } from "../support/random.ts";
+
+test("sorting keeps equal items in their order, however many there are", async () => {
+  await forSeedsAsync(6, async (random) => {
+    const items = Array.from({ length: random.pick([0, 1, 8192, 8193, 30_000]) }, (_, nth) => {
+      return { key: random.int(500), nth };
+    });
+    const compare = (a: { key: number }, b: { key: number }): number => a.key - b.key;
+    expect(await sortedInSlices(items, compare)).toEqual([...items].sort(compare));
+  });
+});
+
+test("what takes long pauses, and what is added meanwhile is visited", async () => {
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const numbers = new Set([1]);
+  let sum = 0;
+  await eachInSlices(numbers, (number) => {
+    sum += number;
+    if (number < 200) numbers.add(number + 1);
+    for (const from = performance.now(); performance.now() - from < 1; );
+  });
+  clearInterval(timer);
+  expect(sum).toBe(20_100);
+  expect(turns).toBeGreaterThan(0);
+  expect(await fittingInSlices(numbers, (number) => number % 50 === 0)).toEqual([50, 100, 150, 200]);
+});
