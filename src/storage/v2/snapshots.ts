@@ -13,8 +13,9 @@ import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
 import { ifFile, readAt, withFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
+import { crc32c } from "./crc32c.ts";
 import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
-import { crc32c, decodeRow } from "./frame.ts";
+import { decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
 const MAGIC = bytesOf("PSSpine2");
