@@ -264,7 +264,7 @@ export class Snapshots {
     Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
-  /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
+  /** Keeps an index snapshot of a log that is closed for the next opening, if it says no more than the frames do. */
   keep(): void {
     const { entries, extents, end, key, state, header } = this.container;
     const { nodes, damage, overrides } = entries;
@@ -274,7 +274,7 @@ export class Snapshots {
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.count };
     const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
-    this.kept.store(key, nodes, { columns: extents.columns(count), facts });
+    this.kept.store(key, nodes, { columns: extents.columns(count), facts }, true);
     this.keptCount = count;
   }
 
