@@ -1,22 +1,29 @@
-// Assembles src/core/json/fast-path.wat, and writes its bytes into the file beside it: npm run assemble.
+// Assembles the sources of the WebAssembly modules, and writes the bytes of each into the file beside it: npm run assemble.
 import { readFileSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import makeWabt from "wabt";
 
-const FOLDER = new URL("../src/core/json/", import.meta.url);
+/** The sources, without their ending, as paths from this folder. */
+export const MODULES = ["../src/core/json/fast-path", "../src/storage/v2/crc32c"];
 
-/** Returns the text of fast-path-module.ts. Throws where the source is wrong, naming the line. */
-export async function assembled() {
+/** Returns where the bytes of a module are. */
+export const fileOf = (module) => new URL(`${module}-module.ts`, import.meta.url);
+
+/** Returns the text of that file. Throws where the source is wrong, naming the line. */
+export async function assembled(module) {
   const wabt = await makeWabt();
-  const source = wabt.parseWat("fast-path.wat", readFileSync(new URL("fast-path.wat", FOLDER), "utf8"), { simd: true });
+  const name = `${basename(module)}.wat`;
+  const text = readFileSync(new URL(`${module}.wat`, import.meta.url), "utf8");
+  const source = wabt.parseWat(name, text, { simd: true });
   source.validate();
   const bytes = Buffer.from(source.toBinary({}).buffer);
   const lines = bytes.toString("base64").match(/.{1,112}/g);
   return [
-    "/** The module of fast-path.wat, in base64. `npm run assemble` writes this file. */",
+    `/** The module of ${name}, in base64. \`npm run assemble\` writes this file. */`,
     `export const MODULE =\n${lines.map((line) => `  "${line}"`).join(" +\n")};\n`,
   ].join("\n");
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url))
-  writeFileSync(new URL("fast-path-module.ts", FOLDER), await assembled());
+  for (const module of MODULES) writeFileSync(fileOf(module), await assembled(module));

@@ -6,9 +6,9 @@ import { Session } from "../../src/core/session/session.ts";
 import { type Disk, readWhole } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../src/storage/log/leaf-store.ts";
+import { crc32c } from "../../src/storage/v2/crc32c.ts";
 import {
   type Coordinates,
-  crc32c,
   type EntryFacts,
   encodeHead,
   frameBytes,

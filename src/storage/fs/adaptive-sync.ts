@@ -18,8 +18,8 @@ interface SyncWays {
 }
 
 interface Syncs {
-  /** Picks the faster of the two ways each time. */
-  readonly sync: (fd: number) => Promise<void>;
+  /** Picks the faster of the two ways each time; the other thread where much was written, which no medium does at once. */
+  readonly sync: (fd: number, much?: boolean) => Promise<void>;
   /** Blocks in any case. */
   readonly syncNow: (fd: number) => void;
 }
@@ -34,7 +34,8 @@ export function quickSync({ atOnce, inBackground, now }: SyncWays): Syncs {
     atOnce(fd);
     took = now() - began;
   };
-  const sync = async (fd: number): Promise<void> => {
+  const sync = async (fd: number, much = false): Promise<void> => {
+    if (much) return inBackground(fd);
     if (took < QUICK) return syncNow(fd);
     const began = now();
     took = Number.POSITIVE_INFINITY;

@@ -12,7 +12,7 @@ import { HeadReader } from "../../core/format/head.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { StoreAudit, StoreFinding } from "../../core/ports/migrations.ts";
-import { KNOWN_TYPES, Nodes, unpackId } from "../../core/tree/nodes.ts";
+import { KNOWN_TYPES, Nodes, packId } from "../../core/tree/nodes.ts";
 import { pause } from "../fs/chunked-io.ts";
 import {
   checkpointFile,
@@ -30,7 +30,10 @@ import {
 import { type Disk, exists, infoIfPresent, openFile, readWhole } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
-import { scanLines } from "../log/lines.ts";
+import { CHUNK, scanLines } from "../log/lines.ts";
+import { AuditedRows } from "./audited-rows.ts";
+import { AuditedTree } from "./audited-tree.ts";
+import { crc32c, crcText, fastMemory, type SummedMemory } from "./crc32c.ts";
 import {
   type Checkpoint,
   type Counters,
@@ -43,18 +46,7 @@ import {
   readPointer,
   snapshotRef,
 } from "./documents.ts";
-import {
-  chained,
-  crc32c,
-  crcText,
-  decodeFrame,
-  decodeRow,
-  type Frame,
-  GENESIS,
-  type IndexRow,
-  Malformed,
-  NO_CRC,
-} from "./frame.ts";
+import { chained, decodeFrame, decodeRow, type Frame, GENESIS, Malformed, NO_CRC } from "./frame.ts";
 import { isUnpointed } from "./pointer.ts";
 
 const INVARIANTS = {
@@ -91,6 +83,7 @@ export async function audit(disk: Disk, container: string, options: AuditOptions
   const segments = auditor.segments();
   const indexSize = infoIfPresent(disk, indexFile(container))?.size ?? 0;
   const total = segments.reduce((sum, { size }) => sum + size, indexSize);
+  auditor.expect(total);
   let done = 0;
   const report = async (bytes: number): Promise<void> => {
     done += bytes;
@@ -139,17 +132,13 @@ class Auditor {
   private sessionId: unknown;
 
   private readonly heads = new HeadReader(new Nodes());
-  private readonly rows: IndexRow[] = [];
-  private readonly ids = new Map<string, number>();
-  private readonly entryIds: string[] = [];
-  /** Id of the parent, by position. */
-  private readonly parents: (string | null)[] = [];
-  /** Number of entries that name a parent, by its id. */
-  private readonly children = new Map<string, number>();
-  private readonly branchHeads = new Set<string>();
+  private readonly rows = new AuditedRows();
+  private readonly tree = new AuditedTree();
+  /** Memory for the chunks of a large container. */
+  private memory: SummedMemory | undefined;
 
-  /** The store up to the last whole frame. */
-  private end: AuditedEnd = BEGINNING;
+  /** The counters up to the last whole frame. */
+  private readonly end = { chain: GENESIS, messages: 0, branches: 0, compactions: 0, bytes: 0, segmentSeq: 0, crc: 0 };
   /** Number of frames, damaged ones included. */
   private frameCount = 0;
   private lastSegment = 0;
@@ -161,6 +150,11 @@ class Auditor {
     this.disk = disk;
     this.container = container;
     this.staging = staging;
+  }
+
+  /** Goes over a container of this many bytes. Small ones are done before the fast memory would be made. */
+  expect(bytes: number): void {
+    if (bytes > 4 * CHUNK) this.memory = fastMemory();
   }
 
   private find(invariant: InvariantId | null, file: string, reason: string, spot: Spot = {}): void {
@@ -253,10 +247,17 @@ class Auditor {
   ): void {
     this.reading("INV-003", file, () =>
       withFile(this.disk, openFile(this.disk, path), (fd) => {
-        const { tail, size } = scanLines(this.disk, fd, 0, 0, {
-          line: (_number, start, b, at, end) => checkLine(start, b, at, end),
-          long: (_number, start, length) => long(fd, start, length),
-        });
+        const { tail, size } = scanLines(
+          this.disk,
+          fd,
+          0,
+          0,
+          {
+            line: (_number, start, b, at, end) => checkLine(start, b, at, end),
+            long: (_number, start, length) => long(fd, start, length),
+          },
+          this.memory?.bytes,
+        );
         const spot = { byteOffset: tail, length: size - tail, recoverable: true };
         if (tail < size) this.find("INV-003", file, cutOff, spot);
       }),
@@ -271,7 +272,7 @@ class Auditor {
       try {
         const row = decodeRow(b, at, end);
         const { entrySeq, entryId } = row;
-        const number = this.rows.push(row);
+        const number = this.rows.add(row);
         if (entrySeq === number) return;
         const reason = `entry sequence is not contiguous: ${entrySeq} at row ${number}`;
         this.find("INV-002", file, reason, { ...spot, entryId });
@@ -311,8 +312,10 @@ class Auditor {
     end: number,
   ): void {
     const length = end + 1 - at;
-    const row: IndexRow | undefined = this.rows[this.frameCount];
-    let { entryId } = row ?? {};
+    const { rows, tree, memory } = this;
+    const place = this.frameCount;
+    const hasRow = place < rows.count;
+    let entryId: string | undefined = rows.ids[place];
     const report: FrameReport = (invariant, reason, more) =>
       this.find(invariant, file, reason, { byteOffset: start, length, entryId, ...more });
     const entrySeq = ++this.frameCount;
@@ -325,40 +328,40 @@ class Auditor {
       return;
     }
     entryId = frame.entryId;
-    const crc = crcText(crc32c(b, at, end + 1));
+    const crc = b === memory?.bytes ? memory.crc(at, end + 1) : crc32c(b, at, end + 1);
     if (frame.segmentSeq !== seq) report("INV-002", `the frame says segment ${frame.segmentSeq}`);
     if (frame.frameSeq !== frameSeq)
       report("INV-002", `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`);
     if (frame.entrySeq !== entrySeq)
       report("INV-002", `entry sequence is not contiguous: ${frame.entrySeq} instead of ${entrySeq}`);
-    if (!row) report("INV-006", "the frame has no index row", { recoverable: true });
-    else if (
-      row.segmentSeq !== frame.segmentSeq ||
-      row.frameSeq !== frame.frameSeq ||
-      row.byteOffset !== start ||
-      row.byteLength !== length ||
-      row.entryId !== entryId
-    )
+    if (!hasRow) report("INV-006", "the frame has no index row", { recoverable: true });
+    else if (!rows.isOf(place, frame, start, length))
       report("INV-003", "index/frame mismatch: the row names another place or entry");
-    else if (row.crc32c !== crc)
-      report("INV-003", `checksum mismatch: the row says ${row.crc32c}, the frame has ${crc}`);
-    if (this.ids.has(entryId)) report("INV-002", `duplicate entry_id detected: ${entryId}`);
+    else if (rows.crcs.values[place] !== crc)
+      report(
+        "INV-003",
+        `checksum mismatch: the row says ${crcText(rows.crcs.values[place])}, the frame has ${crcText(crc)}`,
+      );
+    const before = tree.positionOf(entryId);
+    if (before >= 0) report("INV-002", `duplicate entry_id detected: ${entryId}`);
     this.bind(b, frame, report);
-    this.count(frame, length, crc);
+    this.count(frame, length, crc, before);
   }
 
   /** Compares the frame's own members with those of its entry. */
   private bind(b: Uint8Array, frame: Frame, report: FrameReport): void {
     const { payloadStart, payloadEnd } = frame;
     const { heads } = this;
-    let id: unknown;
-    let parent: unknown = null;
-    let type: unknown;
     if (!isUtf8(b.subarray(payloadStart, payloadEnd))) return report("INV-005", "the payload is not UTF-8");
+    let isId: boolean;
+    let isParent: boolean;
+    let type: unknown;
     // The usual head; the payload was found to be JSON when the frame was decoded.
     if (heads.readFast(b, payloadStart, payloadEnd)) {
-      id = unpackId(heads.packedId);
-      if (heads.packedParent >= 0) parent = unpackId(heads.packedParent);
+      isId = packId(frame.entryId) === heads.packedId;
+      const { parentEntryId: parent } = frame;
+      isParent =
+        parent === null ? heads.packedParent < 0 : heads.packedParent >= 0 && packId(parent) === heads.packedParent;
       type = KNOWN_TYPES[heads.type];
     } else {
       const found = members(b, payloadStart, payloadEnd);
@@ -368,84 +371,74 @@ class Auditor {
         const given = member && parse(b, member.start, member.end);
         return typeof given === "number" && name !== "type" ? String(given) : given;
       };
-      id = value("id");
-      parent = value("parentId") ?? null;
-      if (parent === "") parent = null;
+      isId = value("id") === frame.entryId;
+      const parent = value("parentId") ?? null;
+      isParent = (parent === "" ? null : parent) === frame.parentEntryId;
       type = value("type");
     }
-    if (id !== frame.entryId) report("INV-003", "the payload has another id");
-    if (parent !== frame.parentEntryId) report("INV-001", "the payload has another parent");
+    if (!isId) report("INV-003", "the payload has another id");
+    if (!isParent) report("INV-001", "the payload has another parent");
     if (type !== frame.entryType) report("INV-003", "the payload has another type");
   }
 
-  private count(frame: Frame, length: number, crc: string): void {
-    const { entryId, parentEntryId, entryType, segmentSeq } = frame;
-    this.ids.set(entryId, this.entryIds.length);
-    this.entryIds.push(entryId);
-    this.parents.push(parentEntryId);
-    this.branchHeads.add(entryId);
-    let siblings = 0;
-    if (parentEntryId !== null) {
-      this.branchHeads.delete(parentEntryId);
-      siblings = (this.children.get(parentEntryId) ?? 0) + 1;
-      this.children.set(parentEntryId, siblings);
-    }
-    const { counters } = this.end;
-    this.end = {
-      chain: chained(this.end.chain, frame.payloadSha256),
-      entryId,
+  private count(
+    { entryId, parentEntryId, entryType, segmentSeq, payloadSha256 }: Frame,
+    length: number,
+    crc: number,
+    before: number,
+  ): void {
+    const { end } = this;
+    if (this.tree.add(entryId, parentEntryId, before) === 2) end.branches++;
+    if (entryType === "message") end.messages++;
+    else if (entryType === "compaction") end.compactions++;
+    end.bytes += length;
+    end.chain = chained(end.chain, payloadSha256);
+    end.segmentSeq = segmentSeq;
+    end.crc = crc;
+    if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.audited());
+  }
+
+  /** Returns the store up to the last whole frame. */
+  private audited(): AuditedEnd {
+    const { end } = this;
+    const { ids } = this.tree;
+    if (ids.length === 0) return BEGINNING;
+    return {
+      chain: end.chain,
+      entryId: ids[ids.length - 1],
       counters: {
-        entriesTotal: this.entryIds.length,
-        messagesTotal: counters.messagesTotal + (entryType === "message" ? 1 : 0),
-        branchesTotal: counters.branchesTotal + (siblings === 2 ? 1 : 0),
-        compactionsTotal: counters.compactionsTotal + (entryType === "compaction" ? 1 : 0),
-        bytesTotal: counters.bytesTotal + length,
+        entriesTotal: ids.length,
+        messagesTotal: end.messages,
+        branchesTotal: end.branches,
+        compactionsTotal: end.compactions,
+        bytesTotal: end.bytes,
       },
-      segmentSeq,
-      crc,
+      segmentSeq: end.segmentSeq,
+      crc: crcText(end.crc),
       segments: this.segmentCount + 1,
     };
-    if (this.marks.has(this.frameCount)) this.marks.set(this.frameCount, this.end);
   }
 
   conclude(): void {
-    for (let i = this.frameCount; i < this.rows.length; i++)
-      this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${i + 1}`, {
-        entryId: this.rows[i].entryId,
+    const { rows, tree } = this;
+    for (let place = this.frameCount; place < rows.count; place++)
+      this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${place + 1}`, {
+        entryId: rows.ids[place],
       });
-    this.checkParents();
-    this.checkMarks();
-  }
-
-  private checkParents(): void {
-    const { parents, ids, entryIds } = this;
-    const above = new Int32Array(parents.length).fill(-1);
-    for (const [position, parent] of parents.entries()) {
-      if (parent === null) continue;
-      const at = ids.get(parent);
-      if (at === undefined)
-        this.find("INV-001", "segments/", `missing parent entry detected: ${parent}`, { entryId: entryIds[position] });
-      else above[position] = at;
-    }
-    // 0: not visited, 1: on the present walk, 2: done.
-    const seen = new Uint8Array(parents.length);
-    for (let from = 0; from < parents.length; from++) {
-      const way: number[] = [];
-      let at = from;
-      for (; at >= 0 && seen[at] === 0; at = above[at]) {
-        seen[at] = 1;
-        way.push(at);
-      }
-      if (at >= 0 && seen[at] === 1)
-        this.find("INV-001", "segments/", "cyclic parent chain detected", { entryId: entryIds[at] });
-      for (const step of way) seen[step] = 2;
-    }
+    tree.checkParents(
+      (position, parentId) =>
+        this.find("INV-001", "segments/", `missing parent entry detected: ${parentId}`, {
+          entryId: tree.ids[position],
+        }),
+      (position) => this.find("INV-001", "segments/", "cyclic parent chain detected", { entryId: tree.ids[position] }),
+    );
     // Frames without a row were reported already; these are heads whose row names another entry.
-    for (const head of this.branchHeads) {
-      const position = ids.get(head) as number;
-      if (position < this.rows.length && this.rows[position].entryId !== head)
-        this.find("INV-006", "index/offsets.jsonl", "a branch head is not indexed", { entryId: head });
+    for (const position of tree.branchHeads()) {
+      const entryId = tree.ids[position];
+      if (position < rows.count && rows.ids[position] !== entryId)
+        this.find("INV-006", "index/offsets.jsonl", "a branch head is not indexed", { entryId });
     }
+    this.checkMarks();
   }
 
   private checkMarks(): void {
@@ -508,12 +501,13 @@ class Auditor {
   }
 
   answer(): Audit {
+    const { counters, chain } = this.audited();
     return {
       ok: this.findings === 0,
       invariants: Object.fromEntries(Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id)])),
       findings: this.found,
-      counters: this.end.counters,
-      chainHash: this.end.chain,
+      counters,
+      chainHash: chain,
       manifest: this.manifest,
       checkpoints: this.checkpoints,
     };

@@ -3,7 +3,8 @@
 import { Column } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import type { SnapshotColumn } from "../log/snapshot-cache.ts";
-import { type Coordinates, chained, crcText, GENESIS, NO_CRC } from "./frame.ts";
+import { crcText } from "./crc32c.ts";
+import { type Coordinates, chained, GENESIS, NO_CRC } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
 /** The byte range of one frame, and of the payload in it. */

@@ -7,8 +7,9 @@ import { bytesOf } from "../../core/json/json.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import type { Container } from "./container.ts";
+import { crcText } from "./crc32c.ts";
 import { tailAfter } from "./extents.ts";
-import { crcText, encodeRow, type Frame, type IndexRow, Malformed, PAYLOAD, sha256 } from "./frame.ts";
+import { encodeRow, type Frame, type IndexRow, Malformed, PAYLOAD, sha256 } from "./frame.ts";
 
 /** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
 export function readEntry(heads: HeadReader, b: Uint8Array, frame: Frame): void {

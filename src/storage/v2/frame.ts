@@ -53,55 +53,7 @@ export interface IndexRow extends Coordinates {
   readonly crc32c: string;
 }
 
-// --- checksums ---------------------------------------------------------------------------------------------------
-
-const POLYNOMIAL = 0x82f63b78;
-/** Eight tables of 256 values, to process eight bytes at a time. They take 1 ms to make, and only V2 stores need them. */
-let tables: Uint32Array | undefined;
-
-function crcTables(): Uint32Array {
-  const made = new Uint32Array(8 * 256);
-  for (let n = 0; n < 256; n++) {
-    let crc = n;
-    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ POLYNOMIAL : crc >>> 1;
-    made[n] = crc;
-  }
-  for (let n = 0; n < 256; n++)
-    for (let k = 1; k < 8; k++) {
-      const before = made[(k - 1) * 256 + n];
-      made[k * 256 + n] = (before >>> 8) ^ made[before & 0xff];
-    }
-  return made;
-}
-
-/** Returns the CRC-32C (Castagnoli) of `b[start, end)`. */
-export function crc32c(b: Uint8Array, start = 0, end = b.length): number {
-  tables ??= crcTables();
-  const t = tables;
-  let crc = -1;
-  let i = start;
-  for (; i + 8 <= end; i += 8) {
-    const low = crc ^ (b[i] | (b[i + 1] << 8) | (b[i + 2] << 16) | (b[i + 3] << 24));
-    crc =
-      t[1792 + (low & 0xff)] ^
-      t[1536 + ((low >>> 8) & 0xff)] ^
-      t[1280 + ((low >>> 16) & 0xff)] ^
-      t[1024 + (low >>> 24)] ^
-      t[768 + b[i + 4]] ^
-      t[512 + b[i + 5]] ^
-      t[256 + b[i + 6]] ^
-      t[b[i + 7]];
-  }
-  for (; i < end; i++) crc = (crc >>> 8) ^ t[(crc ^ b[i]) & 0xff];
-  return ~crc >>> 0;
-}
-
-const DIGITS = Array.from({ length: 256 }, (_, n) => n.toString(16).toUpperCase().padStart(2, "0"));
-
-/** Returns a CRC as eight upper-case hex digits. */
-export function crcText(crc: number): string {
-  return DIGITS[crc >>> 24] + DIGITS[(crc >>> 16) & 0xff] + DIGITS[(crc >>> 8) & 0xff] + DIGITS[crc & 0xff];
-}
+// --- hashes ------------------------------------------------------------------------------------------------------
 
 /** Returns the SHA-256 in lower-case hex. */
 export function sha256(bytes: Uint8Array | string): string {
@@ -276,8 +228,31 @@ export function decodeFrame(b: Uint8Array, start = 0, end = b.length, checkHash 
  */
 export function decodeHead(b: Uint8Array, start: number, end: number): Frame | null {
   const cursor = new Cursor(b, start, end);
-  const values = cursor.values(FRAME_FIELDS);
-  return values && cursor.skip(PAYLOAD) ? frameOf(values, cursor.at, cursor.at + values[8]) : null;
+  const fields = FRAME_FIELDS;
+  const segmentSeq = cursor.number(fields[0]);
+  const frameSeq = cursor.number(fields[1]);
+  const entrySeq = cursor.number(fields[2]);
+  const entryId = cursor.text(fields[3]);
+  const parentEntryId = cursor.optional(fields[4]);
+  const entryType = cursor.text(fields[5]);
+  const timestamp = cursor.text(fields[6]);
+  const payloadSha256 = cursor.text(fields[7]);
+  const payloadBytes = cursor.number(fields[8]);
+  if (cursor.failed || !cursor.skip(PAYLOAD)) return null;
+  const payloadStart = cursor.at;
+  return {
+    segmentSeq,
+    frameSeq,
+    entrySeq,
+    entryId,
+    parentEntryId,
+    entryType,
+    timestamp,
+    payloadSha256,
+    payloadBytes,
+    payloadStart,
+    payloadEnd: payloadStart + payloadBytes,
+  };
 }
 
 function decodeAny(b: Uint8Array, start: number, end: number): Frame {
@@ -299,8 +274,18 @@ function decodeAny(b: Uint8Array, start: number, end: number): Frame {
 /** Decodes the index row in `b[start, end)`, line feed excluded. Throws {@link Malformed}. */
 export function decodeRow(b: Uint8Array, start = 0, end = b.length): IndexRow {
   const cursor = new Cursor(b, start, end);
-  const values = cursor.values(ROW_FIELDS);
-  return values && cursor.skip(ROW_END) && cursor.at === end ? rowOf(values) : decodeAnyRow(b, start, end);
+  const fields = ROW_FIELDS;
+  const entrySeq = cursor.number(fields[0]);
+  const entryId = cursor.text(fields[1]);
+  const segmentSeq = cursor.number(fields[2]);
+  const frameSeq = cursor.number(fields[3]);
+  const byteOffset = cursor.number(fields[4]);
+  const byteLength = cursor.number(fields[5]);
+  const crc32c = cursor.text(fields[6]);
+  const isUsual = !cursor.failed && cursor.skip(ROW_END) && cursor.at === end;
+  return isUsual
+    ? { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c }
+    : decodeAnyRow(b, start, end);
 }
 
 function decodeAnyRow(b: Uint8Array, start: number, end: number): IndexRow {
@@ -349,11 +334,12 @@ function isText(value: string, check: RegExp | null): boolean {
   return check === null ? value !== "" : check.test(value);
 }
 
-/** A reading position in one frame or row. */
+/** A reading position in one frame or row with its members in the usual order; `failed` once one of them is not. */
 class Cursor {
   at: number;
-  readonly b: Buffer;
-  readonly end: number;
+  failed = false;
+  private readonly b: Buffer;
+  private readonly end: number;
 
   constructor(b: Uint8Array, at: number, end: number) {
     this.b = Buffer.isBuffer(b) ? b : Buffer.from(b.buffer, b.byteOffset, b.length);
@@ -361,62 +347,70 @@ class Cursor {
     this.end = end;
   }
 
-  /** Reads fields in the usual order; null when one of them is not as it must be. */
-  values(fields: readonly Field[]): Values | null {
-    const values: Values = [];
-    for (const { name, check, mark } of fields) {
-      if (!this.skip(mark)) {
-        if (name !== OPTIONAL) return null;
-        values.push(null);
-      } else if (typeof check === "number") {
-        const value = this.number();
-        if (value < check) return null;
-        values.push(value);
-      } else {
-        const value = this.plain();
-        if (value === null || !isText(value, check)) return null;
-        values.push(value);
-      }
-    }
-    return values;
-  }
-
+  /** Passes bytes, or stays before them and returns false. */
   skip(mark: Uint8Array): boolean {
-    if (this.at + mark.length > this.end) return false;
-    for (let i = 0; i < mark.length; i++) if (this.b[this.at + i] !== mark[i]) return false;
-    this.at += mark.length;
+    const { b, at } = this;
+    const past = at + mark.length;
+    if (past > this.end) return false;
+    for (let i = at, k = 0; i < past; i++, k++) if (b[i] !== mark[k]) return false;
+    this.at = past;
     return true;
   }
 
-  /** Reads a whole number; -1 when there is none. */
-  number(): number {
+  /** Reads a whole number that is no less than the field's check. */
+  number({ mark, check }: Field): number {
+    if (this.failed || !this.skip(mark)) return this.fail(0);
+    const { b, end, at: from } = this;
     let value = 0;
-    const from = this.at;
-    for (; this.at < this.end; this.at++) {
-      const digit = this.b[this.at] - 0x30;
+    let at = from;
+    for (; at < end; at++) {
+      const digit = b[at] - 0x30;
       if (digit < 0 || digit > 9) break;
       value = value * 10 + digit;
     }
-    const digits = this.at - from;
-    if (digits === 0 || digits > 15 || (digits > 1 && this.b[from] === 0x30)) return -1;
+    const digits = at - from;
+    if (digits === 0 || digits > 15 || (digits > 1 && b[from] === 0x30) || value < (check as number))
+      return this.fail(0);
+    this.at = at;
     return value;
   }
 
-  /** Reads a string without escapes; null when there is none. */
-  plain(): string | null {
-    if (this.b[this.at] !== 0x22) return null;
+  /** Reads a string without escapes that is as the field's check says. */
+  text({ mark, check }: Field): string {
+    if (this.failed || !this.skip(mark)) return this.fail("");
+    const value = this.plain();
+    return value !== null && isText(value, check as RegExp | null) ? value : this.fail("");
+  }
+
+  /** Reads a string without escapes, if the field is there. */
+  optional({ mark }: Field): string | null {
+    if (this.failed || !this.skip(mark)) return null;
+    const value = this.plain();
+    return value !== null && value !== "" ? value : this.fail(null);
+  }
+
+  private fail<T>(nothing: T): T {
+    this.failed = true;
+    return nothing;
+  }
+
+  private plain(): string | null {
+    const { b, end } = this;
     const from = this.at + 1;
+    if (b[this.at] !== 0x22) return null;
     let i = from;
     let high = 0;
-    while (i < this.end && this.b[i] !== 0x22) {
-      if (this.b[i] === 0x5c || this.b[i] < 0x20) return null;
-      high |= this.b[i++];
+    for (; i < end; i++) {
+      const c = b[i];
+      if (c === 0x22) break;
+      if (c === 0x5c || c < 0x20) return null;
+      high |= c;
     }
-    if (i >= this.end) return null;
+    if (i >= end) return null;
     this.at = i + 1;
-    if (high < 0x80) return this.b.toString("latin1", from, i);
+    if (high < 0x80) return b.toString("latin1", from, i);
     try {
-      return textOf(this.b, from, i);
+      return textOf(b, from, i);
     } catch {
       return null;
     }

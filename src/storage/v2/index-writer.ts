@@ -8,7 +8,7 @@ import { readAt } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import type { Container } from "./container.ts";
-import { crc32c } from "./frame.ts";
+import { crc32c } from "./crc32c.ts";
 
 const NOTHING = new Uint8Array(0);
 

@@ -234,9 +234,20 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   disk.makeFolder(dirname(ledgerFile(location.staging)));
   await disk.syncFolder(dirname(location.staging));
   await run.note(location.staging, "planned", "ok", NONE_VALID);
-  const { manifestHash, chainHash } = await build(going, (done) => report(0, done));
-  await run.note(location.staging, "staging_copy", "ok", NONE_VALID);
-  const found = await audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) });
+  const { env, segmentBytes = SEGMENT_BYTES } = run.options;
+  const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, location.staging);
+  const { manifestHash, chainHash, found } = await closing(builder, async () => {
+    const integrity = await build(going, builder, (done) => report(0, done));
+    // What was written is read back while the medium takes it. Neither is left alone when the other fails.
+    const [durable, read] = await Promise.allSettled([
+      builder.commit().then(() => builder.syncFolders()),
+      audit(disk, location.staging, { staging: true, progress: (done) => report(1, done) }),
+    ]);
+    if (durable.status === "rejected") throw durable.reason;
+    await run.note(location.staging, "staging_copy", "ok", NONE_VALID);
+    if (read.status === "rejected") throw read.reason;
+    return { ...integrity, found: read.value };
+  });
   const verification = {
     entryCountMatch: found.counters.entriesTotal === log.nodes.count,
     hashChainMatch: found.chainHash === chainHash,
@@ -258,10 +269,14 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   return { manifestHash, snapshotId };
 }
 
-async function build({ run, log, source }: Going, progress: (bytes: number) => void): Promise<Manifest["integrity"]> {
-  const { disk, env, segmentBytes = SEGMENT_BYTES } = run.options;
+/** Writes everything of the container that the builder has a place for; not all of it is on the medium then. */
+async function build(
+  { run, log, source }: Going,
+  builder: Builder,
+  progress: (bytes: number) => void,
+): Promise<Manifest["integrity"]> {
+  const { disk } = run.options;
   const { staging } = run.location;
-  const builder = new Builder({ disk, env, durability: "sync", segmentBytes }, staging);
   try {
     builder.begin(log.headerLine);
     let bytes = 0;
@@ -273,22 +288,18 @@ async function build({ run, log, source }: Going, progress: (bytes: number) => v
         bytes += line.length + 1;
       }
       progress(bytes);
-      if (builder.isBehind) await builder.commit();
+      if (builder.isBehind) await builder.keepUp();
     }
     // Reading the bodies may have found damage.
     requireNoObstacles(log.repairable.map(({ kind, reason, entryId }) => ({ kind, reason, entryId })));
     const { integrity } = builder.finish(log.header, run.format, "post_migration");
-    await builder.commit();
     if (run.format === "sqlite_v1") extractBlobs(disk, source, join(staging, BLOBS));
     else shareAttachments(disk, source, join(staging, BLOBS));
-    await builder.syncFolders();
     return integrity;
   } catch (error) {
     if (error instanceof Failure && (error.name === "corrupt" || error.name === "invalid_entry"))
       throw migrationFailed(`${error.message} Nothing was changed.`, error.details, { cause: error });
     throw error;
-  } finally {
-    builder.close();
   }
 }
 

@@ -10,7 +10,8 @@ import type { EntrySource, Run } from "../log/entry-reader.ts";
 import { beingChanged } from "../log/failures.ts";
 import { CHUNK, LF } from "../log/lines.ts";
 import type { Container } from "./container.ts";
-import { crc32c, decodeFrame, ifSound } from "./frame.ts";
+import { crc32c } from "./crc32c.ts";
+import { decodeFrame, ifSound } from "./frame.ts";
 import { requireBound } from "./frame-entries.ts";
 import { gluedFrames, MIN_FRAME } from "./salvage.ts";
 

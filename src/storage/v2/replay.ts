@@ -3,9 +3,10 @@
 import { manifestFile } from "../fs/container-paths.ts";
 import { lastCheckpoint } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
+import { crc32c } from "./crc32c.ts";
 import { readManifest } from "./documents.ts";
 import { EMPTY_END, type TornTail } from "./extents.ts";
-import { crc32c, decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
+import { decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
 import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";

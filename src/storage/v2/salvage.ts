@@ -6,17 +6,9 @@
 
 import { isJson } from "../../core/json/json.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
+import { crc32c, crcText } from "./crc32c.ts";
 import type { Tail } from "./extents.ts";
-import {
-  crc32c,
-  crcText,
-  decodeFrame,
-  decodeHead,
-  FRAME_SCHEMA,
-  type Frame,
-  type IndexRow,
-  Malformed,
-} from "./frame.ts";
+import { decodeFrame, decodeHead, FRAME_SCHEMA, type Frame, type IndexRow, Malformed } from "./frame.ts";
 import { idIn, requireBound } from "./frame-entries.ts";
 
 /** Bytes of the shortest possible frame: its schema, hash and member names alone take 220. */

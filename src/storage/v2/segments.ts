@@ -7,7 +7,8 @@ import { closeQuietly, type Disk, type FileInfo, readAll } from "../fs/disk.ts";
 import { ifPresent, readAt } from "../fs/files.ts";
 import { isSameFile, isSameStamp, Watched } from "../fs/stamps.ts";
 import { CHUNK, type Scanned, scanLines } from "../log/lines.ts";
-import { crc32c, FRAME_BYTES } from "./frame.ts";
+import { crc32c } from "./crc32c.ts";
+import { FRAME_BYTES } from "./frame.ts";
 
 /** Number of segments that are kept open for reading. */
 const OPEN_SEGMENTS = 16;

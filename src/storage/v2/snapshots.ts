@@ -13,8 +13,9 @@ import { exists, openFile, readWhole, writeAll } from "../fs/disk.ts";
 import { ifFile, readAt, withFile } from "../fs/files.ts";
 import type { SnapshotCache } from "../log/snapshot-cache.ts";
 import type { Container } from "./container.ts";
+import { crc32c } from "./crc32c.ts";
 import { EMPTY_END, type Extents, type StoreEnd, type Tail } from "./extents.ts";
-import { crc32c, decodeRow } from "./frame.ts";
+import { decodeRow } from "./frame.ts";
 import type { Segment } from "./segments.ts";
 
 const MAGIC = bytesOf("PSSpine2");
@@ -263,7 +264,7 @@ export class Snapshots {
     Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
-  /** Keeps an index snapshot in the state folder for the next opening, if it says no more than the frames do. */
+  /** Keeps an index snapshot of a log that is closed for the next opening, if it says no more than the frames do. */
   keep(): void {
     const { entries, extents, end, key, state, header } = this.container;
     const { nodes, damage, overrides } = entries;
@@ -273,7 +274,7 @@ export class Snapshots {
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.count };
     const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
-    this.kept.store(key, nodes, { columns: extents.columns(count), facts });
+    this.kept.store(key, nodes, { columns: extents.columns(count), facts }, true);
     this.keptCount = count;
   }
 

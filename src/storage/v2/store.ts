@@ -68,7 +68,7 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         const add = async (lines: Iterable<Uint8Array>): Promise<void> => {
           for (const line of lines) {
             builder.add(line);
-            if (builder.isBehind) await builder.commit();
+            if (builder.isBehind) await builder.keepUp();
           }
         };
         if (Symbol.asyncIterator in content) for await (const piece of content) await add(linesOf([piece]));

@@ -3,13 +3,11 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 // @ts-expect-error plain JavaScript, for the command line
-import { assembled } from "../../../scripts/assemble.js";
+import { assembled, fileOf, MODULES } from "../../../scripts/assemble.js";
 import { fastPath } from "../../../src/core/json/fast-path.ts";
 
-const MODULE = new URL("../../../src/core/json/fast-path-module.ts", import.meta.url);
-
-test("fast-path-module.ts is what npm run assemble makes of fast-path.wat", async () => {
-  expect(readFileSync(MODULE, "utf8")).toBe(await assembled());
+test("each module is what npm run assemble makes of its source", async () => {
+  for (const module of MODULES) expect(readFileSync(fileOf(module), "utf8")).toBe(await assembled(module));
 });
 
 test("the module is used where there is WebAssembly", () => {

@@ -73,3 +73,16 @@ test("one that had to block tells how quick the medium is, too", async () => {
   await sync(3);
   expect(ways).toEqual(["at once", "at once"]);
 });
+
+test("where much was written it goes beside, however quick the medium was, and says nothing about the next one", async () => {
+  const ways: string[] = [];
+  const { sync } = quickSync({
+    atOnce: () => ways.push("at once"),
+    inBackground: async () => {
+      ways.push("beside");
+    },
+    now: () => 0,
+  });
+  for (const much of [false, false, true, false]) await sync(3, much);
+  expect(ways).toEqual(["beside", "at once", "beside", "at once"]);
+});

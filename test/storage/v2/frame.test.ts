@@ -1,11 +1,10 @@
 /** Bytes of frames and rows: the vectors of the reference (session-store-v2, section 3.9), and what is refused. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { bytesOf, payloadOf, textOf } from "../../../src/core/json/json.ts";
+import { crc32c, crcText, fastMemory, plainMemory } from "../../../src/storage/v2/crc32c.ts";
 import {
   chained,
-  crc32c,
-  crcText,
   decodeFrame,
   decodeHead,
   decodeRow,
@@ -44,6 +43,25 @@ describe("the vectors", () => {
       const from = random.int(9);
       expect(crcText(crc32c(bytesOf("x".repeat(from) + text), from))).toBe(slowCrc(text));
     });
+  });
+
+  test("of CRC-32C hold in a memory of its own, at any length and offset, also where there is no WebAssembly", async () => {
+    const memories = [fastMemory(), plainMemory(1 << 20)];
+    vi.stubGlobal("WebAssembly", undefined);
+    memories.push(fastMemory());
+    vi.unstubAllGlobals();
+    await forSeedsAsync(8, async (random) => {
+      const text = random.hex(random.int(200));
+      const from = random.int(9);
+      for (const { bytes, crc } of memories) {
+        bytes.write(text, from);
+        expect(crcText(crc(from, from + text.length))).toBe(slowCrc(text));
+        // To the last byte.
+        bytes.write(text, bytes.length - text.length);
+        expect(crcText(crc(bytes.length - text.length, bytes.length))).toBe(slowCrc(text));
+      }
+    });
+    expect(new Set(memories.map(({ bytes }) => bytes.length))).toEqual(new Set([1 << 20]));
   });
 
   test("of two frames hold: lengths, hashes, checksums and chain", () => {

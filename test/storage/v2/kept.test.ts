@@ -115,3 +115,24 @@ test("a container that was only opened is not written to", async () => {
     expect(stored().filter((text) => text !== "")).toEqual(before);
   });
 });
+
+test("what is kept of a container that is closed is written when nobody waits for it, and is what it was then", async () => {
+  await forSeedsAsync(4, async (random) => {
+    const disk = await containerWith(randomLines(random, 0, 5));
+    const plain = opened(disk, false);
+    const held: (() => void)[] = [];
+    const snapshots = snapshotCache(disk, STATE, 1, (work) => held.push(work));
+    v2On(disk, { snapshots }).open(CONTAINER).close();
+    expect([keptFiles(disk), held.length]).toEqual([[], 1]);
+    // Another process adds entries meanwhile.
+    const isGrown = random.chance(0.5);
+    if (isGrown) {
+      const log = v2On(disk).open(CONTAINER);
+      log.append(randomLines(random, 5, 3).map((line) => bytesOf(line)));
+      log.close();
+    }
+    for (const work of held.splice(0)) work();
+    expect(keptFiles(disk)).toHaveLength(1);
+    expect(opened(disk, true)).toEqual(isGrown ? opened(disk, false) : plain);
+  });
+});

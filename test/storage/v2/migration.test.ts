@@ -771,6 +771,30 @@ describe("every disk operation", () => {
   /** Places of the sources at which one of the ways met an error. */
   const places = new Set<string>();
 
+  test("a segment that is full and cannot be synced while others are written makes nothing the session", async () => {
+    // As long as what is handled without a pause: each has a segment of its own.
+    const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 20)));
+    const content = bytesOf(fileText(headerText(), ...lines));
+    const options = (disk: FaultDisk): MigrationOptions => optionsOn(disk, noLocks, 5 << 20);
+    const clean = diskWith(content);
+    await migrate(options(clean), FILE);
+    expect(linesOn(clean)).toEqual(lines);
+    const syncs = clean.operations.flatMap((operation, n) => (operation === "sync" ? [n + 1] : []));
+    for (const at of share(syncs, 6)) {
+      const disk = diskWith(content);
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      const failure = await migrate(options(disk), FILE).then(
+        () => null,
+        (error: unknown) => error,
+      );
+      disk.set(undefined);
+      expect(failure, `sync ${at}`).toMatchObject({ name: expect.stringMatching(/^(storage|migration)/) });
+      expect(disk.openCount, `sync ${at}`).toBe(0);
+      expect(activeOn(disk)).toBe("jsonl_v3");
+      expect(disk.content(FILE)).toEqual(content);
+    }
+  });
+
   test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
     const whole = await recorded(way);
     const beginning = await way.begin();
