@@ -5,6 +5,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
+import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
 import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
@@ -40,6 +41,11 @@ const MOST_AGAIN = 5;
 /** SQLSTATEs for a schema and a table that are not there, and a column that an older program did not make. */
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const LACKS_TABLES = "its tables are missing, or those of an older program: pi-session-server fleet migrate makes them";
+/**
+ * SQLSTATEs for a statement that the server does not keep under its name any more, keeps another one under it, or cannot
+ * run as it was when it was kept. Nothing of it was done.
+ */
+const NOT_KEPT = new Set(["26000", "42P05", "0A000"]);
 /** Milliseconds for which answers are waited for at the end. */
 const LEAVING = 1000;
 
@@ -150,10 +156,17 @@ export class Connections {
     } catch (error) {
       return { kind: "away", reason: reasonOf(error) };
     }
-    const statement = typeof question === "function" ? question(connection.fact) : question;
-    const answer = this.isMeant(connection.fact, statement)
-      ? await this.ask(connection, statement, sent)
-      : { kind: "failed" as const, code: MOVED, reason: "another server is the primary by now" };
+    const put = async (): Promise<SqlAnswer> => {
+      const statement = typeof question === "function" ? question(connection.fact) : question;
+      return this.isMeant(connection.fact, statement)
+        ? this.ask(connection, statement, sent)
+        : { kind: "failed", code: MOVED, reason: "another server is the primary by now" };
+    };
+    let answer = await put();
+    if (answer.kind === "failed" && connection.fact.isDirect && NOT_KEPT.has(answer.code)) {
+      connection.fact = { ...connection.fact, isDirect: false };
+      answer = await put();
+    }
     if (connection.isOver || this.isClosed) this.forget(connection);
     else {
       connection.client.unref();
@@ -178,7 +191,8 @@ export class Connections {
     warnings.length = 0;
     client.ref();
     try {
-      const asked = client.query(statement);
+      const isKept = connection.fact.isDirect && statement.isRepeated;
+      const asked = client.query(isKept ? { ...statement, name: nameFor(statement.text) } : statement);
       if (sent) whenWritten(client, () => isAnswered || sent());
       const { rows } = await Promise.race([asked, lateness]);
       // Several statements have a list of results instead.
@@ -262,7 +276,7 @@ export class Connections {
       await connection.client.connect();
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
-      connection.fact = await serverFact(ask, () => this.hears(connection));
+      connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
       await requireTenant(ask, this.options.address.tenant);
       await requireSameStore(ask, this.store);
       const { place } = connection.fact;
@@ -343,6 +357,16 @@ function whenWritten({ connection: { stream } }: DatabaseClient, run: () => void
     if (stream.writableLength === 0) run();
     else stream.once("drain", run);
   });
+}
+
+/** Names of statements that are kept, of which there are few. */
+const names = new Map<string, string>();
+
+/** Returns the name of a statement: none that another text has, whoever had a server keep it. */
+function nameFor(text: string): string {
+  const name = names.get(text) ?? `pi_${sha256(text).slice(0, 32)}`;
+  names.set(text, name);
+  return name;
 }
 
 /** Returns why something failed, in one line. Some errors of the system have no message but those they consist of. */

@@ -5,6 +5,10 @@ import { Failure } from "../../core/failure.ts";
 /** A statement. Values are never part of its text; without a name, it works through poolers. */
 export interface SqlStatement {
   readonly text: string;
+  /** Under which the server keeps it. */
+  readonly name?: string;
+  /** Whether it is sent again and again, with other values. */
+  readonly isRepeated?: boolean;
   readonly values?: readonly unknown[];
   /** Whether results come as bytes, and not as twice as many digits. */
   readonly binary?: boolean;
@@ -40,6 +44,8 @@ export interface DatabaseClient {
   on(event: "error", heard: (error: Error) => void): void;
   on(event: "end", heard: () => void): void;
   on(event: "notice", heard: (notice: Notice) => void): void;
+  /** The number of the server's process, as whoever answers at the other end says; null before that. */
+  readonly processID?: number | null;
   /** The socket, which is destroyed when the server does not answer. */
   readonly connection: {
     readonly stream: {

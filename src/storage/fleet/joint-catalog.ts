@@ -37,7 +37,7 @@ import { AT, costOf, ROW_LENGTH, usageOf } from "../../core/search/usage.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { cursorsIn, withCursors } from "../catalog/joint.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
-import { storable } from "./append-statement.ts";
+import { storable } from "./fact-parts.ts";
 import { RemoteSearch } from "./remote-search.ts";
 
 export interface FleetCatalogOptions {

@@ -4,32 +4,24 @@
  */
 
 import type { FleetPart } from "../../core/ports/fleet.ts";
-import {
-  type Appender,
-  copyPart,
-  heldAt,
-  leaseFor,
-  packPart,
-  packsProof,
-  placeOf,
-  statementOf,
-} from "./append-statement.ts";
+import { type Appender, leaseFor, onServer, statementOf } from "./append-statement.ts";
 import type { SqlStatement } from "./driver.ts";
 import type { Pack } from "./pack.ts";
+import { copyPart, packPart, packsProof, placeOf } from "./pack-parts.ts";
 import { WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
 /** Returns the statement that keeps a part, if epoch and end are those of the session; a row says that it was done. */
 export function partStatement(part: FleetPart, by: Appender, packs: readonly Pack[] | undefined): SqlStatement {
   const values = new SqlValues();
-  const { held, epoch } = heldBy(part, by, values);
+  const held = heldBy(part, by, values);
   const generation = `${values.add(placeOf(part.place))}::int`;
   const after = part.stretches.at(-1) ?? part.from;
   const { source } = part;
   const put =
     source === undefined
-      ? packPart(packs ?? [], epoch, values, generation)
-      : copyPart(source, part.from, after, epoch, values, generation);
+      ? packPart(packs ?? [], values, generation)
+      : copyPart(source, part.from, after, values, generation);
   const proof = source === undefined ? "" : `, ${packsProof(part.from, part.stretches, values)} as proven`;
   return statementOf(`with held as (${held}), put_0 as (${put}) select ${WAITS_FOR}${proof} from held`, by, values);
 }
@@ -37,16 +29,20 @@ export function partStatement(part: FleetPart, by: Appender, packs: readonly Pac
 /** Returns the statement that removes what earlier commits, which came to nothing, have left in other places. */
 export function clearStatement(part: FleetPart, by: Appender): SqlStatement {
   const values = new SqlValues();
-  const { held } = heldBy(part, by, values);
+  const held = heldBy(part, by, values);
   const gone = `delete from pi_fleet.pack p using held where p.tenant = held.tenant and p.session_id = held.id
     and p.generation < 0 and p.generation <> ${values.add(placeOf(part.place))}::int`;
   return statementOf(`with held as (${held}), gone as (${gone}) select ${WAITS_FOR} from held`, by, values);
 }
 
-/** Returns what finds the session of a part, and has whoever takes it wait until the statement is over. */
-function heldBy(part: FleetPart, by: Appender, values: SqlValues): { readonly held: string; readonly epoch: string } {
-  const [entries, epoch] = [values.add(part.before.entries), values.add(part.epoch)];
-  const held = `update pi_fleet.session set lease_until = ${leaseFor(by, values)}
-    where ${heldAt(part, by, { entries, epoch }, values)} returning tenant, id`;
-  return { held, epoch };
+/**
+ * Returns what finds the session of a part, if it is as its writer knows it: one who lost it, or another server, changes
+ * nothing. Whoever takes the session waits until the statement is over.
+ */
+function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: SqlValues): string {
+  return `update pi_fleet.session set lease_until = ${leaseFor(by, values)}
+    where tenant = ${values.add(by.tenant)} and id = ${values.add(sessionId)} and epoch = ${values.add(epoch)}
+      and holder = ${values.add(by.holder)} and entries = ${values.add(before.entries)}
+      and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2 ${onServer(by, values)}
+    returning tenant, id, epoch`;
 }

@@ -17,11 +17,13 @@ import type {
   Taking,
 } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
-import { type Appender, appendStatement, describedValue, factValues, lateStatement } from "./append-statement.ts";
+import { type Appender, appendStatement, lateStatement, type SentBatch } from "./append-statement.ts";
 import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type SqlQuestion } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
+import { describedRow } from "./fact-parts.ts";
 import { isolate, isolationOf } from "./isolation.ts";
+import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
@@ -43,6 +45,15 @@ export interface FleetWriter {
   readonly id: string;
   /** The name and machine that others are told, as its lock says them. */
   readonly shown: Holder;
+}
+
+/** A batch with what it is sent with. */
+interface PendingAppend extends JointAppend {
+  readonly batch: FleetBatch;
+  /** Digests of its attachments, which the fleet has. */
+  readonly attached: readonly string[];
+  /** Its lines, where they are kept in packs. */
+  readonly packs?: readonly Pack[];
 }
 
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
@@ -115,6 +126,7 @@ export class PostgresFleet implements Fleet {
   /** Packs of parts that are to be sent. */
   private readonly packing = new WeakMap<object, Promise<Pack[]>>();
   private readonly blobs: SqlBlobs;
+  private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
@@ -211,7 +223,6 @@ export class PostgresFleet implements Fleet {
   }
 
   async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
-    const { description, texts } = batch.facts;
     let attached: readonly string[];
     try {
       attached = await this.blobs.give(batch.attachments ?? []);
@@ -219,31 +230,63 @@ export class PostgresFleet implements Fleet {
       if (!(error instanceof Failure)) throw error;
       return { kind: "away", reason: error.message };
     }
-    const words = this.words.unseen(texts);
-    const described = description && describedValue(batch.sessionId, description);
-    const found = factValues(batch.facts, words, described);
-    const facts = { ...found, attached: attached.length === 0 ? undefined : attached };
+    const { sessionId } = batch;
+    const append = { batch, attached, sessionId, server: this.held.get(sessionId) };
+    // Lines that are kept in packs, or are there already, have a statement of their own.
     const packs = await this.packed(batch, batch.before);
-    return this.commit(appendStatement(batch, this.appender(batch.sessionId), facts, packs), words, sent);
+    if (batch.stretches) return (await this.appendAll([{ ...append, packs }], sent))[0];
+    return this.joint.append(append);
+  }
+
+  /** Appends to several sessions that were taken on one server. Each has an outcome of its own. */
+  private async appendAll(appends: readonly PendingAppend[], sent?: () => void): Promise<FleetOutcome[]> {
+    const [{ sessionId }] = appends;
+    const batches = appends.map((append) => this.sentBatch(append));
+    const by = this.appender(sessionId);
+    const answer = await this.connections.run(
+      (fact) => appendStatement(batches, { ...by, isDirect: fact.isDirect }),
+      sent,
+    );
+    // Nothing was done; what the database refuses for one is not refused for others.
+    if (answer.kind === "failed" && appends.length > 1)
+      return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
+    if (answer.kind !== "done") return appends.map(() => this.outcomeOf(answer));
+    const durability = provenBy(answer.by, answer.rows[0]);
+    const done = new Set(String(answer.rows[0].done ?? "").split(","));
+    return batches.map(({ facts }, n) => {
+      if (!done.has(String(n))) return { kind: "refused" };
+      this.words.note(facts.words ?? []);
+      return { kind: "committed", durability };
+    });
+  }
+
+  private sentBatch({ batch, attached, packs }: PendingAppend): SentBatch {
+    const { description, texts, spendings } = batch.facts;
+    const described = description && describedRow(batch.sessionId, description);
+    return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs };
   }
 
   async addFacts(facts: LateFacts): Promise<FleetOutcome> {
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
-    return this.commit(lateStatement(facts, by, factValues(facts, words)), words);
+    return this.commit(lateStatement(facts, by, { ...facts, words }), words);
   }
 
   /** Runs a statement that returns a row if it was done. */
   private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
     const answer = await this.connections.run(statement, sent);
-    if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
-    // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
-    if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
-    if (answer.kind === "unknown") return { kind: "unknown", reason: answer.reason };
-    if (answer.kind !== "done") return awayOf(answer);
+    if (answer.kind !== "done") return this.outcomeOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
     this.words.note(words);
     return { kind: "committed", durability: provenBy(answer.by, answer.rows[0]) };
+  }
+
+  /** Returns what an answer other than "done" is to whoever commits. */
+  private outcomeOf(answer: Exclude<SqlAnswer, { kind: "done" }>): FleetOutcome {
+    if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
+    // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
+    if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
+    return answer.kind === "unknown" ? { kind: "unknown", reason: answer.reason } : awayOf(answer);
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {

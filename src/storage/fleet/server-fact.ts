@@ -16,6 +16,11 @@ export interface ServerFact {
   readonly version: string;
   /** Undefined where the engine does not say. */
   readonly place?: ServerPlace;
+  /**
+   * Whether each statement is run by the process of the server to which the connection was made, which keeps statements
+   * with names and is of the same server as long as it lives. Behind a pooler it is another one each time.
+   */
+  readonly isDirect?: boolean;
 }
 
 /** A server among those that began as one. */
@@ -55,31 +60,42 @@ export function isServer(parameter: string): string {
 }
 
 /**
- * Finds out what a commit means to a server. `hears` tells whether its warnings come here: a pooler may keep them. Throws
- * where it may not be written to, or where it forgets.
+ * Finds out what a commit means to a server. `hears` tells whether its warnings come here: a pooler may keep them.
+ * `process`: the number of its process that came when the connection was made; a pooler makes one up. Throws where it may
+ * not be written to, or where it forgets.
  */
-export async function serverFact(ask: AskServer, hears: () => Promise<boolean>): Promise<ServerFact> {
+export async function serverFact(
+  ask: AskServer,
+  hears: () => Promise<boolean>,
+  process?: number | null,
+): Promise<ServerFact> {
   const answer = await ask({ text: SETTINGS });
   if (answer.kind !== "done") throw new Error(answer.reason);
   const [row] = answer.rows;
   if (row.standby === true) throw new Error("it is a standby, which cannot be written to");
   const forgets = forgetfulness(row);
   if (forgets !== undefined) throw new Error(forgets);
-  const place = await placeOf(ask);
+  const { place, isDirect } = await placeOf(ask, process);
   // Without a timeline nobody sees a promotion, and without warnings nobody a commit that its standby did not get.
   const isProven = place !== undefined && isReplicated(row) && (await hears());
   return {
     durability: isProven ? "replicated" : "primary",
     version: String(row.version),
     ...(place ? { place } : {}),
+    ...(isDirect ? { isDirect } : {}),
   };
 }
 
-async function placeOf(ask: AskServer): Promise<ServerPlace | undefined> {
-  const answer = await ask({ text: `select ${SERVER} as server` });
-  if (answer.kind === "failed") return undefined;
+async function placeOf(
+  ask: AskServer,
+  process: number | null | undefined,
+): Promise<{ readonly place?: ServerPlace; readonly isDirect?: boolean }> {
+  const answer = await ask({ text: `select ${SERVER} as server, pg_backend_pid() as process` });
+  if (answer.kind === "failed") return {};
   if (answer.kind !== "done") throw new Error(answer.reason);
-  return placeNamed(answer.rows[0]?.server);
+  const [row] = answer.rows;
+  const place = placeNamed(row?.server);
+  return { place, isDirect: place !== undefined && typeof process === "number" && row.process === process };
 }
 
 /** Returns why a commit whose answer has WAITS_FOR may be forgotten, if it may. */

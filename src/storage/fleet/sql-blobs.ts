@@ -6,8 +6,8 @@
 import { Failure } from "../../core/failure.ts";
 import type { FleetAttachment } from "../../core/ports/fleet.ts";
 import { sha256 as digestOf } from "../v2/frame.ts";
-import { storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
+import { storable } from "./fact-parts.ts";
 
 /** Bytes of one part. */
 const PART = 1 << 20;

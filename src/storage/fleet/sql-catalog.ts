@@ -13,8 +13,8 @@ import type {
 } from "../../core/ports/fleet-catalog.ts";
 import { idInPath, uniqueBeginning } from "../../core/search/listing.ts";
 import { fold, type Sought } from "../../core/search/query.ts";
-import { SUMS, storable } from "./append-statement.ts";
 import type { Connections } from "./connections.ts";
+import { SUMS, storable } from "./fact-parts.ts";
 import { headsIn, SPINE } from "./pack.ts";
 import { PackedEntries } from "./packed-entries.ts";
 import { SqlValues } from "./sql-values.ts";

@@ -10,9 +10,10 @@ import type {
   Kept,
   PackedStretch,
 } from "../../core/ports/fleet-keeper.ts";
-import { CLAIM, describedValue, factParts, factValues, storable } from "./append-statement.ts";
+import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf, NOTHING } from "./ends.ts";
+import { describedRow, factParts, storable } from "./fact-parts.ts";
 import { asciiWords } from "./known-words.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
@@ -24,7 +25,7 @@ const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
 const HELD = (set: string): string => `update pi_fleet.session set ${set}
-  where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning tenant, id, generation`;
+  where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning 0 as n, tenant, id, generation`;
 /** Tables with rows of a session, besides its own. */
 const ROWS = [...SESSION_ROWS, "described", "behind"];
 /** Returns the name of a part of a change. */
@@ -86,7 +87,7 @@ export class SqlKeeper implements FleetKeeper {
     const noted = NOTED_WORDS("$1", PART(ROWS.indexOf("said")));
     if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, archived = false, ${LET_GO}`);
-    return this.change(held, factParts({ described: describedValue(sessionId, kept.description) }, values), values);
+    return this.change(held, factParts([{ described: describedRow(sessionId, kept.description) }], values), values);
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
@@ -165,15 +166,15 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean> {
-    const { counts, description } = facts;
-    const described = description && describedValue(sessionId, description);
+    const { counts, description, texts, spendings } = facts;
+    const described = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
     const set = [
       `messages = ${values.add(messages)}, modified = ${values.add(modified)}`,
       `is_plain = ${values.add(isPlain)}, indexed = ${values.add(indexed)}`,
     ];
-    const parts = factParts(factValues(facts, asciiWords(facts.texts), described), values);
+    const parts = factParts([{ described, texts, words: asciiWords(texts), spendings }], values);
     const last = indexed === 0 ? [] : [REMOVED("behind")];
     return this.change(HELD(set.join(", ")), [...parts, ...last], values);
   }

@@ -105,9 +105,12 @@ function databaseThat(
 ) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
+  const questions: { readonly text: string; readonly name?: string }[] = [];
   const client: DatabaseClient = {
+    processID: 70,
     connect: async () => {},
-    async query({ text }: SqlStatement) {
+    async query({ text, name }: SqlStatement) {
+      questions.push({ text, name });
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
       if (text.includes("row_security_active")) return { rows: [] };
@@ -133,7 +136,7 @@ function databaseThat(
     driver: async () => () => client,
     ...{ most: 2, connectWithin: 60_000, answerWithin: 60_000 },
   });
-  return { connections, dropped: () => dropped };
+  return { connections, dropped: () => dropped, questions };
 }
 
 const rowOf = (row: object | Error): Rows | Error => (row instanceof Error ? row : { rows: [row as Rows["rows"][0]] });
@@ -213,6 +216,36 @@ describe("an answer", () => {
     );
     expect(await connections.run({ text: "append", server: "7/1" })).toMatchObject({ kind: "done" });
     expect(connections.fact).toEqual({ durability: "primary", version: "15.1" });
+  });
+
+  test.each([
+    ["the process with which the connection was made", { server: "7/1", process: 70 }, true],
+    ["another process, as behind a pooler", { server: "7/1", process: 71 }, false],
+    ["an engine that does not say which server it is", errorOf("42883"), false],
+  ])("of %s", async (_, place, isKept) => {
+    let failing: string | undefined;
+    const { connections, questions } = databaseThat(
+      () => (failing !== undefined && questions.at(-1)?.name !== undefined ? errorOf(failing) : { rows: [] }),
+      {},
+      () => place,
+    );
+    const texts = ["append one", "append two", "append one"];
+    for (const text of texts) expect(await connections.run({ text, isRepeated: true })).toMatchObject({ kind: "done" });
+    await connections.run({ text: "take" });
+    const names = questions.slice(-4).map(({ name }) => name);
+    expect(names.map((name) => name !== undefined)).toEqual([isKept, isKept, isKept, false]);
+    expect(new Set(names).size).toBe(isKept ? 3 : 1);
+    // Nothing was done, and it is asked for again, from then on without a name.
+    failing = "26000";
+    const before = questions.length;
+    const told: (boolean | undefined)[] = [];
+    for (let n = 0; n < 2; n++)
+      await connections.run(({ isDirect }) => {
+        told.push(isDirect);
+        return { text: "append one", isRepeated: true };
+      });
+    expect(questions.length - before).toBe(isKept ? 3 : 2);
+    expect(told.map(Boolean)).toEqual(isKept ? [true, false, false] : [false, false]);
   });
 
   test("is not asked for of a server that was promoted since the question was put", async () => {

@@ -1,0 +1,113 @@
+/** The parts of a statement that bring the facts of entries, by which their sessions are found. */
+
+import type { FleetDescription, FleetFacts, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
+import { idInPath, momentOf } from "../../core/search/listing.ts";
+import { fold } from "../../core/search/query.ts";
+import type { SqlValues } from "./sql-values.ts";
+
+/** Numbers of a spending, in the order in which they are sent. */
+export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "cache_write", "total", "cost"] as const;
+
+/**
+ * Parts that describe lines of sessions; each takes one value, a list as JSON whose rows name a session of `held` by its
+ * number there (`n`).
+ */
+const FACTS = {
+  described: (value: string): string => `insert into pi_fleet.described
+      (tenant, session_id, facts, cwd, parent_path, parent_id, created, name_sought, sought)
+    select held.tenant, held.id, d.facts, d.cwd, d.parent_path, d.parent_id, d.created, d.name_sought, d.sought
+    from held join json_to_recordset(${value}::json) as d (n int, facts text, cwd text, parent_path text, parent_id text,
+      created double precision, name_sought text, sought text) on d.n = held.n
+    on conflict (tenant, session_id) do update set facts = excluded.facts, cwd = excluded.cwd,
+      parent_path = excluded.parent_path, parent_id = excluded.parent_id, created = excluded.created,
+      name_sought = excluded.name_sought, sought = excluded.sought`,
+  said: (value: string): string => `insert into pi_fleet.said
+      (tenant, session_id, generation, seq, kind, nth, role, at, words)
+    select held.tenant, held.id, held.generation, t.seq, t.kind, t.nth, t.role, coalesce(t.at, '-infinity'),
+      t.words::tsvector
+    from held join json_to_recordset(${value}::json) as t (n int, seq bigint, kind text, nth int, role text,
+      at double precision, words text) on t.n = held.n
+    on conflict do nothing`,
+  attached: (value: string): string => `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
+    select held.tenant, held.id, held.generation, a.sha256
+    from held join json_to_recordset(${value}::json) as a (n int, sha256 text) on a.n = held.n on conflict do nothing`,
+  // In an order in which no two processes wait for each other.
+  words: (value: string): string => `insert into pi_fleet.word (tenant, word)
+    select held.tenant, w.word from held join json_to_recordset(${value}::json) as w (n int, word text) on w.n = held.n
+    order by w.word collate "C" on conflict do nothing`,
+  // Only those that a removal of texts has noted are locked: everybody else writes the same words.
+  wanted: (value: string): string => `update pi_fleet.word w set unused_since = null
+    from held join json_to_recordset(${value}::json) as u (n int, word text) on u.n = held.n
+    where w.tenant = held.tenant and w.word = u.word and w.unused_since is not null`,
+  spent: (value: string): string => `insert into pi_fleet.spent as old
+      (tenant, session_id, generation, quarter, provider, model, inherited, ${SUMS.join(", ")})
+    select held.tenant, held.id, held.generation, s.quarter, s.provider, s.model, s.inherited, ${SUMS.map((name) => `s.${name}`).join(", ")}
+    from held join json_to_recordset(${value}::json) as s (n int, quarter bigint, provider text, model text,
+      inherited boolean, ${SUMS.map((name) => `${name} double precision`).join(", ")}) on s.n = held.n
+    on conflict (tenant, session_id, generation, quarter, provider, model, inherited)
+    do update set ${SUMS.map((name) => `${name} = old.${name} + excluded.${name}`).join(", ")}`,
+} as const;
+
+/** Facts of one session as they are sent; `words`: those that the fleet may lack. */
+export interface SentFacts extends Partial<Pick<FleetFacts, "texts" | "spendings">> {
+  readonly words?: readonly string[];
+  /** See describedRow. */
+  readonly described?: object;
+  /** Digests of attachments that the lines name. */
+  readonly attached?: readonly string[];
+}
+
+/** Returns the parts for the facts of the sessions of `held`, in the order of their numbers; a part without rows is missing. */
+export function factParts(sent: readonly SentFacts[], values: SqlValues): string[] {
+  const rows = {
+    described: rowsOf(sent, ({ described }) => (described ? [described] : [])),
+    said: rowsOf(sent, ({ texts = [] }) => texts.map(saidRow)),
+    words: rowsOf(sent, ({ words = [] }) => words.map((word) => ({ word }))),
+    spent: rowsOf(sent, ({ spendings = [] }) => spendings.map(spentRow)),
+    attached: rowsOf(sent, ({ attached = [] }) => attached.map((sha256) => ({ sha256 }))),
+  };
+  return Object.entries(rows).flatMap(([name, all]) => {
+    if (all.length === 0) return [];
+    const given = values.add(JSON.stringify(all));
+    const part = FACTS[name as keyof typeof rows](given);
+    return name === "words" ? [part, FACTS.wanted(given)] : [part];
+  });
+}
+
+function rowsOf(sent: readonly SentFacts[], of: (facts: SentFacts) => readonly object[]): object[] {
+  return sent.flatMap((facts, n) => of(facts).map((row) => ({ n, ...row })));
+}
+
+/** Returns a description as its part takes it. */
+export function describedRow(id: string, description: FleetDescription): object {
+  const { cwd, name, firstMessage, parentSession, timestamp } = description;
+  return {
+    facts: JSON.stringify(description),
+    cwd: storable(cwd),
+    parent_path: storable(parentSession),
+    parent_id: parentSession ? storable(idInPath(parentSession)) : null,
+    created: momentOf(timestamp),
+    name_sought: name === null ? null : storable(fold(name)),
+    sought: storable(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
+  };
+}
+
+function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): object {
+  const all = storable([...words, ...marks].map((word) => `'${word}'`).join(" "));
+  return { seq: position, kind, nth, role, at: time, words: all };
+}
+
+function spentRow({ quarter, provider, model, isInherited, numbers }: FleetSpending): object {
+  return {
+    quarter,
+    provider: storable(provider ?? ""),
+    model: storable(model ?? ""),
+    inherited: isInherited,
+    ...Object.fromEntries(SUMS.map((name, n) => [name, numbers[n]])),
+  };
+}
+
+/** Returns a string as a column of text can hold it: without NUL, and halves of surrogate pairs replaced. */
+export function storable<T extends string | null>(text: T): T {
+  return (text === null ? null : Buffer.from(text).toString("utf8").replaceAll("\0", " ")) as T;
+}

@@ -1,0 +1,80 @@
+/** Appends that are sent together: which of them, and what becomes of each. */
+
+import { describe, expect, test } from "vitest";
+import type { FleetBatch, FleetOutcome } from "../../../src/core/ports/fleet.ts";
+import { NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { type JointAppend, JointAppends } from "../../../src/storage/fleet/joint-appends.ts";
+import { range } from "../../support/random.ts";
+
+const DONE: FleetOutcome = { kind: "committed", durability: "primary" };
+
+const appendTo = (sessionId: string, bytes = 10, server = "7/1"): JointAppend => {
+  const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
+  const lines = [Buffer.alloc(bytes)];
+  const batch: FleetBatch = { sessionId, epoch: 1, before: NOTHING, after: NOTHING, lines, heads: ["[]"], facts };
+  return { batch, sessionId, server };
+};
+
+/** Appends of which the test answers one statement after the other. */
+class Statements {
+  readonly asked: string[][] = [];
+  private readonly answers: ((outcomes: readonly FleetOutcome[] | Error) => void)[] = [];
+  readonly joint = new JointAppends<JointAppend>((appends) => {
+    this.asked.push(appends.map(({ sessionId }) => sessionId));
+    return new Promise((resolve, reject) =>
+      this.answers.push((outcomes) => (outcomes instanceof Error ? reject(outcomes) : resolve(outcomes))),
+    );
+  });
+
+  async answer(n: number, outcomes: readonly FleetOutcome[] | Error = this.asked[n].map(() => DONE)): Promise<void> {
+    this.answers[n](outcomes);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+describe("appends of one process", () => {
+  test("go at once while few are on their way, and then together, each with its own outcome", async () => {
+    const all = new Statements();
+    const outcomes = range(0, 6).map((n) => all.joint.append(appendTo(`${n}`)));
+    expect(all.asked).toEqual([["0"], ["1"]]);
+    await all.answer(1);
+    expect(all.asked[2]).toEqual(["2", "3", "4", "5"]);
+    await all.answer(2, [DONE, { kind: "refused" }, { kind: "unknown", reason: "lost" }, DONE]);
+    await all.answer(0, [{ kind: "away", reason: "gone" }]);
+    expect((await Promise.all(outcomes)).map(({ kind }) => kind)).toEqual([
+      ...["away", "committed", "committed", "refused", "unknown", "committed"],
+    ]);
+  });
+
+  test("of one session, of sessions of different servers and of many bytes are apart, and none is left waiting", async () => {
+    const all = new Statements();
+    const some = [
+      ...[appendTo("a"), appendTo("b"), appendTo("c"), appendTo("c"), appendTo("d", 10, "7/2")],
+      ...[appendTo("e", 300_000), appendTo("f"), appendTo("g")],
+    ];
+    const outcomes = some.map((append) => all.joint.append(append));
+    for (let n = 0; n < 6; n++) await all.answer(n);
+    expect(all.asked).toEqual([["a"], ["b"], ["c", "f", "g"], ["c"], ["d"], ["e"]]);
+    expect(await Promise.all(outcomes)).toEqual(some.map(() => DONE));
+  });
+
+  test("are no more than a statement should have", async () => {
+    const all = new Statements();
+    const outcomes = range(0, 200).map((n) => all.joint.append(appendTo(`${n}`)));
+    for (let n = 0; n < 6; n++) await all.answer(n);
+    expect(all.asked.map(({ length }) => length)).toEqual([1, 1, 64, 64, 64, 6]);
+    await Promise.all(outcomes);
+  });
+
+  test("fail together where their statement cannot be made, and the next ones go on", async () => {
+    const all = new Statements();
+    const [first, second] = ["a", "b"].map((id) => all.joint.append(appendTo(id)));
+    const third = all.joint.append(appendTo("c"));
+    const failing = expect(first).rejects.toThrow("too long");
+    await all.answer(0, new Error("too long"));
+    await failing;
+    await all.answer(1);
+    await all.answer(2);
+    expect(await Promise.all([second, third])).toEqual([DONE, DONE]);
+  });
+});

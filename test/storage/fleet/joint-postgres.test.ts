@@ -1,0 +1,307 @@
+/**
+ * Commits to many sessions in one statement of a real PostgreSQL, which keeps it under a name where nothing stands between:
+ * what is there afterwards is what commits one by one leave, and each session has an outcome of its own.
+ */
+
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { FleetBatch, FleetEnd, FleetFacts, FleetOutcome, FleetText } from "../../../src/core/ports/fleet.ts";
+import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { DatabaseProxy } from "../../support/database-proxy.ts";
+import { linesInDatabase } from "../../support/fleet-databases.ts";
+import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { forSeedsAsync, Random, range } from "../../support/random.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+
+const HEADER = Buffer.from('{"type":"session"}');
+const COMMITTED: FleetOutcome = { kind: "committed", durability: "primary" };
+
+/** Columns that are the same whoever writes, and whenever. */
+const COLUMNS = {
+  session: "id, generation, entries, bytes, chain, epoch, state, indexed, messages, modified, is_plain",
+  entry: "session_id, generation, seq, epoch, head, line",
+  said: "session_id, generation, seq, kind, nth, role, at, words",
+  word: "word, unused_since",
+  described: "session_id, facts, cwd, parent_path, parent_id, created, name_sought, sought",
+  spent:
+    "session_id, generation, quarter, provider, model, inherited, messages, unpriced, input, output, cache_read, cache_write, total, cost",
+  behind: "session_id, worker = ''",
+};
+
+/** A session as its writer knows it. */
+interface Held {
+  readonly id: string;
+  epoch: number;
+  end: FleetEnd;
+}
+
+const NO_FACTS: FleetFacts = { counts: { messages: 1, modified: 5, isPlain: true }, texts: [], spendings: [] };
+
+function batchOf({ id, epoch, end }: Held, texts: readonly string[], facts = NO_FACTS): FleetBatch {
+  const lines = texts.map((text) => Buffer.from(text));
+  const heads = texts.map((_, n) => JSON.stringify([`${end.entries + n}\u0000\ud800`, null, "message", "user"]));
+  return { sessionId: id, epoch, before: end, after: endAfter(end, lines), lines, heads, facts };
+}
+
+/** Words that a statement might take for something else. */
+const HOSTILE = [
+  "o'clock",
+  "$1",
+  "\\",
+  "n\u0000l",
+  "\ud800",
+  "caf\u00e9",
+  '"',
+  "x".repeat(300),
+  "'); drop table",
+  "\u{1f600}",
+];
+
+function factsOf(random: Random, at: number): FleetFacts {
+  const words = (): string[] => [...new Set(range(0, random.int(5)).map(() => `w${random.int(30)}`))];
+  const texts: FleetText[] = range(0, random.int(3)).map((nth) => ({
+    ...{ position: at, kind: random.pick(["talk", "calls"] as const), nth, role: "user" },
+    ...{
+      time: random.chance(0.2) ? null : random.int(1e9),
+      words: words(),
+      marks: random.chance(0.3) ? ["tool\u00a7read"] : [],
+    },
+  }));
+  const some = (): string | null => (random.chance(0.3) ? null : random.pick(HOSTILE));
+  const description = { cwd: some(), name: some(), firstMessage: some(), parentSession: some(), timestamp: some() };
+  const spending = {
+    ...{ quarter: random.int(3), provider: some(), model: some(), isInherited: random.chance(0.5) },
+    numbers: range(0, 8).map(() => random.int(100)),
+  };
+  return {
+    counts: {
+      messages: random.int(100),
+      modified: random.chance(0.2) ? null : random.int(1e9),
+      isPlain: random.chance(0.5),
+    },
+    ...(random.chance(0.5) ? { description } : {}),
+    texts,
+    spendings: random.chance(0.5) ? [spending] : [],
+    ...(random.chance(0.1) ? { areBehind: true } : {}),
+  };
+}
+
+for (const isPooled of [false, true]) {
+  const isThere = isPooled ? POOLER : POSTGRES !== undefined;
+  const name = isPooled ? `behind PgBouncer${WITH_POOLER}` : `in PostgreSQL${WITH_POSTGRES}`;
+  describe.skipIf(!isThere)(`commits to many sessions ${name}`, () => keeps(isPooled));
+}
+
+function keeps(isPooled: boolean): void {
+  let server: Postgres;
+  let pooler: Pooler | undefined;
+  const open: SqlFleet[] = [];
+  const connect = (name: string, options: { most?: number } = {}, query = ""): SqlFleet => {
+    const fleet = sqlFleet(`${(pooler ?? server).url}${query}`, name, options);
+    open.push(fleet);
+    return fleet;
+  };
+  const taken = async ({ fleet }: SqlFleet, id: string, above = 0): Promise<Held> => {
+    const taking = await fleet.take(id, above, HEADER);
+    if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
+    return { id, epoch: taking.epoch, end: taking.end };
+  };
+  const many = (one: SqlFleet, name: string, count: number): Promise<Held[]> =>
+    Promise.all(range(0, count).map((n) => taken(one, `${name}-${n}`)));
+  const appendAll = (one: SqlFleet, batches: readonly FleetBatch[]): Promise<FleetOutcome[]> =>
+    Promise.all(batches.map((batch) => one.fleet.append(batch)));
+  const transactions = (): number => Number(server.sql("select count(distinct xmin::text) from pi_fleet.entry"));
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    const owner = sqlFleet(server.url, "owner");
+    open.push(owner);
+    await owner.fleet.migrate();
+    pooler = isPooled ? new Pooler({ size: 2 }) : undefined;
+    await pooler?.start(server.folder);
+  });
+  beforeEach(() => {
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.said, pi_fleet.word, pi_fleet.spent, pi_fleet.behind",
+    );
+  });
+  afterAll(async () => {
+    await Promise.all(open.map(({ fleet }) => fleet.close()));
+    await pooler?.close();
+    await server.close();
+  });
+
+  test("are few transactions, and those that somebody took or that the database refuses hold up no other", async () => {
+    const one = connect("one");
+    const held = await many(one, "s", 20);
+    held[3].epoch--;
+    held[5].end = { ...NOTHING, chain: "1".repeat(64) };
+    held[7].end = { ...NOTHING, entries: 1 };
+    await connect("two").fleet.take("s-9", 0);
+    server.sql("update pi_fleet.session set epoch = epoch + 1, holder = 'another' where id = 's-11'");
+    server.sql("update pi_fleet.session set state = 2 where id = 's-13'");
+    const outcomes = await appendAll(
+      one,
+      held.map((session) => batchOf(session, [`{"of":"${session.id}"}`])),
+    );
+    const refused = new Set([3, 5, 7, 11, 13]);
+    expect(outcomes).toEqual(range(0, 20).map((n) => (refused.has(n) ? { kind: "refused" } : COMMITTED)));
+    for (const [n, { id }] of held.entries())
+      expect(linesInDatabase(server, id)).toEqual(refused.has(n) ? [] : [`{"of":"${id}"}`]);
+    expect(transactions()).toBeLessThan(5);
+
+    // What is refused as a whole is sent one by one.
+    const next = await many(one, "t", 12);
+    const batches = next.map((session) => batchOf(session, ["{}"]));
+    const texts: FleetText[] = [
+      { position: 0, kind: "talk", nth: 0, role: "user", time: 1, words: ["x".repeat(3000)], marks: [] },
+    ];
+    batches[6] = batchOf(next[6], ["{}"], { ...NO_FACTS, texts });
+    expect((await appendAll(one, batches)).map(({ kind }) => kind)).toEqual(
+      range(0, 12).map((n) => (n === 6 ? "away" : "committed")),
+    );
+    for (const [n, { id }] of next.entries()) expect(linesInDatabase(server, id)).toEqual(n === 6 ? [] : ["{}"]);
+  });
+
+  test("leave what commits one by one leave", () => forSeedsAsync(3, leavesTheSame));
+
+  async function leavesTheSame(random: Random): Promise<void> {
+    const { seed } = random;
+    const ways = [connect(`together ${seed}`, {}, "&tenant=together"), connect(`apart ${seed}`, {}, "&tenant=apart")];
+    const [together, apart] = await Promise.all(ways.map((way) => many(way, `o'ne \ud83d\ude00 ${seed}`, 9)));
+    for (let round = 0; round < 4; round++) {
+      const some = range(0, 9).filter(() => random.chance(0.8));
+      const batches = some.map((n) => {
+        const texts = range(0, 1 + random.int(3)).map(() => JSON.stringify({ n, round, said: random.pick(HOSTILE) }));
+        const facts = factsOf(random, together[n].end.entries);
+        // A writer that knows something else.
+        const wrong = random.chance(0.1) ? { epoch: together[n].epoch - 1 } : {};
+        return [together, apart].map((all) => ({ ...batchOf(all[n], texts, facts), ...wrong }));
+      });
+      const joint = await appendAll(
+        ways[0],
+        batches.map(([batch]) => batch),
+      );
+      const single: FleetOutcome[] = [];
+      for (const [, batch] of batches) single.push(await ways[1].fleet.append(batch));
+      expect(joint).toEqual(single);
+      for (const [i, n] of some.entries())
+        if (joint[i].kind === "committed") for (const all of [together, apart]) all[n].end = batches[i][0].after;
+    }
+    const rows = (tenant: string): string[] => {
+      const all = Object.entries(COLUMNS).map(
+        ([table, columns]) =>
+          `select '${table} ' || row(${columns})::text from pi_fleet.${table} where tenant = '${tenant}'`,
+      );
+      return server.sql(`${all.join(" union all ")} order by 1`).split("\n");
+    };
+    const found = rows("together");
+    expect(found).toEqual(rows("apart"));
+    for (const table of Object.keys(COLUMNS)) expect(found.join("\n")).toContain(`${table} (`);
+  }
+
+  test("whose answer is lost are each asked about, and are there once", async () => {
+    const proxy = new DatabaseProxy((pooler ?? server).folder, join(server.folder, "proxy"), new Random(1));
+    await proxy.listen();
+    const one = sqlFleet(`postgres:///postgres?host=${encodeURIComponent(proxy.folder)}&user=fleet`, "one");
+    open.push(one);
+    const held = await many(one, "lost", 12);
+    proxy.isDeaf = true;
+    const batches = held.map((session) => batchOf(session, [`{"of":"${session.id}"}`]));
+    const outcomes = appendAll(one, batches);
+    // Two statements are on their way, with one session each; the others were not sent.
+    const there = (): string => server.sql("select count(*) from pi_fleet.entry");
+    await expect.poll(there, { timeout: 10_000, interval: 20 }).toBe("2");
+    proxy.isDeaf = false;
+    proxy.cut();
+    const kinds = (await outcomes).map(({ kind }) => kind);
+    expect(kinds.slice(0, 2)).toEqual(["unknown", "unknown"]);
+    for (const [n, session] of held.entries()) {
+      const again = await taken(one, session.id, session.epoch);
+      const isThere = kinds[n] === "committed" || n < 2;
+      expect(again.end).toEqual(isThere ? batches[n].after : NOTHING);
+    }
+    await proxy.close();
+  });
+
+  test("over connections that end at any point are there once, or known to be missing", () =>
+    forSeedsAsync(2, survivesCuts));
+
+  async function survivesCuts(random: Random): Promise<void> {
+    const { seed } = random;
+    const proxy = new DatabaseProxy((pooler ?? server).folder, join(server.folder, `proxy-${seed}`), random);
+    await proxy.listen();
+    const one = sqlFleet(`postgres:///postgres?host=${encodeURIComponent(proxy.folder)}&user=fleet`, `cut ${seed}`);
+    open.push(one);
+    const held = await many(one, `cut-${seed}`, 6);
+    const known = held.map((): string[] => []);
+    let unknown = 0;
+    await Promise.all(
+      held.map(async (session, n) => {
+        for (let k = 0; k < 6; k++) {
+          proxy.share = 0.1;
+          const line = JSON.stringify({ n, k });
+          const batch = batchOf(session, [line]);
+          const { kind } = await one.fleet.append(batch);
+          if (kind === "unknown") unknown++;
+          if (kind === "committed") session.end = batch.after;
+          else {
+            let taking = await one.fleet.take(session.id, session.epoch);
+            for (let tries = 0; taking.kind !== "taken" && tries < 100; tries++)
+              taking = await one.fleet.take(session.id, session.epoch);
+            if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+            session.epoch = taking.epoch;
+            expect([session.end, batch.after]).toContainEqual(taking.end);
+            if (kind === "refused") expect(taking.end).toEqual(session.end);
+            session.end = taking.end;
+          }
+          if (session.end.entries > known[n].length) known[n].push(line);
+        }
+      }),
+    );
+    expect([proxy.cuts > 0, unknown > 0]).toEqual([true, true]);
+    proxy.share = 0;
+    for (const [n, { id }] of held.entries()) expect(linesInDatabase(server, id)).toEqual(known[n]);
+    await proxy.close();
+  }
+
+  test("go on when the server keeps their statement no more, or cannot run it as it was", async () => {
+    const one = connect("one", { most: 1 });
+    const session = await taken(one, "kept");
+    const append = async (): Promise<FleetOutcome> => {
+      const batch = batchOf(session, [`{"n":${session.end.entries}}`]);
+      const outcome = await one.fleet.append(batch);
+      if (outcome.kind === "committed") session.end = batch.after;
+      return outcome;
+    };
+    const names = async (): Promise<number> => {
+      const [row] = await one.connections.read({ text: "select count(*) as n from pg_prepared_statements" });
+      return Number(row.n);
+    };
+    for (let n = 0; n < 8; n++) expect(await append()).toEqual(COMMITTED);
+    expect(await names()).toBe(isPooled ? 0 : 1);
+    for (const befalls of [
+      "alter table pi_fleet.entry add column later text",
+      "alter table pi_fleet.entry drop column later",
+      "alter table pi_fleet.session alter column holder type varchar",
+      "alter table pi_fleet.session alter column holder type text",
+    ]) {
+      server.sql(befalls);
+      expect([befalls, await append()]).toEqual([befalls, COMMITTED]);
+    }
+    expect(one.connections.fact?.isDirect).toBe(isPooled ? undefined : true);
+    await one.connections.run({ text: "deallocate all" });
+    expect(await append()).toEqual(COMMITTED);
+    expect(await names()).toBe(0);
+    expect(await append()).toEqual(COMMITTED);
+    const other = connect("other", { most: 1 });
+    const another = await taken(other, "discarded");
+    const first = batchOf(another, ["{}"]);
+    expect(await other.fleet.append(first)).toEqual(COMMITTED);
+    await other.connections.run({ text: "discard all" });
+    expect(await other.fleet.append(batchOf({ ...another, end: first.after }, ["{}"]))).toEqual(COMMITTED);
+    expect(linesInDatabase(server, "kept")).toEqual(range(0, session.end.entries).map((n) => `{"n":${n}}`));
+  });
+}
