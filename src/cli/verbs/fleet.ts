@@ -1,9 +1,11 @@
+import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
 import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { TENANTS } from "../../storage/fleet/isolation.ts";
+import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
 import { absolute, findPaths } from "../../storage/fs/paths.ts";
@@ -34,8 +36,13 @@ export default {
       value: "time",
       meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
     },
-    "--until": { value: "time", meaning: "with pack: sessions that nobody has written to since, such as 90d" },
-    "--apply": { meaning: "with prune: remove it for good" },
+    "--until": {
+      value: "time",
+      meaning: "with pack or prune: sessions that nobody has written to since, such as 90d; prune deletes them",
+    },
+    "--archived": { meaning: "with prune --until: archived sessions, too" },
+    "--unnamed": { meaning: "with prune --until: only sessions without a name" },
+    "--apply": { meaning: "with prune: do it" },
     "--yes": { meaning: "with prune: do not ask before; required without a terminal" },
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
@@ -45,7 +52,8 @@ export default {
     "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
     "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
     "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
-    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. " +
+    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
+    "it also deletes sessions that nobody has written to since and nobody has now; restore brings them back until their rows go. " +
     "adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
@@ -65,7 +73,8 @@ export default {
     const text = address ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
-    if (flags.has("--until") && word !== "pack") throw new UsageError("--until is for fleet pack.");
+    if (flags.has("--until") && word !== "pack" && word !== "prune")
+      throw new UsageError("--until is for fleet pack and fleet prune.");
     if (word === "pack") {
       const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
       const packed = await careOf(asking).pack(until as string, asking.progress);
@@ -85,7 +94,11 @@ export default {
     try {
       if (word === "prune") {
         await fleet.requireTables();
-        return { address: shown, ...(await prunedBy(pruning, asking, given)) };
+        const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
+          new Date(realEnv.now()).toISOString(),
+        );
+        const owed = (): string[] => journal.all().flatMap(({ sessionId, from }) => (from === null ? [] : [sessionId]));
+        return { address: shown, ...(await prunedBy(pruning, asking, given, owed)) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
@@ -93,8 +106,8 @@ export default {
       const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
       const status = await fleet.status();
       const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
-      const left = aside && { ...aside, named: undefined };
-      return { address: shown, ...status, ...(left ? { deleted: left } : {}), ...from };
+      const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
+      return { address: shown, ...status, ...(aside ? { deleted: left } : {}), ...from };
     } finally {
       await fleet.close();
     }

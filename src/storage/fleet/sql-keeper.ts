@@ -29,7 +29,8 @@ const HELD = (set: string): string => `update pi_fleet.session set ${set}
 const ROWS = [...SESSION_ROWS, "described", "behind"];
 /** Returns the name of a part of a change. */
 const PART = (n: number): string => `part_${n}`;
-const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
+/** Lets go of a session; whoever had it has an old epoch then. */
+export const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
 /** Of such a session only this row is left, and nothing that was in the others. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
