@@ -21,6 +21,7 @@ import { type Appender, appendStatement, describedValue, factValues, lateStateme
 import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type SqlQuestion } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
+import { holderOf } from "./holders.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
@@ -390,10 +391,4 @@ function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: 
 
 function bytes(line: Uint8Array): Buffer {
   return Buffer.from(line.buffer, line.byteOffset, line.length);
-}
-
-function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
-  const client = String(holder_name ?? "another server");
-  const host = String(holder_host ?? "another machine");
-  return { client, pid: 0, since: String(holder_since ?? ""), host };
 }

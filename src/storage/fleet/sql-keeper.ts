@@ -10,9 +10,11 @@ import type {
   Kept,
   PackedStretch,
 } from "../../core/ports/fleet-keeper.ts";
+import type { Holder } from "../../core/ports/store.ts";
 import { CLAIM, describedValue, factParts, factValues, storable } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf, NOTHING } from "./ends.ts";
+import { HOLDER, holderOf } from "./holders.ts";
 import { asciiWords } from "./known-words.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
@@ -88,6 +90,16 @@ export class SqlKeeper implements FleetKeeper {
     if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, archived = false, ${LET_GO}`);
     return this.change(held, factParts({ described: describedValue(sessionId, kept.description) }, values), values);
+  }
+
+  async takeAway(sessionId: string): Promise<Holder | null> {
+    const [row] = await this.connections.read((fact) => ({
+      text: `with taken as (update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
+          where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp() returning ${HOLDER})
+        select ${serverColumn(fact)}, taken.* from taken`,
+      values: [this.tenant, storable(sessionId)],
+    }));
+    return row ? holderOf(row) : null;
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
