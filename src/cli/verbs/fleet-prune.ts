@@ -1,4 +1,4 @@
-import type { FleetPruning, Prunable } from "../../storage/fleet/pruning.ts";
+import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../storage/fleet/pruning.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
@@ -7,18 +7,28 @@ import { count, cutTo, inert, oneLine, sizeText, wrap } from "../terminal/text.t
 import type { Asking, Given, Result } from "../verb.ts";
 import { agoText } from "./doctor.ts";
 
-export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--apply", "--yes"];
+export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--archived", "--unnamed", "--apply", "--yes"];
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */
 const THIRTY_DAYS = 30 * 86_400_000;
 
-/** Finds what may go of a fleet, and removes it if that is asked for. */
-export async function prunedBy(pruning: FleetPruning, asking: Asking, { flags }: Given): Promise<Result> {
+/** Finds what may go of a fleet, and removes it if that is asked for. `owed`: sessions of which only this machine has entries. */
+export async function prunedBy(
+  pruning: FleetPruning,
+  asking: Asking,
+  { flags }: Given,
+  owed: () => readonly string[],
+): Promise<Result> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
     const moment = timeFlag(flags, name, asking);
     return moment === undefined ? undefined : Math.max(0, now - Date.parse(moment));
   };
-  const ages = { rows: ageOf("--older-than") ?? THIRTY_DAYS, ids: ageOf("--forget-ids") };
+  const age = ageOf("--until");
+  const stray = ["--archived", "--unnamed"].find((name) => flags.has(name));
+  if (age === undefined && stray) throw new UsageError(`${stray} goes with --until, such as --until 90d.`);
+  const choice = { archived: flags.has("--archived"), named: !flags.has("--unnamed") };
+  const idle = age === undefined ? undefined : { age, ...choice, owed: owed() };
+  const ages: PruningAges = { rows: ageOf("--older-than") ?? THIRTY_DAYS, ids: ageOf("--forget-ids"), idle };
   if (ages.ids !== undefined && ages.ids < ages.rows)
     throw new UsageError(
       "--forget-ids takes a time before that of --older-than: ids stay longer than what they named.",
@@ -26,15 +36,36 @@ export async function prunedBy(pruning: FleetPruning, asking: Asking, { flags }:
   const found = await pruning.find(ages);
   if (!flags.has("--apply") || isNothing(found)) return { applied: flags.has("--apply"), ...found };
   if (!flags.has("--yes"))
-    await requireYes(asking, `Remove ${whatGoes(found)} from the fleet for good? Nothing brings it back.`, {
+    await requireYes(asking, questionAbout(found), {
       alone: "fleet prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
       refused: "Nothing was removed.",
     });
-  return { applied: true, ...(await pruning.prune(ages, asking.progress)), named: found.named };
+  const pruned = await pruning.prune(ages, asking.progress);
+  return { applied: true, ...pruned, named: found.named, idleSessions: found.idleSessions };
 }
 
-function isNothing({ sessions, unfinished, halfway, interrupted, ids, words, attachments }: Prunable): boolean {
+function isNothing(found: Prunable): boolean {
+  return found.idle === 0 && isNothingForGood(found);
+}
+
+function isNothingForGood({ sessions, unfinished, halfway, interrupted, ids, words, attachments }: Prunable): boolean {
   return sessions + unfinished + halfway + interrupted + ids + words + attachments === 0;
+}
+
+function questionAbout(found: Prunable): string {
+  const forGood = `Remove ${whatGoes(found)} from the fleet for good? Nothing brings it back.`;
+  if (found.idle === 0) return forGood;
+  const idle = `Delete ${idleText(found)}?`;
+  return isNothingForGood(found) ? idle : `${idle} ${forGood}`;
+}
+
+function idleText({ idle, idleBytes, idleNamed, idleArchived }: Prunable): string {
+  const of = [
+    ...(idleNamed > 0 ? [`${idleNamed} with a name`] : []),
+    ...(idleArchived > 0 ? [`${idleArchived} in the archive`] : []),
+  ];
+  const which = of.length > 0 ? `, ${of.join(" and ")} among them` : "";
+  return `${count(idle, "session", "sessions")} (${sizeText(idleBytes)}) that nobody has written to since${which}`;
 }
 
 function whatGoes(found: Prunable): string {
@@ -56,19 +87,35 @@ function whatGoes(found: Prunable): string {
 }
 
 export function* prunedLines(result: Result, page: OutputStyle): Generator<string> {
-  const found = result as Prunable & Result;
-  for (const { sessionId, name, deletedAt, entries, bytes } of found.named) {
-    const row = `  ${sizeText(bytes).padStart(7)}  ${agoText(deletedAt, page).padEnd(8)}  ${inert(sessionId.slice(0, 8))}  ${oneLine(name ?? count(entries, "entry", "entries"))}`;
-    yield cutTo(row, page.width);
-  }
-  if (found.sessions > found.named.length) yield `  and ${found.sessions - found.named.length} more`;
+  const found = result as FoundPrunable & Result;
+  const row = (bytes: number, at: string, id: string, title: string): string =>
+    cutTo(
+      `  ${sizeText(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${inert(id)}  ${oneLine(title)}`,
+      page.width,
+    );
+  const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);
+  for (const { sessionId, name, deletedAt, entries, bytes } of found.named)
+    yield row(bytes, deletedAt, sessionId.slice(0, 8), name ?? count(entries, "entry", "entries"));
+  yield* more(found.sessions, found.named.length);
   if (isNothing(found)) yield "The fleet has nothing that may be removed.";
-  else if (found.applied) {
+  else if (found.applied && !isNothingForGood(found)) {
     yield* wrap(`Removed for good: ${whatGoes(found)}; ${count(found.rows, "row", "rows")}.`, page.width);
     yield* wrap("The database uses the room again after its next vacuum.", page.width);
-  } else
+  } else if (!isNothingForGood(found))
     yield* wrap(
       `${whatGoes(found)}. fleet prune --apply removes it for good: nothing brings it back, unless a machine has it in its trash.`,
       page.width,
     );
+  if (found.idle === 0) return;
+  // With whole ids, by which any machine restores them.
+  for (const { sessionId, name, changedAt, entries, bytes } of found.idleSessions)
+    yield row(bytes, changedAt, sessionId, name ?? count(entries, "entry", "entries"));
+  yield* more(found.idle, found.idleSessions.length);
+  const brings = "restore <id> brings one back until its rows are removed.";
+  yield* wrap(
+    found.applied
+      ? `Deleted: ${idleText(found)}. ${brings}`
+      : `${idleText(found)}. With --apply they are deleted; ${brings}`,
+    page.width,
+  );
 }

@@ -1,9 +1,12 @@
+import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
+import { wholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
 import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { TENANTS } from "../../storage/fleet/isolation.ts";
+import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
 import { absolute, findPaths } from "../../storage/fs/paths.ts";
@@ -16,7 +19,7 @@ import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../ver
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "isolate", "prune", "adopt"];
+const OF_DATABASE = ["status", "migrate", "isolate", "prune", "take", "adopt"];
 const OF_SESSIONS = ["verify", "import", "export", "push", "pack"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Time after which a session is packed that nobody writes to. */
@@ -27,37 +30,46 @@ const MOST_PRINTED = 50;
 export default {
   name: "fleet",
   meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
-  operands: ["<word>", "[folder]"],
+  operands: ["<word>", "[folder or id]"],
   flags: {
     "--older-than": { value: "time", meaning: "with prune: what was deleted before this time, by default 30d" },
     "--forget-ids": {
       value: "time",
       meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
     },
-    "--until": { value: "time", meaning: "with pack: sessions that nobody has written to since, such as 90d" },
-    "--apply": { meaning: "with prune: remove it for good" },
+    "--until": {
+      value: "time",
+      meaning: "with pack or prune: sessions that nobody has written to since, such as 90d; prune deletes them",
+    },
+    "--archived": { meaning: "with prune --until: archived sessions, too" },
+    "--unnamed": { meaning: "with prune --until: only sessions without a name" },
+    "--apply": { meaning: "with prune: do it" },
     "--yes": { meaning: "with prune: do not ask before; required without a terminal" },
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, isolate, prune, adopt, verify, import, export, push or pack. " +
+    "The word is status, migrate, isolate, prune, take, adopt, verify, import, export, push or pack. " +
     "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
     "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
     "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
     "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
-    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. " +
-    "adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
+    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
+    "it also deletes sessions that nobody has written to since and nobody has now; restore brings them back until their rows go. " +
+    "take <id> takes a session from a process that has it and hangs, or is forgotten on another machine, so that any server can " +
+    "write to it at once. adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal). pack has it keep sessions " +
     "that nobody has written to for 30 days, or since --until, in a quarter of the room; they are read and continued as before.",
   async run(asking, given) {
     const { operands, flags } = given;
-    const [word, folder] = operands;
+    const [word, operand] = operands;
+    const folder = word === "take" ? undefined : operand;
     if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${inWords(WORDS)}; it got ${word}.`);
     const needsFolder = word === "import" || word === "export";
     if (needsFolder && folder === undefined)
       throw new UsageError(`fleet ${word} needs a folder: fleet ${word} <folder>.`);
+    if (word === "take" && operand === undefined) throw new UsageError("fleet take needs a session: fleet take <id>.");
     if (!needsFolder && folder !== undefined) throw new UsageError(`fleet ${word} takes no folder; it got ${folder}.`);
     const stray = PRUNING_FLAGS.find((name) => flags.has(name));
     if (word !== "prune" && stray !== undefined) throw new UsageError(`${stray} goes with fleet prune.`);
@@ -65,27 +77,37 @@ export default {
     const text = address ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
-    if (flags.has("--until") && word !== "pack") throw new UsageError("--until is for fleet pack.");
+    if (flags.has("--until") && word !== "pack" && word !== "prune")
+      throw new UsageError("--until is for fleet pack and fleet prune.");
     if (word === "pack") {
       const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
       const packed = await careOf(asking).pack(until as string, asking.progress);
       return { ...packed, refused: packed.inUse.length + packed.damaged.length };
     }
-    if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, folder);
+    if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, operand);
     const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
     const { state } = findPaths(asking.variables, undefined, () => undefined);
     // It takes whatever it meets for the one that is known from then on.
     const adopted = (at: string): KnownStore => ({ ...notedStore(asking.disk, state, at), known: () => undefined });
-    const { fleet, pruning, shown } = connect(
+    const { fleet, catalog, keeper, pruning, shown } = connect(
       text,
       address !== undefined,
       readFile,
       word === "adopt" ? adopted : undefined,
     );
     try {
+      if (word === "take") {
+        await fleet.requireTables();
+        const sessionId = await wholeId(catalog, operand);
+        return { address: shown, sessionId, holder: await keeper.takeAway(sessionId) };
+      }
       if (word === "prune") {
         await fleet.requireTables();
-        return { address: shown, ...(await prunedBy(pruning, asking, given)) };
+        const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
+          new Date(realEnv.now()).toISOString(),
+        );
+        const owed = (): string[] => journal.all().flatMap(({ sessionId, from }) => (from === null ? [] : [sessionId]));
+        return { address: shown, ...(await prunedBy(pruning, asking, given, owed)) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
@@ -93,8 +115,8 @@ export default {
       const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
       const status = await fleet.status();
       const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
-      const left = aside && { ...aside, named: undefined };
-      return { address: shown, ...status, ...(left ? { deleted: left } : {}), ...from };
+      const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
+      return { address: shown, ...status, ...(aside ? { deleted: left } : {}), ...from };
     } finally {
       await fleet.close();
     }
@@ -102,6 +124,7 @@ export default {
   print(result, { operands: [word] }, page) {
     if (word === "verify") return verifiedLines(result);
     if (word === "prune") return prunedLines(result, page);
+    if (word === "take") return takenLines(result);
     if (word === "push") return pushedLines(result);
     if (word === "pack") return packedLines(result);
     if (word === "isolate") return isolatedLines(result);
@@ -130,6 +153,14 @@ async function ofSessions(asking: Asking, word: string, folder: string): Promise
     ? care.importFolder(path, asking.progress)
     : care.exportTo(path, asking.progress));
   return { folder: path, files, refused: files.filter(({ outcome }) => outcome === "refused").length };
+}
+
+function* takenLines({ sessionId, holder }: Result): Generator<string> {
+  if (holder === null) yield `Nobody has ${inert(sessionId)}; any server can write to it.`;
+  else {
+    yield `Taken from ${inert(holder.client)} on ${inert(holder.host)}. Whoever writes to it next has it: open it there and write.`;
+    yield "What that process writes after somebody else is refused and kept aside; recover lists it, on its machine.";
+  }
 }
 
 function isWrong({ state }: Result): boolean {

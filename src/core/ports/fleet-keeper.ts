@@ -1,6 +1,7 @@
 /** The contract of what is done to whole sessions of a fleet: how they are kept, checked, and brought in and out. */
 
 import type { FleetDescription, FleetEnd, FleetFacts } from "./fleet.ts";
+import type { Holder } from "./store.ts";
 
 /** How a session is kept from now on. */
 export type Kept =
@@ -65,6 +66,11 @@ export interface PackedStretch {
 export interface FleetKeeper {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
   keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean>;
+  /**
+   * Takes a session from the process that has it, which lives or hangs, so that anybody can take it at once. That process is
+   * refused like any that lost it. Returns who it was; null where nobody had it.
+   */
+  takeAway(sessionId: string): Promise<Holder | null>;
   /** Brings a deleted session back. Returns whether there was one that has its lines. */
   restore(sessionId: string, archived: boolean): Promise<boolean>;
   /** Returns the end that a deleted session had whose lines were removed; null where there is none. */

@@ -67,13 +67,13 @@ export async function arrive(
     return isElsewhere ? fetchSession(place, id, early) : undefined;
   }
   const file = sessionPath ?? localFile(place, sessionId);
-  if (file === undefined) return fetchSession(place, await wholeId(place, sessionId), early);
+  if (file === undefined) return fetchSession(place, await wholeId(place.catalog, sessionId), early);
   await bringUpToDate(place, file);
   return undefined;
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
-async function wholeId({ catalog }: ArrivalPlace, beginning: string): Promise<string> {
+export async function wholeId(catalog: FleetCatalog | undefined, beginning: string): Promise<string> {
   const ids = (await catalog?.idsBeginning(beginning, MOST_NAMED + 1)) ?? [];
   if (ids.includes(beginning) || ids.length === 0) return beginning;
   if (ids.length === 1) return ids[0];

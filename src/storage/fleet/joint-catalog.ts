@@ -166,9 +166,9 @@ export class JointFleetCatalog implements Catalog {
         const left = archived ? 0 : (await there.list({ cwd, archived: true, headerOnly: true }, undefined, 0)).total;
         const models = new ModelNames();
         const theirs = spent.map(({ session, spendings }) => {
-          const rows = spendings.flatMap(({ quarter, provider, model, isInherited, numbers }) => [
-            ...[quarter, models.indexOf(provider, model), isInherited ? 1 : 0, ...numbers],
-          ]);
+          const rows: number[] = [];
+          for (const { quarter, provider, model, isInherited, numbers } of spendings)
+            rows.push(quarter, models.indexOf(provider, model), isInherited ? 1 : 0, ...numbers);
           return { listed: { ...this.listed(session, places), cost: costOf(rows) }, usage: { rows, tail: [] } };
         });
         const own = counted.sessions

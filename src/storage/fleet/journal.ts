@@ -18,6 +18,9 @@ import { NOTHING } from "./ends.ts";
 const MOST_CONFLICTS = 10;
 const NAME = /^[0-9a-f]{32}\.json$/;
 
+/** The name of its folder in the state folder. */
+export const JOURNAL_FOLDER = "fleet-journal";
+
 export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;

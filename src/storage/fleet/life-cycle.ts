@@ -48,11 +48,15 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       try {
         restored = await own.restore(where);
       } catch (error) {
+        if (!isUnknown(error)) throw error;
         // One whose file is here already, as after a restore that was interrupted.
-        const file = isUnknown(error) ? fileAt(own, where) : undefined;
+        const file = fileAt(own, where);
         const sessionId = file === undefined ? undefined : place.idAt(file);
-        if (file === undefined || sessionId === undefined) throw error;
-        if (await broughtBack(place, sessionId, file)) return { sessionId, sessionPath: file, movedTo: file };
+        if (file !== undefined && sessionId !== undefined && (await broughtBack(place, sessionId, file)))
+          return { sessionId, sessionPath: file, movedTo: file };
+        // Or one that the fleet deleted, because nobody wrote to it, and that is in no trash.
+        const fetched = file === undefined ? await fetchedBack(own, place, where) : undefined;
+        if (fetched) return fetched;
         throw error;
       }
       await toldOfReturn(place, restored.sessionId, restored.movedTo);
@@ -133,6 +137,18 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   }
   await pushed(place, file);
   return end !== null;
+}
+
+/** Brings a deleted session back whose rows the fleet has. Returns undefined where there is none. */
+async function fetchedBack(
+  own: LifeCycle,
+  { keeper, arrive }: LifeCyclePlace,
+  { sessionId }: Where,
+): Promise<MovedSession | undefined> {
+  if (sessionId === undefined || !(await keeper.restore(sessionId, false))) return undefined;
+  await arrive(sessionId);
+  const sessionPath = own.locate({ sessionId });
+  return { sessionId, sessionPath, movedTo: sessionPath };
 }
 
 function isUnknown(error: unknown): boolean {

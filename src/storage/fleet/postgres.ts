@@ -22,6 +22,7 @@ import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type Sq
 import type { SqlStatement } from "./driver.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow } from "./fact-parts.ts";
+import { holderOf } from "./holders.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
@@ -433,10 +434,4 @@ function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: 
 
 function bytes(line: Uint8Array): Buffer {
   return Buffer.from(line.buffer, line.byteOffset, line.length);
-}
-
-function holderOf({ holder_name, holder_host, holder_since }: Readonly<Record<string, unknown>>): Holder {
-  const client = String(holder_name ?? "another server");
-  const host = String(holder_host ?? "another machine");
-  return { client, pid: 0, since: String(holder_since ?? ""), host };
 }

@@ -12,6 +12,7 @@ import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
 import { isolationOf } from "./isolation.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+import { LET_GO } from "./sql-keeper.ts";
 
 /** Sessions that one transaction marks, or whose rows are looked for together. */
 const SESSIONS_AT_ONCE = 100;
@@ -30,6 +31,29 @@ export interface PruningAges {
   readonly rows: number;
   /** Of the deletion of sessions whose ids are given up, too; undefined: none. */
   readonly ids?: number;
+  /** The sessions that are deleted because nobody writes to them; undefined: none. */
+  readonly idle?: IdleChoice;
+}
+
+/** Sessions to which nobody has written for long, and which nobody has now. */
+export interface IdleChoice {
+  /** Milliseconds since the last change. */
+  readonly age: number;
+  /** Whether they may be in the archive, and whether they may have a name. */
+  readonly archived: boolean;
+  readonly named: boolean;
+  /** Those of which this machine has entries that the fleet lacks; they stay. */
+  readonly owed: readonly string[];
+}
+
+/** A session that nobody has written to for long. */
+export interface IdleSession {
+  readonly sessionId: string;
+  readonly name: string | null;
+  /** ISO 8601. */
+  readonly changedAt: string;
+  readonly entries: number;
+  readonly bytes: number;
 }
 
 /** A deleted session whose rows may go. */
@@ -60,6 +84,17 @@ export interface Prunable {
   readonly words: number;
   /** Attachments that no session names. */
   readonly attachments: number;
+  /** Sessions that nobody has written to for long, and those of them with a name and in the archive; they come to be deleted. */
+  readonly idle: number;
+  readonly idleBytes: number;
+  readonly idleNamed: number;
+  readonly idleArchived: number;
+}
+
+/** The things that may go, with the first of the sessions among them. */
+export interface FoundPrunable extends Prunable {
+  readonly named: readonly PrunableSession[];
+  readonly idleSessions: readonly IdleSession[];
 }
 
 export interface PrunedFleet extends Prunable {
@@ -78,6 +113,27 @@ const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
 const UNFINISHED = "tenant = $1 and state = 0 and (lease_until is null or lease_until <= clock_timestamp())";
 const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
+
+/** Parameters: $2 age, $3 archived ones, $4 named ones, $5 ids that stay. */
+const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and ($3::boolean or not s.archived)
+  and (s.lease_until is null or s.lease_until <= clock_timestamp()) and s.id <> all($5::text[])
+  and ($4::boolean or not exists (select from pi_fleet.described d
+    where d.tenant = $1 and d.session_id = s.id and d.name_sought is not null))`;
+
+/** Those that were written to first, each with the sums of all. */
+const IDLE_FOUND = `select s.id, s.entries, s.bytes, s.changed_at, d.facts, count(*) over () as all_of_them,
+    sum(s.bytes) over () as all_bytes, count(d.name_sought) over () as all_named,
+    count(*) filter (where s.archived) over () as all_archived
+  from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+  where ${IDLE} order by s.changed_at, s.id limit ${MOST_NAMED}`;
+
+/** Whoever takes one at this moment comes first, or is told that it was deleted. */
+const DELETE_IDLE = `with due as (
+    select id from pi_fleet.session s where ${IDLE} order by s.changed_at limit ${SESSIONS_AT_ONCE} for update skip locked)
+  , held as (
+    update pi_fleet.session s set state = 2, deleted_at = clock_timestamp(), ${LET_GO}
+    from due where s.tenant = $1 and s.id = due.id returning 1)
+  select count(*) as sessions from held`;
 
 const FOUND = `select
     count(*) filter (where ${DELETED} and deleted_at < ${AGE("$2")}) as sessions,
@@ -191,10 +247,14 @@ export class FleetPruning {
     return row ?? {};
   }
 
-  /** Returns what may go, with the sessions that were deleted first. Throws storage_failed. */
-  async find({ rows, ids }: PruningAges): Promise<Prunable & { readonly named: readonly PrunableSession[] }> {
+  /** Returns what may go, with the sessions that were deleted, or written to, first. Throws storage_failed. */
+  async find({ rows, ids, idle }: PruningAges): Promise<FoundPrunable> {
     const found = await this.row(FOUND, rows, ids ?? null);
     const named = await this.connections.read({ text: NAMED, values: [this.tenant, rows] });
+    const unwritten = idle
+      ? await this.connections.read({ text: IDLE_FOUND, values: [this.tenant, ...valuesOf(idle)] })
+      : [];
+    const [sums = {}] = unwritten;
     return {
       ...{ sessions: Number(found.sessions), entries: Number(found.entries), bytes: Number(found.bytes) },
       ...{
@@ -204,6 +264,15 @@ export class FleetPruning {
         ids: Number(found.ids),
       },
       ...{ words: Number(found.words), attachments: Number(found.attachments) },
+      ...{ idle: Number(sums.all_of_them ?? 0), idleBytes: Number(sums.all_bytes ?? 0) },
+      ...{ idleNamed: Number(sums.all_named ?? 0), idleArchived: Number(sums.all_archived ?? 0) },
+      idleSessions: unwritten.map(({ id, entries, bytes, changed_at, facts }) => ({
+        sessionId: String(id),
+        name: nameIn(facts),
+        changedAt: (changed_at as Date).toISOString(),
+        entries: Number(entries),
+        bytes: Number(bytes),
+      })),
       named: named.map(({ id, entries, bytes, deleted_at, facts }) => ({
         sessionId: String(id),
         name: nameIn(facts),
@@ -215,8 +284,8 @@ export class FleetPruning {
   }
 
   /** Removes what `find` tells of. Throws storage_failed; what is left then goes the next time. */
-  async prune({ rows, ids }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
-    const before = await this.find({ rows, ids });
+  async prune({ rows, ids, idle }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
+    const before = await this.find({ rows, ids, idle });
     const sums = { sessions: 0, entries: 0, bytes: 0 };
     for (let marked = SESSIONS_AT_ONCE; marked > 0; ) {
       const one = await this.row(MARK_DELETED, rows);
@@ -232,7 +301,21 @@ export class FleetPruning {
     const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
     const words = await this.dropWords();
     const attachments = await this.repeat(DROP_BLOBS);
-    return { ...sums, unfinished, halfway: swept, interrupted, ids: forgotten, words, attachments, rows: removed };
+    // At last, so that rows of these do not go at once.
+    const deleted = idle ? await this.repeat(DELETE_IDLE, ...valuesOf(idle)) : 0;
+    const { idleBytes, idleNamed, idleArchived } = before;
+    const ofIdle = { idle: deleted, idleBytes, idleNamed, idleArchived };
+    return {
+      ...ofIdle,
+      ...sums,
+      unfinished,
+      halfway: swept,
+      interrupted,
+      ids: forgotten,
+      words,
+      attachments,
+      rows: removed,
+    };
   }
 
   /** Runs a statement until it finds nothing more. Returns how many it found. */
@@ -272,6 +355,10 @@ export class FleetPruning {
     }
     return rows;
   }
+}
+
+function valuesOf({ age, archived, named, owed }: IdleChoice): unknown[] {
+  return [age, archived, named, owed];
 }
 
 function nameIn(facts: unknown): string | null {

@@ -91,6 +91,8 @@ export class RemoteSearch {
     if (partsAskedFor(query).length === 0 && whole) return undefined;
     const known = await this.holding;
     const parts = soughtOf(query, (part) => known?.get(part)).parts ?? [];
+    // No word holds a term but the term itself.
+    if (whole && JSON.stringify(parts) === JSON.stringify(whole)) return undefined;
     return { words: [...marks, ...parts], ...(whole ? { without: whole } : {}) };
   }
 

@@ -24,6 +24,10 @@ const LONGEST_LINE = 8 << 20;
 const NO_LINE = new Uint8Array(0);
 /** Words that hold one part, at most; with more, a text is looked for by the other parts. */
 const MOST_WORDS = 500;
+/** Latest texts that are looked at before the index is asked for many words, at up to 20 us each. */
+const LOOKED_AT = 500;
+/** Hits among these from which on the others are looked for in the order of time, and not by the index. */
+const FREQUENT = 3;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
@@ -33,12 +37,17 @@ type SqlRow = Readonly<Record<string, unknown>>;
 const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s.entries::float8 as entries,
   (s.bytes + s.entries + octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
 
-/** The ids beside that of `s`, in their order. */
-const BESIDE = (tenant: string): string => `
-  (select n.id from pi_fleet.session n where n.tenant = ${tenant} and n.state = 1
-    and n.id collate "C" < s.id collate "C" order by n.id collate "C" desc limit 1) as id_before,
-  (select n.id from pi_fleet.session n where n.tenant = ${tenant} and n.state = 1
-    and n.id collate "C" > s.id collate "C" order by n.id collate "C" limit 1) as id_after`;
+/**
+ * The ids beside that of `s`, in their order. Written so that the server goes to them by the index: without statistics, as
+ * of isolated tenants, it sorted all ids before that of each session.
+ */
+const BESIDE = (tenant: string): string => {
+  const beside = (beyond: string, direction: string): string => `(select case when n.tenant = ${tenant} then n.id end
+    from (select x.tenant, x.id from pi_fleet.session x
+      where x.state = 1 and (x.tenant, x.id collate "C") ${beyond} (${tenant}, s.id)
+      order by x.tenant ${direction}, x.id collate "C" ${direction} limit 1) n)`;
+  return `${beside("<", "desc")} as id_before, ${beside(">", "asc")} as id_after`;
+};
 
 /**
  * The session with an id, and its description, for each row of something. Written so that it is looked up by its key:
@@ -58,8 +67,14 @@ const ENTRY = (tenant: string, of: string): string => `
     where x.seq + x.count > ${of}.seq
   limit 1`;
 
-const PARENT = `left join pi_fleet.session ps on ps.tenant = s.tenant and ps.id = d.parent_id and ps.state = 1
-  left join pi_fleet.described pd on pd.tenant = ps.tenant and pd.session_id = ps.id`;
+/** The parent of a session `d`, if it is there; looked up by its key, for the same reason. */
+const PARENT = (tenant: string): string => `
+  left join lateral (select x.id as parent, y.facts as parent_facts from pi_fleet.session x, pi_fleet.described y
+    where x.tenant = ${tenant} and x.id = d.parent_id and x.state = 1 and y.tenant = ${tenant}
+      and y.session_id = d.parent_id limit 1) above on true`;
+
+const LATEST_FIRST = (of: string): string =>
+  `order by ${of}.at desc, ${of}.session_id collate "C" desc, ${of}.seq desc, ${of}.kind desc, ${of}.nth desc`;
 
 const KEYS: Readonly<Record<Order, string>> = {
   modified: "coalesce(s.modified, '-infinity'::float8)",
@@ -103,8 +118,8 @@ export class SqlCatalog implements FleetCatalog {
         from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}
       ), page as (select * from fit ${rest} ${order} ${limit})
-      select (select count(*)::float8 from fit) as total, page.key, ${COLUMNS}, ps.id as parent, pd.facts as parent_facts, ${BESIDE(tenant)}
-      from page ${LOOKED_UP(tenant, "page.id")} ${PARENT}
+      select (select count(*)::float8 from fit) as total, page.key, ${COLUMNS}, above.parent, above.parent_facts, ${BESIDE(tenant)}
+      from page ${LOOKED_UP(tenant, "page.id")} ${PARENT(tenant)}
       order by page.key ${direction}, page.id collate "C" desc`;
     const rows = await this.connections.read({ text, values: values.all });
     const sessions = rows.map(listedOf);
@@ -156,10 +171,12 @@ export class SqlCatalog implements FleetCatalog {
         return role === undefined ? of : `(${of} and t.role = ${values.add(role)})`;
       }).join(" or ")})`,
     ];
-    if (words.length > 0) filters.push(`t.words @@ ${values.add(tsqueryOf(words))}::tsquery`);
+    const sought = words.length === 0 ? undefined : `${values.add(tsqueryOf(words))}::tsquery`;
+    if (sought) filters.push(`t.words @@ ${sought}`);
     if (without) filters.push(`not (t.words @@ ${values.add(tsqueryOf(without))}::tsquery)`);
-    if (since !== undefined) filters.push(`t.at >= ${values.add(since)}`);
-    if (until !== undefined) filters.push(`t.at <= ${values.add(until)}`);
+    const places: string[] = [];
+    if (since !== undefined) places.push(`t.at >= ${values.add(since)}`);
+    if (until !== undefined) places.push(`t.at <= ${values.add(until)}`);
     const inCwd =
       cwd === undefined
         ? ""
@@ -171,25 +188,39 @@ export class SqlCatalog implements FleetCatalog {
     if (after) {
       const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
       const [at, id, seq, kind, nth] = place.map((value) => values.add(value));
-      filters.push(
+      places.push(
         `(t.at, t.session_id collate "C", t.seq, t.kind, t.nth) < (${at}::float8, ${id}::text, ${seq}::bigint, ${kind}::text, ${nth}::int)`,
       );
     }
-    // Rare words are found by their index, and frequent ones among the latest texts: the server knows which they are.
-    const text = `with found as materialized (
-        select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at
-        from pi_fleet.said t
-        cross join lateral (select from pi_fleet.session x where x.tenant = ${tenant} and x.id = t.session_id
-          and x.generation = t.generation and x.state = 1 limit 1) s ${inCwd}
-        where t.tenant = ${tenant} and ${filters.join(" and ")}
-        order by t.at desc, t.session_id collate "C" desc, t.seq desc, t.kind desc, t.nth desc
-        limit ${values.add(limit)})
-      select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, ps.id as parent,
-        pd.facts as parent_facts, ${BESIDE(tenant)},
+    filters.push(...places);
+    const most = `${values.add(limit)}::int`;
+    const found = (texts: string, further = ""): string => `
+      select t.session_id, t.generation, t.seq, t.kind, t.nth, t.role, t.at from ${texts} t
+      cross join lateral (select from pi_fleet.session x where x.tenant = ${tenant} and x.id = t.session_id
+        and x.generation = t.generation and x.state = 1 limit 1) s ${inCwd}
+      where t.tenant = ${tenant} ${further} and ${filters.join(" and ")} ${LATEST_FIRST("t")} limit ${most}`;
+    // Rare words are found by their index, and frequent ones among the latest texts: the server knows which they are. Of
+    // many words, as those that hold a part are, it takes all for frequent, and read every text: so it is told, by what is
+    // among the latest.
+    const near = "(select count(*) from near)";
+    const candidates =
+      without === undefined || sought === undefined
+        ? `found as materialized (${found("pi_fleet.said")})`
+        : `near as materialized (${found(`(select * from pi_fleet.said t where t.tenant = ${tenant}
+            ${places.map((one) => `and ${one}`).join(" ")} ${LATEST_FIRST("t")} limit ${LOOKED_AT})`)}),
+          often as materialized (${found("pi_fleet.said", `and ${near} >= ${FREQUENT} and ${near} < ${most}`)}),
+          seldom as materialized (${found(
+            `(select * from pi_fleet.said t where t.tenant = ${tenant} and t.words @@ ${sought} offset 0)`,
+            `and ${near} < least(${FREQUENT}, ${most})`,
+          )}),
+          found as (select * from near where ${near} >= ${most} union all select * from often union all select * from seldom)`;
+    const text = `with ${candidates}
+      select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, above.parent,
+        above.parent_facts, ${BESIDE(tenant)},
         f.generation, e.pack, e.head, case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
       from found f ${LOOKED_UP(tenant, "f.session_id")}
-      cross join lateral (${ENTRY(tenant, "f")}) e ${PARENT}
-      order by f.at desc, f.session_id collate "C" desc, f.seq desc, f.kind desc, f.nth desc`;
+      cross join lateral (${ENTRY(tenant, "f")}) e ${PARENT(tenant)}
+      ${LATEST_FIRST("f")}`;
     const rows = await this.connections.read({ text, values: values.all });
     const inPacks = new PackedEntries(this.connections, this.tenant);
     return Promise.all(
@@ -282,12 +313,15 @@ export class SqlCatalog implements FleetCatalog {
       ...(archived ? [] : ["not s.archived"]),
     ];
     const rows = await this.connections.read({
-      text: `select ${COLUMNS}, null as parent, null as parent_facts, ${BESIDE(tenant)}, p.spendings
-        from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+      text: `select ${COLUMNS}, null as parent, null as parent_facts, s.id_before, s.id_after, p.spendings
+        from (select x.*, lag(x.id) over beside as id_before, lead(x.id) over beside as id_after
+          from pi_fleet.session x where x.tenant = ${tenant} and x.state = 1
+          window beside as (order by x.id collate "C")) s
+        cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d
         cross join lateral (select json_agg(json_build_array(quarter, provider, model, inherited, ${SUMS.join(", ")}))
             as spendings
-          from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id and p.generation = s.generation) p
-        where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}`,
+          from pi_fleet.spent p where p.tenant = ${tenant} and p.session_id = s.id and p.generation = s.generation) p
+        where ${["true", ...filters].join(" and ")}`,
       values: values.all,
     });
     return rows.map((row) => ({
@@ -334,9 +368,13 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   return filters;
 }
 
-/** Returns words as a query of the server. None has a quotation mark or a backslash. */
+/**
+ * Returns words as a query of the server. None has a quotation mark or a backslash. The server looks for them in this order
+ * until it knows that a text does not fit: so the shortest list comes first.
+ */
 function tsqueryOf(sought: Sought): string {
-  return sought.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
+  const lists = [...sought].sort((a, b) => a.length - b.length);
+  return lists.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
 }
 
 function listedOf(row: SqlRow): FleetListed {

@@ -10,10 +10,12 @@ import type {
   Kept,
   PackedStretch,
 } from "../../core/ports/fleet-keeper.ts";
+import type { Holder } from "../../core/ports/store.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf, NOTHING } from "./ends.ts";
 import { describedRow, factParts, storable } from "./fact-parts.ts";
+import { HOLDER, holderOf } from "./holders.ts";
 import { asciiWords } from "./known-words.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
@@ -30,7 +32,8 @@ const HELD = (set: string): string => `update pi_fleet.session set ${set}
 const ROWS = [...SESSION_ROWS, "described", "behind"];
 /** Returns the name of a part of a change. */
 const PART = (n: number): string => `part_${n}`;
-const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
+/** Lets go of a session; whoever had it has an old epoch then. */
+export const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, changed_at = clock_timestamp()";
 
 /** Of such a session only this row is left, and nothing that was in the others. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
@@ -88,6 +91,16 @@ export class SqlKeeper implements FleetKeeper {
     if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, archived = false, ${LET_GO}`);
     return this.change(held, factParts([{ described: describedRow(sessionId, kept.description) }], values), values);
+  }
+
+  async takeAway(sessionId: string): Promise<Holder | null> {
+    const [row] = await this.connections.read((fact) => ({
+      text: `with taken as (update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
+          where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp() returning ${HOLDER})
+        select ${serverColumn(fact)}, taken.* from taken`,
+      values: [this.tenant, storable(sessionId)],
+    }));
+    return row ? holderOf(row) : null;
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {

@@ -14,7 +14,7 @@ import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
-import { Journal } from "./journal.ts";
+import { JOURNAL_FOLDER, Journal } from "./journal.ts";
 import { keepAside } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 import type { FleetOptions } from "./options.ts";
@@ -68,7 +68,7 @@ export function fleetOf(connection: FleetConnection | undefined, places: FleetPl
     };
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
-  const journal = new Journal(disk, join(stateFolder, "fleet-journal"), now);
+  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now);
   const { fleet, catalog, keeper, outage, longFrom } = connection;
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),

@@ -97,7 +97,7 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
   test("shows and finds on another machine what the machine with the files does", async () => {
     const { one, two, parent } = await machines();
     await expectSameLists(one, two, parent);
-    await expectSameHits(one, two);
+    await expectSameHits(one, two, searches());
     for (const params of [
       {},
       { groupBy: ["session"] },
@@ -164,6 +164,28 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
     expect((await two.result("list_sessions", { here: true })).limited).toBeUndefined();
   });
 
+  test("finds parts of words among many texts, whether all have them, some do, or hardly any", async () => {
+    const { one, two } = await machines();
+    const rare = (n: number): string => (n % 400 === 5 ? "seldomness" : n % 60 === 1 ? "oftentimes" : "");
+    const entries = Array.from({ length: 900 }, (_, n) => spoken(`everywheres number${n}x ${rare(n)} again`, n));
+    await one.result("append", { entries });
+    const requests = [
+      "eldomnes",
+      "ftentime",
+      "verywher eldomnes",
+      "gain ftentime umber",
+      "umber72 verywher",
+      "verywher",
+    ];
+    await expectSameHits(
+      one,
+      two,
+      [...requests.map((query) => ({ query })), { query: "ftentime", role: "assistant" }],
+      40,
+    );
+    for (const query of ["eldomnes", "ftentime"]) await expectSameHits(one, two, [{ query }], 2);
+  });
+
   test("keeps the words of a text of megabytes up to a limit, and says what it does not search", async () => {
     const { one, two } = await machines();
     await one.result("append", { entries: [user(longText())] });
@@ -211,7 +233,8 @@ async function expectSameLists(one: Wire, two: Wire, parent: string): Promise<vo
   }
 }
 
-async function expectSameHits(one: Wire, two: Wire): Promise<void> {
+/** Returns searches of every kind. */
+function searches(): Json[] {
   const requests: Json[] = [
     ...[
       "database",
@@ -233,6 +256,11 @@ async function expectSameHits(one: Wire, two: Wire): Promise<void> {
     { query: "e", in: ["toolCall"] },
   );
   requests.push({ query: "answer", cwd: "/home/me/app", since: new Date(at(13)).toISOString() });
+  return requests;
+}
+
+/** Expects that the second machine finds what the first does, also in pages of `limit`. */
+async function expectSameHits(one: Wire, two: Wire, requests: readonly Json[], limit = 3): Promise<void> {
   const keyOf = ({ line, snippet, ...hit }: Json): string => JSON.stringify(withoutPlace(hit));
   for (const request of requests) {
     const here = await one.result("search_sessions", { ...request, here: true, limit: 1000 });
@@ -241,7 +269,7 @@ async function expectSameHits(one: Wire, two: Wire): Promise<void> {
     expect(there.hits.map(keyOf).sort(), JSON.stringify(request)).toEqual(expected.map(keyOf).sort());
     const paged: Json[] = [];
     for (let cursor: string | undefined, n = 0; n === 0 || cursor !== undefined; n++) {
-      const page = await two.result("search_sessions", { ...request, limit: 3, cursor });
+      const page = await two.result("search_sessions", { ...request, limit, cursor });
       paged.push(...page.hits);
       cursor = page.nextCursor;
     }

@@ -122,6 +122,75 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       expect((await asked(one.place, "verify")).faults).toEqual([]);
     });
 
+    test("deletes what nobody has written to for long, and any machine restores it, also one without a trash", async () => {
+      const [one, two] = [await machine(kind), await machine(kind)];
+      const ids = { idle: "", named: "", archived: "", held: "", fresh: "" };
+      for (const name of Object.keys(ids) as (keyof typeof ids)[]) ids[name] = await one.make(name);
+      const { idle, named, archived, held, fresh } = ids;
+      await one.wire.result("switch_session", { sessionId: named });
+      await one.wire.result("set_session_name", { name: "keep me" });
+      await one.wire.result("new_session");
+      await one.wire.result("archive_session", { sessionId: archived });
+      await textsOf(two.wire, named);
+      await one.wire.result("switch_session", { sessionId: held });
+      await one.wire.result("append", { entries: [user("somebody is at work")] });
+      server.sql(`update pi_fleet.session set changed_at = now() - interval '100 days' where id <> '${fresh}'`);
+      const before = everything();
+      const preview = await asked(one.place, "prune", "--until", "90d");
+      expect(preview).toMatchObject({ applied: false, sessions: 0, idle: 2, idleNamed: 1, idleArchived: 0 });
+      expect(preview.idleSessions.map(({ sessionId }: Json) => sessionId).sort()).toEqual([idle, named].sort());
+      expect(await asked(one.place, "prune", "--until", "90d", "--unnamed")).toMatchObject({ idle: 1 });
+      expect(await asked(one.place, "prune", "--until", "90d", "--archived")).toMatchObject({
+        idle: 3,
+        idleArchived: 1,
+      });
+      expect(await asked(one.place, "prune", "--until", "101d")).toMatchObject({ idle: 0 });
+      expect((await fleetVerb(one.place, "prune", "--until", "90d", "--apply")).stderr).toContain("use --yes");
+      expect((await fleetVerb(one.place, "prune", "--unnamed")).stderr).toContain("goes with --until");
+      const pruning = new FleetPruning(connect().connections, "");
+      const choice = { age: 90 * 86_400_000, archived: false, named: true };
+      expect((await pruning.find({ rows: 1e12, idle: { ...choice, owed: [idle] } })).idle).toBe(1);
+      expect(everything()).toBe(before);
+      // Not even then do rows go at once of what was deleted just now.
+      const { stdout } = await fleetVerb(
+        one.place,
+        "prune",
+        "--until",
+        "90d",
+        "--older-than",
+        "now",
+        "--apply",
+        "--yes",
+      );
+      expect(stdout).toContain("Deleted: 2 sessions");
+      expect(stdout).toContain(idle);
+      expect([rowsOf(idle)[0], rowsOf(named)[0]]).toEqual(["2", "3"]);
+      const states = server.sql("select id from pi_fleet.session where state = 1 order by id");
+      expect(states.split("\n").filter((id) => Object.values(ids).includes(id))).toEqual(
+        [archived, held, fresh].sort(),
+      );
+      expect(await seenBy(two.wire)).not.toContain(idle);
+      // Whoever has it open goes on, and so does whoever restores.
+      await one.wire.result("append", { entries: [user("and goes on")] });
+      await two.wire.result("switch_session", { sessionId: named });
+      expect((await two.wire.failure("append", { entries: [user("late")] })).message).toContain(
+        "deleted from the fleet",
+      );
+      await two.wire.result("new_session");
+      await two.wire.result("restore_session", { sessionId: named });
+      const three = await machine(kind);
+      const restored = await three.wire.result("restore_session", { sessionId: idle });
+      expect(restored).toMatchObject({ sessionId: idle, movedTo: restored.sessionPath });
+      expect((await three.wire.failure("restore_session", { sessionId: idle })).data.name).toBe("session_not_found");
+      expect(await textsOf(three.wire, idle)).toContain("answer to idle");
+      for (const sessionId of [named, idle]) {
+        await two.wire.result("switch_session", { sessionId });
+        await two.wire.result("append", { entries: [user("later")] });
+      }
+      expect(await asked(one.place, "prune", "--until", "90d")).toMatchObject({ sessions: 0, idle: 0 });
+      expect((await asked(one.place, "verify")).faults).toEqual([]);
+    });
+
     test("the trash has all that the fleet has, or nothing is deleted", async () => {
       const [one, fleet] = [await machine(kind), connect()];
       const two = await machine(kind, fleet);

@@ -1,0 +1,80 @@
+/** A session that is taken from a process that has it and lives, by the verb for that, over a real PostgreSQL. */
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const machine = async (kind: string): Promise<Wire> => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return new HereLives({ fleet, seed: fleets.length }).start(["--store", kind]);
+  };
+  const take = (...words: string[]): Promise<Run> =>
+    runHere(new HereLives({}).place, ["fleet", "take", ...words], { variables: { PI_FLEET_URL: server.url } });
+  const said = async (wire: Wire): Promise<string[]> =>
+    (await wire.result("get_entries")).entries.map(({ message }: Json) => message?.content).filter(Boolean);
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    const first = sqlFleet(server.url, "first");
+    fleets.push(first);
+    await first.fleet.migrate();
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test.each(["jsonl", "v2"])(
+    "is written to at once by another, and what its holder writes then is kept (%s)",
+    async (kind) => {
+      const [one, two] = [await machine(kind), await machine(kind)];
+      await one.result("append", { entries: [user("first")] });
+      const { sessionId } = await one.result("get_state");
+      await two.result("switch_session", { sessionId });
+      expect((await two.failure("append", { entries: [user("too early")] })).data.name).toBe("session_locked");
+      const taken = await take(sessionId.slice(0, 13));
+      expect(taken.stderr).toBe("");
+      expect(taken.stdout).toMatch(/Taken from .* on host of machine/);
+      await two.result("append", { entries: [user("second")] });
+      // Its holder is told, and has what it wrote for a branch.
+      const refused = await one.failure("append", { entries: [user("third")] });
+      expect(refused.data).toMatchObject({ name: "session_locked", keptAt: expect.any(String) });
+      expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
+      await two.result("new_session");
+      expect((await one.result("list_kept")).kept).toMatchObject([{ keptAt: refused.data.keptAt, sessionId }]);
+      await one.result("recover_kept", { keptAt: refused.data.keptAt });
+      expect(await said(one)).toEqual(expect.arrayContaining(["first", "second", "third"]));
+      expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toMatch(/^[34]$/);
+    },
+  );
+
+  test("goes on where it was, if nobody else wrote; and nothing is taken twice, or from nobody", async () => {
+    const one = await machine("jsonl");
+    await one.result("append", { entries: [user("first")] });
+    const { sessionId } = await one.result("get_state");
+    const epoch = (): number => Number(server.sql(`select epoch from pi_fleet.session where id = '${sessionId}'`));
+    const before = epoch();
+    await take(sessionId);
+    expect(epoch()).toBe(before + 1);
+    expect((await take(sessionId)).stdout).toContain("Nobody has");
+    expect(epoch()).toBe(before + 1);
+    await one.result("append", { entries: [user("second")] });
+    expect(await said(one)).toEqual(["first", "second"]);
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
+    expect((await take("no-such-session")).stdout).toContain("Nobody has");
+    expect((await take()).stderr).toContain("fleet take <id>");
+    await one.result("new_session");
+    await one.result("delete_session", { sessionId });
+    expect((await take(sessionId)).stdout).toContain("Nobody has");
+    expect(server.sql(`select state from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
+  });
+});
