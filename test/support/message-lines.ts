@@ -36,10 +36,14 @@ function value(random: Random, depth = 0): string {
   return object(random, count, [...NAMES, "type", "text", "path"], () => value(random, depth + 1));
 }
 
+function space(random: Random): string {
+  return random.chance(0.003) ? random.pick([" ", "\t"]) : "";
+}
+
 function object(random: Random, count: number, names: readonly string[], made: (name: string) => string): string {
   const members = Array.from({ length: count }, () => {
     const name = random.chance(0.04) ? random.pick(ALIKE) : random.pick(names);
-    return `"${name}":${random.chance(0.003) ? " " : ""}${made(name)}`;
+    return `"${name}":${space(random)}${made(name)}`;
   });
   return `{${members.join(",")}}`;
 }
@@ -53,7 +57,10 @@ function block(random: Random): string {
     '"thinking"',
     random.chance(0.05) ? '"te\\u0078t"' : "1",
   ]);
-  const members = [`"type":${kind}`, `"text":${random.chance(0.9) ? string(random) : value(random)}`];
+  const members = [
+    `"type":${space(random)}${kind}`,
+    `"text":${space(random)}${random.chance(0.9) ? string(random) : value(random)}`,
+  ];
   if (kind === '"toolCall"')
     members.push(
       `"name":${random.chance(0.9) ? string(random) : value(random)}`,
@@ -73,8 +80,8 @@ function content(random: Random): string {
 export function hostileMessageLine(random: Random, id: string, parentId: string | null): string {
   const others = object(random, random.int(5), NAMES, (name) => (name === "content" ? content(random) : value(random)));
   const role = random.pick(["user", "user", "assistant", "toolResult", "bashExecution", "odd"]);
-  const message = `{"role":"${role}","content":${content(random)}${others === "{}" ? "" : `,${others.slice(1, -1)}`}}`;
-  const head = `"type":"message","id":"${id}","parentId":${JSON.stringify(parentId)},"timestamp":${scalar(random)}`;
+  const message = `{"role":"${role}","content":${space(random)}${content(random)}${others === "{}" ? "" : `,${others.slice(1, -1)}`}}`;
+  const head = `"type":"message","id":"${id}","parentId":${JSON.stringify(parentId)},"timestamp":${space(random)}${scalar(random)}`;
   const more = random.chance(0.05)
     ? `,${random.pick(['"name":"n"', '"summary":"s"', '"timestamp":"2"', '"content":"c"'])}`
     : "";

@@ -222,7 +222,8 @@
         (br $close)))
     (unreachable))
 
-  ;; Returns the position after the value at `at` in a line that ends at `end`, or -1 where the line is not JSON.
+  ;; Returns the position after the value at `at` in a line that ends at `end`, or -1 where the line is not JSON, or white
+  ;; space is there.
   (func $past (param $at i32) (param $end i32) (result i32)
     (local $char i32)
     (local $depth i32)
@@ -237,6 +238,8 @@
       (then (return (call $string (i32.add (local.get $at) (i32.const 1))))))
     (if (i32.ne (i32.and (local.get $char) (i32.const 0xdf)) (i32.const 0x5b (; [ or { ;)))
       (then
+        (if (i32.le_u (local.get $char) (i32.const 0x20))
+          (then (return (i32.const -1))))
         ;; A number or a word ends before a comma, what closes a container, or white space.
         (loop $next
           (local.set $at (i32.add (local.get $at) (i32.const 1)))
