@@ -10,8 +10,8 @@ import { changedByAnother, notASession } from "../log/failures.ts";
 
 /** Bytes at each end of the known part that are compared to recognise it. */
 const EDGE = 4096;
-/** The place of bytes that no session file has. */
-const NOWHERE = Number.MAX_SAFE_INTEGER;
+/** A byte that no session file begins with, in the place of bytes that are not known. */
+const UNKNOWN: Uint8Array = new Uint8Array(1);
 
 export class SessionFile {
   readonly path: string;
@@ -20,10 +20,10 @@ export class SessionFile {
   isWritable = false;
   private readonly watched: Watched;
   /** The first and the last bytes of the known part, as they were read or written: of `last`, the first `lastLength`. */
-  private first: Uint8Array = new Uint8Array(0);
-  private last: Uint8Array = new Uint8Array(1);
-  private lastLength = 1;
-  private lastStart = NOWHERE;
+  private first = UNKNOWN;
+  private last = UNKNOWN;
+  private lastLength = 0;
+  private lastStart = 0;
 
   constructor(disk: Disk, path: string) {
     this.disk = disk;
@@ -132,9 +132,8 @@ export class SessionFile {
       this.lastLength = this.last.length;
       this.lastStart = lastStart;
     } catch {
-      this.last = new Uint8Array(1);
-      this.lastLength = 1;
-      this.lastStart = NOWHERE;
+      // What we write next is known, and does not tell what is before it.
+      this.first = UNKNOWN;
     }
   }
 

@@ -682,6 +682,25 @@ describe("moving the leaf", () => {
   });
 });
 
+test("a file whose beginning could not be read after it was made is never taken for the one that is known", async () => {
+  const disk = diskWith("", "/elsewhere/x");
+  const session = fresh(disk);
+  const { read } = disk;
+  disk.read = () => {
+    throw Object.assign(new Error("EIO"), { code: "EIO" });
+  };
+  await appendMessages(session, id(30));
+  disk.read = read;
+  await appendMessages(session, id(31));
+  const known = textOf(disk.content(FILE) as Uint8Array);
+  // Another program changes an entry in its place, and adds one.
+  const writer = disk.openAppend(FILE);
+  disk.truncate(writer, 0);
+  disk.write(writer, bytesOf(`${known.replace("waiting", "changed")}${userText(id(9), id(31))}\n`));
+  disk.close(writer);
+  expect(session.log.refresh()).toEqual({ kind: "replaced" });
+});
+
 test("what dead processes left of files is taken away after a day, when a session is made beside it", async () => {
   const DAY = 24 * 3600_000;
   const makers = [
