@@ -150,6 +150,35 @@ test("it has the columns of pi_agent_rust's index as a view", async () => {
   });
 });
 
+test("scripts can read whatever texts sessions have, and lists have them as they are", async () => {
+  const library = temporaryLibrary();
+  const folder = join(library.root, "--a--");
+  mkdirSync(folder, { recursive: true });
+  const odd = { id: "i\0\ud800", cwd: "/c\0\ud800", timestamp: "t\0\ud800", name: "n\0\ud800" };
+  const { name, ...header } = odd;
+  const lines = [
+    { type: "session", version: 3, ...header },
+    { type: "session_info", id: "0000000a", parentId: null, timestamp: "t", name },
+  ];
+  writeFileSync(join(folder, "s.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+  // A file that has just changed is read again.
+  const env = { ...realEnv, now: () => Date.now() + 1000 };
+  for (const _ of ["read", "from the catalog"]) {
+    const catalog = catalogOn(library, { env });
+    expect(await listed(catalog)).toMatchObject([{ id: odd.id, cwd: odd.cwd, name }]);
+    catalog.close();
+  }
+  const db = sqlite!(databases(library).find((path) => path.endsWith(".sqlite")) as string);
+  const texts = db.prepare(
+    "SELECT hex(id) AS id, hex(cwd) AS cwd, hex(timestamp) AS timestamp, hex(name) AS name FROM sessions",
+  );
+  const storable = (text: string): string => Buffer.from(`${text} \ufffd`).toString("hex").toUpperCase();
+  expect(texts.all()).toEqual([
+    { id: storable("i"), cwd: storable("/c"), timestamp: storable("t"), name: storable("n") },
+  ]);
+  db.close();
+});
+
 function rowsOf(path: string): Record<string, unknown>[] {
   const db = sqlite!(path);
   try {

@@ -55,7 +55,7 @@ export interface RowTexts {
   readonly record: string;
 }
 
-const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddCwd: 8, inner: 16 };
+const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16 };
 /** The change time of a stamp that never matches. */
 const NEVER = -1;
 
@@ -95,16 +95,18 @@ export class SessionRow implements Listed {
   /** Returns the row of a file as it was read. */
   static of(path: string, archived: boolean, facts: SessionFacts, usage?: SessionUsage): SessionRow {
     const { stamp, time, base, now, size, life, sure } = facts;
-    const cwd = storable(now.cwd);
+    const texts = storableTexts(now);
+    const isOdd = TEXTS.some((name) => texts[name] !== now[name]);
     const flags =
       (now.entries === 0 ? FLAG.headerOnly : 0) |
       (now.plain ? FLAG.plain : 0) |
       (now.batch ? FLAG.batch : 0) |
-      (cwd === now.cwd ? 0 : FLAG.oddCwd) |
+      (isOdd ? FLAG.oddTexts : 0) |
       (base.inner ? FLAG.inner : 0);
     const state = `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
-    const { id, timestamp, messages, name, parentSession, agent = null } = now;
-    const record = recordOf(base, now);
+    const { id, cwd, timestamp, name } = texts;
+    const { messages, parentSession, agent = null } = now;
+    const record = recordOf(base, now, isOdd);
     const { device, inode, size: stampSize, modified, changed } = stamp;
     const head: RowHead = [
       ...([id, cwd, timestamp, messages, Math.floor(time), size, name, parentSession, modifiedAt(now)] as const),
@@ -136,6 +138,7 @@ export class SessionRow implements Listed {
     const [id, cwd, timestamp, messages, time, sizeBytes, name, parentSession, modified] = head;
     this.path = path;
     this.id = id;
+    this.cwd = cwd;
     this.timestamp = timestamp;
     this.messageCount = messages;
     this.time = time;
@@ -161,7 +164,13 @@ export class SessionRow implements Listed {
     this.usage = usage;
     this.made = undefined;
     // What SQLite would not return as it was is in the record.
-    this.cwd = this.flags & FLAG.oddCwd ? this.facts.now.cwd : cwd;
+    if (this.flags & FLAG.oddTexts) {
+      const { now } = this.facts;
+      this.id = now.id;
+      this.cwd = now.cwd;
+      this.timestamp = now.timestamp;
+      this.name = now.name;
+    }
   }
 
   /** Everything that was read of the file. It is parsed each time. */
@@ -175,11 +184,12 @@ export class SessionRow implements Listed {
   }
 
   private get values(): RowHead {
-    const { id, cwd, timestamp, messageCount, time, sizeBytes, name, parentSession, modified } = this;
+    const { id, cwd, timestamp, name } = this.flags & FLAG.oddTexts ? storableTexts(this) : this;
+    const { messageCount, time, sizeBytes, parentSession, modified } = this;
     const { flags, agent = null, state, mark, stamp, sure } = this;
     const { device, inode, size, modified: stampModified, changed } = stamp;
     return [
-      ...([id, storable(cwd), timestamp, messageCount, time, sizeBytes, name, parentSession, modified] as const),
+      ...([id, cwd, timestamp, messageCount, time, sizeBytes, name, parentSession, modified] as const),
       ...([flags, agent, state, mark, device, inode, size, stampModified, sure ? changed : NEVER] as const),
     ];
   }
@@ -256,11 +266,19 @@ export class SessionRow implements Listed {
  * Returns two summaries as lines of JSON: the first message, which lists need; what else is not at hand; and the base
  * where it differs, null where not.
  */
-function recordOf(base: SessionSummary, now: SessionSummary): string {
-  const { first, reach, entries, activity, last, inner, cwd } = now;
-  const rest = { reach, entries, activity, last, inner, cwd: cwd === storable(cwd) ? undefined : cwd };
+function recordOf(base: SessionSummary, now: SessionSummary, isOdd: boolean): string {
+  const { first, reach, entries, activity, last, inner, id, cwd, timestamp, name } = now;
+  const rest = { reach, entries, activity, last, inner, ...(isOdd ? { id, cwd, timestamp, name } : {}) };
   const ofBase = base === now ? "null" : JSON.stringify(base);
   return [JSON.stringify(first), JSON.stringify(rest), ofBase === JSON.stringify(now) ? "null" : ofBase].join("\n");
+}
+
+/** Names of the texts that scripts read in the catalog's file. */
+const TEXTS = ["id", "cwd", "timestamp", "name"] as const;
+type Texts = Readonly<Pick<SessionSummary, (typeof TEXTS)[number]>>;
+
+function storableTexts({ id, cwd, timestamp, name }: Texts): Texts {
+  return { id: storable(id), cwd: storable(cwd), timestamp: storable(timestamp), name: storable(name) };
 }
 
 /** Returns a text as SQLite would return it; the record has the original. */
