@@ -77,8 +77,10 @@ const LOOK = (
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
+/** A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. */
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
-  where tenant = $1 and holder = $2 and id = any($3::text[])`;
+  where tenant = $1 and id in (select x.id from pi_fleet.session x
+    where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)`;
 
 const STRETCHES = `select past as entries, bytes, chain
   from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
@@ -241,9 +243,10 @@ export class PostgresFleet implements Fleet {
 
   /** Appends to several sessions that were taken on one server. Each has an outcome of its own. */
   private async appendAll(appends: readonly PendingAppend[], sent?: () => void): Promise<FleetOutcome[]> {
-    const [{ sessionId }] = appends;
+    const [{ sessionId, server }] = appends;
     const batches = appends.map((append) => this.sentBatch(append));
-    const by = this.appender(sessionId);
+    // By the server that was noted when they came: what has become of the first session since then is no matter of the others.
+    const by = { ...this.appender(sessionId), server };
     const answer = await this.connections.run(
       (fact) => appendStatement(batches, { ...by, isDirect: fact.isDirect }),
       sent,

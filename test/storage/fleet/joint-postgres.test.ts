@@ -4,7 +4,7 @@
  */
 
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetFacts, FleetOutcome, FleetText } from "../../../src/core/ports/fleet.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { DatabaseProxy } from "../../support/database-proxy.ts";
@@ -219,7 +219,8 @@ function keeps(isPooled: boolean): void {
     const kinds = (await outcomes).map(({ kind }) => kind);
     expect(kinds.slice(0, 2)).toEqual(["unknown", "unknown"]);
     for (const [n, session] of held.entries()) {
-      const again = await taken(one, session.id, session.epoch);
+      // Connections that were cut are noticed when something is asked over them.
+      const again = await vi.waitFor(() => taken(one, session.id, session.epoch), { timeout: 10_000, interval: 20 });
       const isThere = kinds[n] === "committed" || n < 2;
       expect(again.end).toEqual(isThere ? batches[n].after : NOTHING);
     }
