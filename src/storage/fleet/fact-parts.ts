@@ -63,7 +63,7 @@ export function factParts(sent: readonly SentFacts[], values: SqlValues): string
     described: rowsOf(sent, ({ described }) => (described ? [described] : [])),
     said: rowsOf(sent, ({ texts = [] }) => texts.map(saidRow)),
     words: rowsOf(sent, ({ words = [] }) => words.map((word) => ({ word }))),
-    spent: rowsOf(sent, ({ spendings = [] }) => spendings.map(spentRow)),
+    spent: rowsOf(sent, ({ spendings = [] }) => spentRows(spendings)),
     attached: rowsOf(sent, ({ attached = [] }) => attached.map((sha256) => ({ sha256 }))),
   };
   return Object.entries(rows).flatMap(([name, all]) => {
@@ -97,14 +97,18 @@ function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): 
   return { seq: position, kind, nth, role, at: time, words: all };
 }
 
-function spentRow({ quarter, provider, model, isInherited, numbers }: FleetSpending): object {
-  return {
-    quarter,
-    provider: storable(provider ?? ""),
-    model: storable(model ?? ""),
-    inherited: isInherited,
-    ...Object.fromEntries(SUMS.map((name, n) => [name, numbers[n]])),
-  };
+/** Returns a row for each key: models whose names a column cannot tell apart are one, because a part changes no row twice. */
+function spentRows(spendings: readonly FleetSpending[]): object[] {
+  const sums = new Map<string, number[]>();
+  for (const { quarter, provider, model, isInherited, numbers } of spendings) {
+    const key = JSON.stringify([quarter, storable(provider ?? ""), storable(model ?? ""), isInherited]);
+    const sum = sums.get(key);
+    sums.set(key, sum ? sum.map((number, n) => number + numbers[n]) : [...numbers]);
+  }
+  return [...sums].map(([key, numbers]) => {
+    const [quarter, provider, model, inherited] = JSON.parse(key);
+    return { quarter, provider, model, inherited, ...Object.fromEntries(SUMS.map((name, n) => [name, numbers[n]])) };
+  });
 }
 
 /** Returns a string as a column of text can hold it: without NUL, and halves of surrogate pairs replaced. */

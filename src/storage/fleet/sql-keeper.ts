@@ -94,13 +94,20 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   async takeAway(sessionId: string): Promise<Holder | null> {
+    const values = [this.tenant, storable(sessionId)];
     const [row] = await this.connections.read((fact) => ({
-      text: `with taken as (update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
-          where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp() returning ${HOLDER})
-        select ${serverColumn(fact)}, taken.* from taken`,
-      values: [this.tenant, storable(sessionId)],
+      text: `select ${serverColumn(fact)}, epoch, ${HOLDER} from pi_fleet.session
+        where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp()`,
+      values,
     }));
-    return row ? holderOf(row) : null;
+    if (!row) return null;
+    // In the epoch that was read: where the answer is lost, the same again takes it from nobody who took it since.
+    await this.connections.read({
+      text: `update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
+        where tenant = $1 and id = $2 and state < 2 and epoch = $3`,
+      values: [...values, row.epoch],
+    });
+    return holderOf(row);
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {

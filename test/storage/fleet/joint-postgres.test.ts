@@ -165,6 +165,21 @@ function keeps(isPooled: boolean): void {
     for (const [n, { id }] of next.entries()) expect(linesInDatabase(server, id)).toEqual(n === 6 ? [] : ["{}"]);
   });
 
+  test("may spend for models whose names are the same where the database keeps them", async () => {
+    const one = connect("one");
+    const [session] = await many(one, "models", 1);
+    const models = ["m\0", "m ", "\ud800", "\ud801", null, ""];
+    const spendings = models.map((model, n) => ({
+      ...{ quarter: 1, provider: "p", model, isInherited: false },
+      numbers: range(0, 8).map((place) => (place === 0 ? 10 ** n : 0)),
+    }));
+    const batch = batchOf(session, ["{}"], { ...NO_FACTS, spendings });
+    expect(await one.fleet.append(batch)).toEqual(COMMITTED);
+    expect(server.sql("select messages from pi_fleet.spent order by messages").split("\n")).toEqual([
+      ...["11", "1100", "110000"],
+    ]);
+  });
+
   test("leave what commits one by one leave", () => forSeedsAsync(3, leavesTheSame));
 
   async function leavesTheSame(random: Random): Promise<void> {

@@ -77,4 +77,27 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
     expect((await take(sessionId)).stdout).toContain("Nobody has");
     expect(server.sql(`select state from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
   });
+
+  test("an answer that is lost neither hides who had it nor takes it from who has it since then", async () => {
+    const one = await machine("jsonl");
+    await one.result("append", { entries: [user("first")] });
+    const { sessionId } = await one.result("get_state");
+    const [operator, next] = ["operator", "next"].map((name) => sqlFleet(server.url, name));
+    fleets.push(operator, next);
+    const { connections, keeper } = operator;
+    const run = connections.run.bind(connections);
+    let lost = 0;
+    connections.run = async (question) => {
+      const answer = await run(question);
+      const { text } = typeof question === "function" ? question({ durability: "primary", version: "" }) : question;
+      if (!text.includes("update pi_fleet.session") || lost++ > 0) return answer;
+      expect(await next.fleet.take(sessionId, 0)).toMatchObject({ kind: "taken" });
+      return { kind: "unknown", reason: "test: the answer is lost" };
+    };
+    expect(await keeper.takeAway(sessionId)).toMatchObject({ host: expect.stringContaining("machine") });
+    expect(lost).toBe(2);
+    expect(
+      server.sql(`select holder_host from pi_fleet.session where id = '${sessionId}' and holder is not null`),
+    ).toBe("host of next");
+  });
 });
