@@ -197,7 +197,7 @@ export class MemoryFleet implements Fleet {
     return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability: this.durability };
   }
 
-  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+  async append(batch: FleetBatch): Promise<FleetOutcome> {
     const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
     const { lines, heads, before, stretches } = batch;
@@ -205,7 +205,6 @@ export class MemoryFleet implements Fleet {
       this.table.packings.push(requirePacked(before, lines, heads, stretches));
     if (batch.attachments?.length && !(await this.given(batch.attachments)))
       return { kind: "away", reason: "test: an attachment" };
-    sent?.();
     const answer = await this.call("append", () => this.appended(batch));
     if (answer === "before") return { kind: "away", reason: "test: before" };
     return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;

@@ -217,11 +217,11 @@ export interface Fleet {
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
-  /** Appends lines. `sent` is called when they were given to the connection, while the answer is waited for. */
-  append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome>;
+  /** Appends lines. */
+  append(batch: FleetBatch): Promise<FleetOutcome>;
   /**
    * Keeps a part of a commit, which may be sent again. Outcomes are those of an append, but nothing of it is there for
-   * anybody, whatever the outcome.
+   * anybody, whatever the outcome. `sent` is called when it was given to the connection, while the answer is waited for.
    */
   keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome>;
   /** Returns the ends of a session at which lines are kept together, from its beginning on. Throws storage_failed. */

@@ -225,7 +225,7 @@ export class PostgresFleet implements Fleet {
     return { tenant, lease, holder: writer.id, server: this.held.get(sessionId) };
   }
 
-  async append(batch: FleetBatch, sent?: () => void): Promise<FleetOutcome> {
+  async append(batch: FleetBatch): Promise<FleetOutcome> {
     let attached: readonly string[];
     try {
       attached = await this.blobs.give(batch.attachments ?? []);
@@ -237,20 +237,17 @@ export class PostgresFleet implements Fleet {
     const append = { batch, attached, sessionId, server: this.held.get(sessionId) };
     // Lines that are kept in packs, or are there already, have a statement of their own.
     const packs = await this.packed(batch, batch.before);
-    if (batch.stretches) return (await this.appendAll([{ ...append, packs }], sent))[0];
+    if (batch.stretches) return (await this.appendAll([{ ...append, packs }]))[0];
     return this.joint.append(append);
   }
 
   /** Appends to several sessions that were taken on one server. Each has an outcome of its own. */
-  private async appendAll(appends: readonly PendingAppend[], sent?: () => void): Promise<FleetOutcome[]> {
+  private async appendAll(appends: readonly PendingAppend[]): Promise<FleetOutcome[]> {
     const [{ sessionId, server }] = appends;
     const batches = appends.map((append) => this.sentBatch(append));
     // By the server that was noted when they came: what has become of the first session since then is no matter of the others.
     const by = { ...this.appender(sessionId), server };
-    const answer = await this.connections.run(
-      (fact) => appendStatement(batches, { ...by, isDirect: fact.isDirect }),
-      sent,
-    );
+    const answer = await this.connections.run((fact) => appendStatement(batches, { ...by, isDirect: fact.isDirect }));
     // Nothing was done; what the database refuses for one is not refused for others.
     if (answer.kind === "failed" && appends.length > 1)
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));

@@ -218,10 +218,10 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     const append = one.fleet.append.bind(one.fleet);
     const keepPart = one.fleet.keepPart.bind(one.fleet);
     let before = (): void => {};
-    one.fleet.append = (batch, given) => {
+    one.fleet.append = (batch) => {
       before();
       sent.push(batch);
-      return append(batch, given);
+      return append(batch);
     };
     one.fleet.keepPart = (part, given) => {
       sent.push(part);

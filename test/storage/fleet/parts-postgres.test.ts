@@ -58,8 +58,7 @@ describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
   /** Has the next long commit of a fleet end after its parts. */
   const interrupt = (one: SqlFleet): (() => void) => {
     const append = one.fleet.append.bind(one.fleet);
-    one.fleet.append = async (batch, sent) =>
-      batch.place === undefined ? append(batch, sent) : { kind: "away", reason: "test" };
+    one.fleet.append = async (batch) => (batch.place === undefined ? append(batch) : { kind: "away", reason: "test" });
     return () => {
       one.fleet.append = append;
     };
@@ -137,14 +136,14 @@ describe.skipIf(!POSTGRES).each(WHERE)("%s", (where) => {
     await wire.result("append", { entries: entries(0, 2) });
     const append = one.fleet.append.bind(one.fleet);
     const told: string[] = [];
-    one.fleet.append = async (batch, sent) => {
+    one.fleet.append = async (batch) => {
       // Stopped for longer than its lease, before the last statement.
       if (batch.place !== undefined && told.length === 0) {
         server.sql("update pi_fleet.session set lease_until = now()");
         told.push(await prune(lives.place, "--apply", "--yes", "--json"));
         expect(unseen()).toBe(0);
       }
-      return append(batch, sent);
+      return append(batch);
     };
     await wire.result("append", { entries: entries(2, 6) });
     expect(JSON.parse(told[0])).toMatchObject({ applied: true, interrupted: 1 });

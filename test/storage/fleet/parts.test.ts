@@ -136,9 +136,9 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           if (stopped === "keepPart" && ++parts === 2) await stop();
           return keepPart(part, sent);
         };
-        one.fleet.append = async (batch, sent) => {
+        one.fleet.append = async (batch) => {
           await stop();
-          return append(batch, sent);
+          return append(batch);
         };
         await expect(written(log, ...BIG)).rejects.toEqual(failed("session_locked"));
         const now = [...FIRST.map(line), ...theirs];
