@@ -1,7 +1,8 @@
 /**
- * Random histories over a real PostgreSQL, through connections that are lost: `SOAK_MACHINES` machines, by default 4 to 16,
- * each of which dies, stops and goes on, in half of the runs also while the database is away. The server is killed, or
- * (`SOAK_DATABASE`: killed, synchronous or asynchronous) its standby is promoted, with all that was acknowledged or not.
+ * Random histories over a real PostgreSQL, through connections that are lost: `SOAK_MACHINES` machines, by default 4 to 16
+ * with 1 to 8 hosts each, on few sessions for which they compete or on up to 1,000. Each machine dies, stops and goes on, in
+ * half of the runs also while the database is away. The server is killed, or (`SOAK_DATABASE`: killed, synchronous or
+ * asynchronous) its standby is promoted, with all that was acknowledged or not.
  */
 
 import { addressOf } from "../../src/storage/fleet/address.ts";
@@ -36,6 +37,9 @@ soak("fleet", async (random, number) => {
   const isJournaled = random.chance(0.5);
   const kind = process.env.SOAK_DATABASE ?? random.pick(KINDS);
   const database = databaseOf(kind, new Random(number));
+  const hosts = 1 + random.int(8);
+  // Where there are few, machines wait for one another; where there are many, their appends go together.
+  const sessions = 2 + random.int(random.chance(0.5) ? 3 * machines : 999);
   const isKilled = kind === "killed";
   const open: { close(): Promise<void> }[] = [];
   const fleetAt = (url: string, name: string): PostgresFleet => {
@@ -69,8 +73,9 @@ soak("fleet", async (random, number) => {
         {
           random,
           machines,
-          sessions: 2 + random.int(3 * machines),
-          steps: isKilled ? 150 : 60,
+          hosts,
+          sessions,
+          steps: isKilled ? 40 : 25,
           tries: isJournaled ? 2 : isKilled ? 8 : 20,
           mayLose: kind === "asynchronous",
           wait: (tries) => wait(20 * (tries + 1)),

@@ -1,0 +1,398 @@
+/**
+ * Machines of random histories: each has a disk, and a process that dies, stops and loses its connections, and after which
+ * the next one begins. Its hosts write to different sessions at a time.
+ */
+
+import { expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Fleet } from "../../src/core/ports/fleet.ts";
+import type { Log, Store } from "../../src/core/ports/store.ts";
+import { arrive } from "../../src/storage/fleet/arrival.ts";
+import type { Outage } from "../../src/storage/fleet/outage.ts";
+import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import { pointerFile } from "../../src/storage/fs/container-paths.ts";
+import { removeTree } from "../../src/storage/fs/staging.ts";
+import { jsonlStore } from "../../src/storage/jsonl/store.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { FaultDisk } from "./disk.ts";
+import { testEnv } from "./env.ts";
+import { fleetOptions } from "./fleet.ts";
+import { headerText, userText } from "./lines.ts";
+import type { Random } from "./random.ts";
+import { beginning, textsOf } from "./sessions.ts";
+
+/** What machines do, and what they do it over. */
+export interface HistoryOptions {
+  readonly random: Random;
+  readonly machines: number;
+  /** Hosts of each machine, which write at the same time; by default one. */
+  readonly hosts?: number;
+  readonly sessions: number;
+  /** Appends that each host tries. */
+  readonly steps: number;
+  /** Returns the way of a new process on a machine to the fleet. */
+  fleetOf(machine: number, life: number): Fleet;
+  /** Whether a promotion may forget what was acknowledged: then it is at least kept aside by the machine that wrote it. */
+  readonly mayLose?: boolean;
+  /** A process is stopped for a while. */
+  pause(): Promise<void>;
+  readonly tries: number;
+  /** Returns the outage of a process that goes on while the fleet is away; without it, all of them refuse. */
+  outageOf?(fleet: Fleet): Outage | undefined;
+  /** Waits before the fleet is asked again. */
+  wait?(tries: number): Promise<void>;
+}
+
+/** An append, and what the host was told of it. */
+export interface Written {
+  readonly machine: HistoryMachine;
+  readonly sessionId: string;
+  readonly texts: readonly string[];
+  readonly began: number;
+  told: "acknowledged" | "refused" | "unknown";
+  ended: number;
+  /** Whether it was acknowledged while the fleet was away: then it has no place in time there. */
+  isLocal?: boolean;
+}
+
+/** What all machines of a history note. */
+export interface HistoryNotes {
+  readonly written: Written[];
+  /** Returns the next moment. */
+  tick(): number;
+  readonly counts: { kills: number; pauses: number; setAside: number; replaced: number; branches: number };
+}
+
+export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${String(n).padStart(12, "0")}`;
+
+/** Nothing that a dead process does has any effect, but for what it had sent. */
+function mortal<T extends object>(thing: T, isDead: () => boolean, dead: () => unknown): T {
+  return new Proxy(thing, {
+    get(target, name) {
+      const member = target[name as keyof T] as unknown;
+      if (typeof member !== "function") return member;
+      return (...args: unknown[]) =>
+        isDead() ? dead() : (member as (...given: unknown[]) => unknown).apply(target, args);
+    },
+  });
+}
+
+/** A process of a machine, until it dies. */
+class HistoryProcess {
+  readonly outage: Outage | undefined;
+  readonly copies: Store;
+  /** Sessions that hosts write to now. */
+  readonly busy = new Set<string>();
+  /** Resolves when it is dead. */
+  readonly died: Promise<void>;
+  isDead = false;
+  /** Resolves when it goes on; while it is stopped, its hosts begin nothing. */
+  stopped: Promise<void> | undefined;
+  private readonly ours: Fleet;
+  private readonly fleet: Fleet;
+  private readonly store: Store;
+  private readonly logs = new Map<string, Log>();
+  private readonly machine: HistoryMachine;
+  private readonly options: HistoryOptions;
+  private bury = (): void => {};
+
+  constructor(machine: HistoryMachine, options: HistoryOptions, life: number) {
+    this.machine = machine;
+    this.options = options;
+    this.died = new Promise((resolve) => {
+      this.bury = resolve;
+    });
+    const { number, ending, aside } = machine;
+    this.ours = options.fleetOf(number, life);
+    const gone = (): never => {
+      throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+    };
+    const disk = mortal(machine.disk, () => this.isDead, gone);
+    this.fleet = mortal(
+      this.ours,
+      () => this.isDead,
+      () => new Promise(() => {}),
+    );
+    const { tries, wait } = options;
+    this.outage = options.outageOf?.(this.fleet);
+    const patience = async (n: number): Promise<boolean> => {
+      if (n < tries) await wait?.(n);
+      return n < tries;
+    };
+    const common: FileLogOptions = copying(
+      {
+        disk,
+        env: testEnv(number * 100 + life + 1),
+        locks: noLocks,
+        quarantine: "/root/quarantine",
+        durability: "sync",
+      },
+      fleetOptions(this.fleet, {
+        ...{ patience, trustedFor: 1e9, disk, outage: this.outage, aside },
+        // A line has about 150 bytes: some processes keep every commit in packs, some those of two or three lines.
+        long: [0, 200, 1e9][(number + life + 1) % 3],
+        // Every other process sends those of two or three lines in parts.
+        partBytes: [200, 2 << 20][(life + 1) % 2],
+      }),
+    );
+    const fileFor = ({ id }: { id: string }): string => machine.fileOf(id);
+    this.copies =
+      ending === "v2"
+        ? segmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
+        : jsonlStore({ ...common, cwd: "/root", fileFor });
+    this.store = fleetStore(this.copies);
+  }
+
+  die(): void {
+    this.isDead = true;
+    this.bury();
+    void this.ours.close();
+  }
+
+  async log(sessionId: string): Promise<Log> {
+    const known = this.logs.get(sessionId);
+    if (known) return known;
+    const { machine } = this;
+    const find = (): string => {
+      throw new Failure("session_not_found");
+    };
+    const where = machine.isHere(sessionId) ? { sessionPath: machine.fileOf(sessionId) } : { sessionId };
+    const holds = (): boolean => true;
+    const placeFor = ({ id }: { id: string }): { path: string; store: string } => {
+      const store = machine.ending === "v2" ? "v2" : "jsonl";
+      return { path: machine.fileOf(id), store };
+    };
+    const { open } = this.store;
+    const place = { fleet: this.fleet, catalog: undefined, find, holds, open, stores: [this.copies], placeFor };
+    try {
+      await arrive(place, where);
+    } catch (error) {
+      // Who goes on alone may begin a session that another has, too.
+      if (!this.outage || !this.options.random.chance(0.3)) throw error;
+    }
+    const log = machine.isHere(sessionId)
+      ? this.store.open(machine.fileOf(sessionId))
+      : this.store.create(beginning(headerText({ id: sessionId }), machine.fileOf(sessionId)));
+    this.logs.set(sessionId, log);
+    return log;
+  }
+
+  /** Returns the log that is in the place of one now. */
+  refreshed(sessionId: string, log: Log): Log {
+    if (log.refresh().kind !== "replaced") return log;
+    const { counts } = this.machine.notes;
+    const next = log.reopen();
+    log.close();
+    if (next.nodes.count > 0 && next.nodes.isMarker(next.nodes.count - 1)) counts.branches++;
+    this.logs.set(sessionId, next);
+    counts.replaced++;
+    return next;
+  }
+
+  close(sessionId: string): void {
+    this.logs.get(sessionId)?.close();
+    this.logs.delete(sessionId);
+  }
+}
+
+export class HistoryMachine {
+  readonly disk = new FaultDisk();
+  readonly number: number;
+  readonly ending: "jsonl" | "v2";
+  /** Lines that gave way, and those of copies that were moved away. */
+  readonly aside: string[] = [];
+  readonly notes: HistoryNotes;
+  private readonly options: HistoryOptions;
+  private life = 0;
+  private count = 0;
+  private process: HistoryProcess;
+
+  constructor(options: HistoryOptions, number: number, notes: HistoryNotes) {
+    this.options = options;
+    this.number = number;
+    this.ending = number % 2 === 0 ? "jsonl" : "v2";
+    this.notes = notes;
+    this.disk.makeFolder("/root/sessions");
+    this.process = this.begun();
+  }
+
+  private begun(): HistoryProcess {
+    return new HistoryProcess(this, this.options, this.life++);
+  }
+
+  fileOf(id: string): string {
+    return `/root/sessions/${id}.${this.ending}`;
+  }
+
+  isHere(id: string): boolean {
+    const file = this.fileOf(id);
+    // What a dead process was about to put there lies beside it, under longer names.
+    const isOfIt = (path: string): boolean =>
+      path === file || path.startsWith(`${file}/`) || (this.ending === "v2" && path === pointerFile(file));
+    return this.disk.paths().some(isOfIt);
+  }
+
+  async run(): Promise<void> {
+    await Promise.all(Array.from({ length: this.options.hosts ?? 1 }, () => this.host()));
+  }
+
+  private async host(): Promise<void> {
+    const { random, steps, sessions } = this.options;
+    for (let n = 0; n < steps; n++) {
+      const { process } = this;
+      const sessionId = sessionIdOf(random.int(sessions));
+      if (process.busy.has(sessionId)) continue;
+      process.busy.add(sessionId);
+      // What a dead process was about to do is nobody's any more.
+      await Promise.race([process.died, this.step(process, sessionId)]);
+      process.busy.delete(sessionId);
+    }
+  }
+
+  private async step(process: HistoryProcess, sessionId: string): Promise<void> {
+    const { random } = this.options;
+    await process.stopped;
+    let log: Log;
+    try {
+      log = await process.log(sessionId);
+      if (!random.chance(0.1)) await log.ready?.();
+      log = process.refreshed(sessionId, log);
+    } catch {
+      // The fleet is away: another time.
+      return;
+    }
+    if (random.chance(0.1)) {
+      this.notes.counts.pauses++;
+      process.stopped = this.options.pause();
+    }
+    await process.stopped;
+    await this.write(process, log);
+    if (random.chance(0.15)) process.close(sessionId);
+  }
+
+  private async write(process: HistoryProcess, log: Log): Promise<void> {
+    const { random } = this.options;
+    const op = this.begins(log, 1 + random.int(3));
+    let commit: Promise<void>;
+    try {
+      log.append(op.texts.map((text) => bytesOf(text)));
+      commit = log.commit();
+    } catch (error) {
+      this.note(process, op, error);
+      return;
+    }
+    if (random.chance(0.05)) {
+      commit.catch(() => {});
+      for (let turns = random.int(12); turns > 0; turns--) await Promise.resolve();
+      // Another host may have been the one that it died at.
+      if (process.isDead) return;
+      process.die();
+      this.notes.counts.kills++;
+      this.process = this.begun();
+      return;
+    }
+    try {
+      await commit;
+      if (!process.isDead) this.acknowledge(op, log);
+    } catch (error) {
+      this.note(process, op, error);
+    }
+  }
+
+  /** Returns the append of some lines at the end of a log, whose outcome is unknown until somebody is told. */
+  private begins(log: Log, lines: number, name = `l${this.life}n`): Written {
+    const texts: string[] = [];
+    let parent = log.nodes.count === 0 ? null : log.nodes.id(log.nodes.count - 1);
+    for (let n = lines; n > 0; n--) {
+      const id = `m${this.number}${name}${this.count++}`;
+      texts.push(userText(id, parent));
+      parent = id;
+    }
+    const [began, ended] = [this.notes.tick(), Number.POSITIVE_INFINITY];
+    const op: Written = { machine: this, sessionId: log.header.id, texts, began, told: "unknown", ended };
+    this.notes.written.push(op);
+    return op;
+  }
+
+  private acknowledge(op: Written, log: Log): void {
+    op.told = "acknowledged";
+    op.isLocal = log.durability === "local";
+    op.ended = this.notes.tick();
+  }
+
+  private note(process: HistoryProcess, op: Written, error: unknown): void {
+    if (process.isDead) return;
+    const { name } = error as Error;
+    expect(
+      ["outcome_unknown", "storage_failed", "session_locked", "content_modified", "read_only"],
+      String(error),
+    ).toContain(name);
+    op.told = name === "outcome_unknown" ? "unknown" : "refused";
+    if (name === "read_only") this.setAside(op.sessionId);
+  }
+
+  /** Moves a copy away that the fleet does not continue, as its failure says. */
+  private setAside(sessionId: string): void {
+    if (this.isHere(sessionId)) {
+      const log = this.process.copies.open(this.fileOf(sessionId));
+      this.aside.push(...textsOf(log));
+      log.close();
+    }
+    this.process.close(sessionId);
+    this.notes.counts.setAside++;
+    const file = this.fileOf(sessionId);
+    if (this.ending === "jsonl") this.disk.remove(file);
+    else {
+      this.disk.remove(pointerFile(file));
+      removeTree(this.disk, file);
+    }
+  }
+
+  /** Brings sessions here, and returns their lines. */
+  async finalLines(ids: readonly string[]): Promise<Map<string, string[]>> {
+    const { process } = this;
+    const lines = new Map<string, string[]>();
+    for (const id of ids) {
+      process.close(id);
+      for (let tries = 0, waits = 0; tries < 2; tries++) {
+        let log = await process.log(id);
+        for (let asked = 0; asked < 200 && process.outage?.lasts; asked++) await this.options.wait?.(1);
+        if (log.persisted) await log.ready?.();
+        log = process.refreshed(id, log);
+        // What was put in its place has a branch to give.
+        if (log.persisted) await log.ready?.();
+        try {
+          if (log.persisted) log.acquireLock();
+        } catch (error) {
+          const { name } = error as Error;
+          // Another machine has only just closed it: its letting go waits for what it had sent before.
+          if (name === "session_locked" && waits++ < 100) {
+            await this.options.wait?.(1);
+            tries--;
+            continue;
+          }
+          expect(name, String(error)).toBe("read_only");
+          this.setAside(id);
+          continue;
+        }
+        // What a dead process left, and nobody has heard of.
+        if (log.persisted) await this.givenBack(log);
+        lines.set(id, textsOf(log));
+        process.close(id);
+        break;
+      }
+    }
+    return lines;
+  }
+
+  /** Has lines that only this copy has given to the fleet, with one more. */
+  private async givenBack(log: Log): Promise<void> {
+    const op = this.begins(log, 1, "end");
+    log.append(op.texts.map((text) => bytesOf(text)));
+    await log.commit();
+    this.acknowledge(op, log);
+  }
+}
