@@ -129,6 +129,8 @@ export class PostgresFleet implements Fleet {
   /** Packs of parts that are to be sent. */
   private readonly packing = new WeakMap<object, Promise<Pack[]>>();
   private readonly blobs: SqlBlobs;
+  /** Sessions whose last append the database would not take: until it takes one, no other session's is sent with theirs. */
+  private readonly alone = new Set<string>();
   private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
 
@@ -234,7 +236,8 @@ export class PostgresFleet implements Fleet {
       return { kind: "away", reason: error.message };
     }
     const { sessionId } = batch;
-    const append = { batch, attached, sessionId, server: this.held.get(sessionId) };
+    const isAlone = this.alone.has(sessionId);
+    const append = { batch, attached, sessionId, server: this.held.get(sessionId), isAlone };
     // Lines that are kept in packs, or are there already, have a statement of their own.
     const packs = await this.packed(batch, batch.before);
     if (batch.stretches) return (await this.appendAll([{ ...append, packs }]))[0];
@@ -251,11 +254,16 @@ export class PostgresFleet implements Fleet {
     // Nothing was done; what the database refuses for one is not refused for others.
     if (answer.kind === "failed" && appends.length > 1)
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
-    if (answer.kind !== "done") return appends.map(() => this.outcomeOf(answer));
+    if (answer.kind !== "done") {
+      const outcome = this.outcomeOf(answer);
+      if (answer.kind === "failed" && outcome.kind === "away") this.alone.add(sessionId);
+      return appends.map(() => outcome);
+    }
     const durability = provenBy(answer.by, answer.rows[0]);
     const done = new Set(String(answer.rows[0].done ?? "").split(","));
-    return batches.map(({ facts }, n) => {
+    return batches.map(({ batch, facts }, n) => {
       if (!done.has(String(n))) return { kind: "refused" };
+      this.alone.delete(batch.sessionId);
       this.words.note(facts.words ?? []);
       return { kind: "committed", durability };
     });
@@ -292,6 +300,7 @@ export class PostgresFleet implements Fleet {
 
   async release(sessionId: string, epoch: number): Promise<void> {
     this.held.delete(sessionId);
+    this.alone.delete(sessionId);
     await this.connections.run({ text: RELEASE, values: [this.tenant, sessionId, epoch, this.writer.id] });
   }
 
