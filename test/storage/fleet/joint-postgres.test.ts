@@ -171,12 +171,14 @@ function keeps(isPooled: boolean): void {
     const texts: FleetText[] = [
       { position: 0, kind: "talk", nth: 0, role: "user", time: 1, words: ["x".repeat(3000)], marks: [] },
     ];
+    // One of them cannot even be made a statement of.
+    const facts: FleetFacts[] = [];
+    facts[4] = { ...NO_FACTS, texts };
+    facts[6] = { ...NO_FACTS, counts: { ...NO_FACTS.counts, messages: 1n as unknown as number } };
     /** Returns the number of transactions of a round in which each session commits, and some are refused. */
     const round = async (poisoned: readonly number[]): Promise<number> => {
       server.sql("truncate pi_fleet.entry");
-      const batches = held.map((session, n) =>
-        batchOf(session, ["{}"], poisoned.includes(n) ? { ...NO_FACTS, texts } : NO_FACTS),
-      );
+      const batches = held.map((session, n) => batchOf(session, ["{}"], poisoned.includes(n) ? facts[n] : NO_FACTS));
       const outcomes = await appendAll(one, batches);
       expect(outcomes.map(({ kind }) => kind)).toEqual(
         range(0, 12).map((n) => (poisoned.includes(n) ? "away" : "committed")),
