@@ -78,6 +78,43 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
     expect(server.sql(`select state from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
   });
 
+  test.each([true, false])(
+    "during a commit of its holder: what the database has is acknowledged, once (the commit is first: %s)",
+    async (isCommitFirst) => {
+      const [one, two] = [await machine("jsonl"), await machine("jsonl")];
+      await one.result("append", { entries: [user("first")] });
+      const { sessionId } = await one.result("get_state");
+      const state = (): string =>
+        server.sql(`select entries, epoch, holder is null from pi_fleet.session where id = '${sessionId}'`);
+      const epoch = Number(state().split("|")[1]);
+      const waiting = (count: number): Promise<void> =>
+        expect
+          .poll(() => server.sql("select count(*) from pg_locks where not granted"), { timeout: 30_000, interval: 20 })
+          .toBe(`${count}`);
+      // Both wait for the row, and get it in their order.
+      server.sql("begin");
+      server.sql(`select from pi_fleet.session where id = '${sessionId}' for update`);
+      const steps = [() => one.result("append", { entries: [user("second")] }), () => take(sessionId)];
+      if (!isCommitFirst) steps.reverse();
+      const results: Promise<Run | Json>[] = [];
+      for (const step of steps) {
+        results.push(step());
+        await waiting(results.length);
+      }
+      server.sql("commit");
+      const all = await Promise.all(results);
+      if (!isCommitFirst) all.reverse();
+      expect(all[1]).toMatchObject({ stderr: "", stdout: expect.stringMatching(/Taken from .* on host of machine/) });
+      // Nobody else wrote: a commit that came second takes the session again.
+      expect(state()).toBe(isCommitFirst ? `2|${epoch + 1}|t` : `2|${epoch + 2}|f`);
+      expect(await said(one)).toEqual(["first", "second"]);
+      if (!isCommitFirst) await one.result("new_session");
+      await two.result("switch_session", { sessionId });
+      await two.result("append", { entries: [user("third")] });
+      expect(await said(two)).toEqual(["first", "second", "third"]);
+    },
+  );
+
   test("an answer that is lost neither hides who had it nor takes it from who has it since then", async () => {
     const one = await machine("jsonl");
     await one.result("append", { entries: [user("first")] });

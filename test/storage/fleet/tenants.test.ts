@@ -285,6 +285,30 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     expect(await textsOf(alice, THEIRS)).toEqual(["xylophone"]);
   });
 
+  test("take no session from whoever has it of another, by the verb for that", async () => {
+    const holders = (): string =>
+      server.sql("select id, epoch, holder, state from pi_fleet.session where tenant = 'alice' order by id");
+    const held = holders();
+    expect(held).toContain("server of alice");
+    const own = fleetOf("mallory", "mallory");
+    await begun(own, `${THEIRS}-5`, "mine");
+    const take = async (id: string, tenant?: string): Promise<string> => {
+      const variables = { PI_FLEET_URL: urlOf("mallory", tenant) };
+      const { stdout, stderr } = await runHere(new HereLives({}).place, ["fleet", "take", id], { variables });
+      return stdout + stderr;
+    };
+    // Of ids that only another has it says what it says of those that nobody has.
+    const saidOf = async (id: string): Promise<string> => (await take(id, "mallory")).replaceAll(id, "it");
+    expect(await saidOf(`${THEIRS}-3`)).toContain("Nobody has");
+    expect(await saidOf(`${THEIRS}-3`)).toBe(await saidOf(`${NOBODYS}-3`));
+    for (const tenant of ["alice", undefined])
+      expect(await take(`${THEIRS}-3`, tenant)).toContain("the role mallory has to do with the tenant mallory alone");
+    // An id that both have is their own.
+    expect(await take(`${THEIRS}-5`, "mallory")).toContain("Taken from server of mallory");
+    expect(await own.keeper.takeAway(`${THEIRS}-3`)).toBeNull();
+    expect(holders()).toBe(held);
+  });
+
   test("are isolated in every table that has rows of tenants", () => {
     const open = server.sql(`select string_agg(c.relname, ' ') from pg_class c
       join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant'
