@@ -1,6 +1,6 @@
 /** Tenants of a fleet: what a hostile one learns and changes of another's sessions, with SQL of its own. */
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { type DatabaseClient, loadDriver } from "../../../src/storage/fleet/driver.ts";
@@ -39,7 +39,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
   const urlOf = (role: string, tenant?: string): string =>
     `${server.url.replace("user=fleet", `user=${role}`)}${tenant === undefined ? "" : `&tenant=${tenant}`}`;
   const fleetOf = (role: string, tenant?: string): SqlFleet => {
-    const fleet = sqlFleet(urlOf(role, tenant), `server of ${role}`);
+    const fleet = sqlFleet(urlOf(role, tenant), `server of ${role}`, { lease: 3_600_000 });
     open.push(fleet);
     return fleet;
   };
@@ -88,6 +88,8 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
   let before: string;
 
   beforeAll(async () => {
+    // Leases that are renewed every ten seconds change rows by themselves.
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     server = new Postgres();
     await server.start();
     const owner = fleetOf("fleet");
@@ -110,6 +112,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await mallory.connect();
   });
   afterAll(async () => {
+    vi.useRealTimers();
     await mallory?.end();
     await Promise.all(open.map(({ fleet }) => fleet.close()));
     await server.close();
