@@ -35,6 +35,8 @@ import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
+/** Times that a session is taken which others let go of each time. */
+const MOST_TAKINGS = 3;
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
 /** Heads that are fetched together. */
@@ -149,6 +151,15 @@ export class PostgresFleet implements Fleet {
   }
 
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+    for (let tries = 0; tries < MOST_TAKINGS; tries++) {
+      const taking = await this.takeOnce(sessionId, above, headerLine);
+      if (taking) return taking;
+    }
+    return { kind: "away", reason: "another process let go of the session just now" };
+  }
+
+  /** Returns undefined where another process had the session, and let go of it, or its lease ran out, before it was asked who. */
+  private async takeOnce(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking | undefined> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
     const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
@@ -165,8 +176,7 @@ export class PostgresFleet implements Fleet {
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
       if (there.state === 2) return { kind: "deleted" };
-      // Its lease may have run out between the two.
-      if (!there.held) return { kind: "away", reason: "another process let go of the session just now" };
+      if (!there.held) return undefined;
       return { kind: "held", holder: holderOf(there), end: endOf(there) };
     }
     if (!headerLine) return { kind: "missing" };

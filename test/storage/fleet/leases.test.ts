@@ -102,4 +102,16 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     expect(run).not.toHaveBeenCalled();
     expect(leased()).toBe("");
   });
+
+  test("that end while another process takes the session are no reason to refuse it", async () => {
+    const [one, two] = [connect("four"), connect("five")];
+    const taking = await one.fleet.take("a", 0, HEADER);
+    const run = two.connections.run.bind(two.connections);
+    const asked = vi.spyOn(two.connections, "run").mockImplementation(async (question, sent) => {
+      // It was found held, and the holder is asked about.
+      if (asked.mock.calls.length === 2) await one.fleet.release("a", taking.kind === "taken" ? taking.epoch : 0);
+      return run(question, sent);
+    });
+    expect(await two.fleet.take("a", 0)).toMatchObject({ kind: "taken", epoch: 2 });
+  });
 });
