@@ -40,8 +40,7 @@ export async function prunedBy(
       alone: "fleet prune asks before it removes something for good, and there is no terminal to ask on; use --yes.",
       refused: "Nothing was removed.",
     });
-  const pruned = await pruning.prune(ages, asking.progress);
-  return { applied: true, ...pruned, named: found.named, idleSessions: found.idleSessions };
+  return { applied: true, ...(await pruning.prune(ages, asking.progress)) };
 }
 
 function isNothing(found: Prunable): boolean {

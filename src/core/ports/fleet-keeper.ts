@@ -81,8 +81,8 @@ export interface FleetKeeper {
   rows(): AsyncIterable<FleetRow>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
-  /** Adds facts of entries to such a session, of which `indexed` have them then. Returns whether it was done. */
-  addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean>;
+  /** Adds facts of entries between two positions to such a session, whose earlier ones have them. Returns whether it was done. */
+  addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean>;
   /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
   claimBehind(): Promise<BehindSession | null>;
   /** Yields the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601), and that have rows. */

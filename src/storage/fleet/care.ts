@@ -369,8 +369,7 @@ export class FleetKeeping implements FleetCare {
         const after = endIn(log, log.nodes.count, before);
         const found = facts.between(before, after);
         facts.committed(after);
-        const isLast = after.entries === end.entries;
-        if (!(await keeper.addFacts(id, epoch, found, isLast ? end.entries : 0))) return false;
+        if (!(await keeper.addFacts(id, epoch, found, before.entries, after.entries))) return false;
         before = after;
       }
       return true;

@@ -51,12 +51,15 @@ const LEAVING = 1000;
 
 /** In the place of a SQLSTATE: another server answers than the one for which a statement is meant. */
 export const MOVED = "moved";
+/** In that place, too: a statement could not be made, as of values that are too long. */
+const UNMADE = "unmade";
 /** Answered with a warning wherever it arrives, and changes nothing. */
 const WARNED = "commit";
 /** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
 export const NOT_PROVEN = "22012";
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
+const CLOSED = "the fleet was closed";
 const FORMER =
   "it was the primary before another server was promoted; if it is to be used again, restart the programs that use it";
 
@@ -106,8 +109,11 @@ export class Connections {
   private readonly options: ConnectionLimits;
   private readonly idle: DatabaseConnection[] = [];
   private readonly open = new Set<DatabaseConnection>();
+  /** Statements that wait until there are fewer. */
   private readonly waiting: (() => void)[] = [];
   private busy = 0;
+  /** Called when no statement runs or waits. */
+  private answered: () => void = () => {};
   private isClosed = false;
   /** The server that answered last. */
   fact: ServerFact | undefined;
@@ -135,7 +141,9 @@ export class Connections {
       return answer;
     } finally {
       this.busy--;
-      this.waiting.shift()?.();
+      const next = this.waiting.shift();
+      if (next) next();
+      else if (this.busy === 0) this.answered();
     }
   }
 
@@ -157,7 +165,12 @@ export class Connections {
       return { kind: "away", reason: reasonOf(error) };
     }
     const put = async (): Promise<SqlAnswer> => {
-      const statement = typeof question === "function" ? question(connection.fact) : question;
+      let statement: SqlStatement;
+      try {
+        statement = typeof question === "function" ? question(connection.fact) : question;
+      } catch (error) {
+        return { kind: "failed", code: UNMADE, reason: reasonOf(error) };
+      }
       return this.isMeant(connection.fact, statement)
         ? this.ask(connection, statement, sent)
         : { kind: "failed", code: MOVED, reason: "another server is the primary by now" };
@@ -167,7 +180,8 @@ export class Connections {
       connection.fact = { ...connection.fact, isDirect: false };
       answer = await put();
     }
-    if (connection.isOver || this.isClosed) this.forget(connection);
+    if (connection.isOver) this.forget(connection);
+    else if (this.isClosed) this.leave(connection);
     else {
       connection.client.unref();
       this.idle.push(connection);
@@ -256,7 +270,7 @@ export class Connections {
       known.drop();
       this.forget(known);
     }
-    if (this.isClosed) throw new Error("the fleet was closed");
+    if (this.isClosed) throw new Error(CLOSED);
     const make = await this.options.driver();
     const { servers } = this.options.address;
     const { chosen } = this;
@@ -279,6 +293,7 @@ export class Connections {
       connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
       await requireTenant(ask, this.options.address.tenant);
       await requireSameStore(ask, this.store);
+      if (this.isClosed) throw new Error(CLOSED);
       const { place } = connection.fact;
       if (isFormer(place, this.latest)) throw new Error(FORMER);
       if (place) this.latest = place;
@@ -338,10 +353,10 @@ export class Connections {
     const moment = new Promise<void>((resolve) => {
       late = setTimeout(resolve, LEAVING);
     });
-    const answered = (async () => {
-      while (this.busy > 0) await new Promise<void>((resolve) => this.waiting.push(resolve));
-    })();
-    await Promise.race([answered, moment]);
+    const answered = new Promise<void>((resolve) => {
+      this.answered = resolve;
+    });
+    if (this.busy > 0) await Promise.race([answered, moment]);
     this.isClosed = true;
     const idle = this.idle.splice(0);
     await Promise.race([Promise.allSettled(idle.map(({ client }) => client.end())), moment]);

@@ -18,6 +18,8 @@ export interface JointAppend {
   readonly sessionId: string;
   /** The server on which its session was taken. */
   readonly server: string | undefined;
+  /** Whether nothing else is in its statement, which would fail with it. */
+  readonly isAlone?: boolean;
 }
 
 interface WaitingAppend<T> {
@@ -67,11 +69,12 @@ export class JointAppends<T extends JointAppend> {
     const sessions = new Set<string>();
     let bytes = 0;
     for (const one of this.waiting) {
-      const { sessionId, server, batch } = one.append;
+      const { sessionId, server, batch, isAlone } = one.append;
+      const first = taken[0]?.append;
       const more = batch.lines.reduce((sum, { length }) => sum + length, 0);
       const isFull = taken.length === MOST_TOGETHER || bytes + more > MOST_BYTES;
-      const isApart = sessions.has(sessionId) || server !== taken[0]?.append.server;
-      if (taken.length > 0 && (isFull || isApart)) left.push(one);
+      const isApart = isAlone || first?.isAlone || sessions.has(sessionId) || server !== first?.server;
+      if (first && (isFull || isApart)) left.push(one);
       else {
         taken.push(one);
         sessions.add(sessionId);

@@ -35,6 +35,8 @@ import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
+/** Times that a session is taken which others let go of each time. */
+const MOST_TAKINGS = 3;
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
 /** Heads that are fetched together. */
@@ -129,6 +131,8 @@ export class PostgresFleet implements Fleet {
   /** Packs of parts that are to be sent. */
   private readonly packing = new WeakMap<object, Promise<Pack[]>>();
   private readonly blobs: SqlBlobs;
+  /** Sessions whose last append the database would not take: until it takes one, no other session's is sent with theirs. */
+  private readonly alone = new Set<string>();
   private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
 
@@ -147,6 +151,15 @@ export class PostgresFleet implements Fleet {
   }
 
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+    for (let tries = 0; tries < MOST_TAKINGS; tries++) {
+      const taking = await this.takeOnce(sessionId, above, headerLine);
+      if (taking) return taking;
+    }
+    return { kind: "away", reason: "another process let go of the session just now" };
+  }
+
+  /** Returns undefined where another process had the session, and let go of it, or its lease ran out, before it was asked who. */
+  private async takeOnce(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking | undefined> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
     const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
@@ -163,8 +176,7 @@ export class PostgresFleet implements Fleet {
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
       if (there.state === 2) return { kind: "deleted" };
-      // Its lease may have run out between the two.
-      if (!there.held) return { kind: "away", reason: "another process let go of the session just now" };
+      if (!there.held) return undefined;
       return { kind: "held", holder: holderOf(there), end: endOf(there) };
     }
     if (!headerLine) return { kind: "missing" };
@@ -234,7 +246,8 @@ export class PostgresFleet implements Fleet {
       return { kind: "away", reason: error.message };
     }
     const { sessionId } = batch;
-    const append = { batch, attached, sessionId, server: this.held.get(sessionId) };
+    const isAlone = this.alone.has(sessionId);
+    const append = { batch, attached, sessionId, server: this.held.get(sessionId), isAlone };
     // Lines that are kept in packs, or are there already, have a statement of their own.
     const packs = await this.packed(batch, batch.before);
     if (batch.stretches) return (await this.appendAll([{ ...append, packs }]))[0];
@@ -251,11 +264,16 @@ export class PostgresFleet implements Fleet {
     // Nothing was done; what the database refuses for one is not refused for others.
     if (answer.kind === "failed" && appends.length > 1)
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
-    if (answer.kind !== "done") return appends.map(() => this.outcomeOf(answer));
+    if (answer.kind !== "done") {
+      const outcome = this.outcomeOf(answer);
+      if (answer.kind === "failed" && outcome.kind === "away") this.alone.add(sessionId);
+      return appends.map(() => outcome);
+    }
     const durability = provenBy(answer.by, answer.rows[0]);
     const done = new Set(String(answer.rows[0].done ?? "").split(","));
-    return batches.map(({ facts }, n) => {
+    return batches.map(({ batch, facts }, n) => {
       if (!done.has(String(n))) return { kind: "refused" };
+      this.alone.delete(batch.sessionId);
       this.words.note(facts.words ?? []);
       return { kind: "committed", durability };
     });
@@ -292,6 +310,7 @@ export class PostgresFleet implements Fleet {
 
   async release(sessionId: string, epoch: number): Promise<void> {
     this.held.delete(sessionId);
+    this.alone.delete(sessionId);
     await this.connections.run({ text: RELEASE, values: [this.tenant, sessionId, epoch, this.writer.id] });
   }
 

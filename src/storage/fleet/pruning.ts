@@ -97,10 +97,22 @@ export interface FoundPrunable extends Prunable {
   readonly idleSessions: readonly IdleSession[];
 }
 
-export interface PrunedFleet extends Prunable {
+/** The things that went, with those of the first sessions that may have gone which did. */
+export interface PrunedFleet extends FoundPrunable {
   /** Rows with lines, texts and sums that were removed. */
   readonly rows: number;
 }
+
+/** The sessions that statements found, and sums of them. */
+interface GoneSessions {
+  readonly ids: ReadonlySet<string>;
+  readonly entries: number;
+  readonly bytes: number;
+  readonly named: number;
+  readonly archived: number;
+}
+
+const NOTHING_GONE: GoneSessions = { ids: new Set(), entries: 0, bytes: 0, named: 0, archived: 0 };
 
 const AGE = (parameter: string): string => `clock_timestamp() - ${parameter}::float8 * interval '1 millisecond'`;
 const UNUSED = `unused_since < clock_timestamp() - interval '${UNUSED_HOURS} hours'`;
@@ -132,8 +144,10 @@ const DELETE_IDLE = `with due as (
     select id from pi_fleet.session s where ${IDLE} order by s.changed_at limit ${SESSIONS_AT_ONCE} for update skip locked)
   , held as (
     update pi_fleet.session s set state = 2, deleted_at = clock_timestamp(), ${LET_GO}
-    from due where s.tenant = $1 and s.id = due.id returning 1)
-  select count(*) as sessions from held`;
+    from due where s.tenant = $1 and s.id = due.id returning s.tenant, s.id, s.bytes, s.archived)
+  select array_agg(h.id) as ids, sum(h.bytes) as bytes, count(d.name_sought) as named,
+    count(*) filter (where h.archived) as archived
+  from held h left join pi_fleet.described d on d.tenant = h.tenant and d.session_id = h.id`;
 
 const FOUND = `select
     count(*) filter (where ${DELETED} and deleted_at < ${AGE("$2")}) as sessions,
@@ -164,7 +178,7 @@ const MARK_DELETED = `with due as (
     delete from pi_fleet.described d using held where d.tenant = held.tenant and d.session_id = held.id)
   , settled as (
     delete from pi_fleet.behind b using held where b.tenant = held.tenant and b.session_id = held.id)
-  select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes from held`;
+  select array_agg(id) as ids, sum(entries) as entries, sum(bytes) as bytes from held`;
 
 /** Whoever goes on after all with a commit is refused, and sends its parts anew. */
 const DROP_PARTS = `with due as (
@@ -283,39 +297,41 @@ export class FleetPruning {
     };
   }
 
-  /** Removes what `find` tells of. Throws storage_failed; what is left then goes the next time. */
+  /**
+   * Removes what `find` tells of. What went by a statement whose answer was lost is gone and not counted. Throws
+   * storage_failed; what is left then goes the next time.
+   */
   async prune({ rows, ids, idle }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
     const before = await this.find({ rows, ids, idle });
-    const sums = { sessions: 0, entries: 0, bytes: 0 };
-    for (let marked = SESSIONS_AT_ONCE; marked > 0; ) {
-      const one = await this.row(MARK_DELETED, rows);
-      marked = Number(one.sessions);
-      sums.sessions += marked;
-      sums.entries += Number(one.entries);
-      sums.bytes += Number(one.bytes);
-    }
+    const marked = await this.gone(MARK_DELETED, rows);
     const interrupted = await this.repeat(DROP_PARTS);
     await this.repeat(EMPTY_UNFINISHED, rows, Buffer.from(NOTHING.chain, "hex"));
-    const [swept, removed] = await this.sweep(before.halfway + sums.sessions, progress);
+    const [swept, removed] = await this.sweep(before.halfway + marked.ids.size, progress);
     const unfinished = await this.repeat(DROP_UNFINISHED, rows);
     const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
     const words = await this.dropWords();
     const attachments = await this.repeat(DROP_BLOBS);
     // At last, so that rows of these do not go at once.
-    const deleted = idle ? await this.repeat(DELETE_IDLE, ...valuesOf(idle)) : 0;
-    const { idleBytes, idleNamed, idleArchived } = before;
-    const ofIdle = { idle: deleted, idleBytes, idleNamed, idleArchived };
+    const deleted = idle ? await this.gone(DELETE_IDLE, ...valuesOf(idle)) : NOTHING_GONE;
     return {
-      ...ofIdle,
-      ...sums,
-      unfinished,
-      halfway: swept,
-      interrupted,
-      ids: forgotten,
-      words,
-      attachments,
-      rows: removed,
+      ...{ sessions: marked.ids.size, entries: marked.entries, bytes: marked.bytes },
+      ...{ unfinished, halfway: swept, interrupted, ids: forgotten, words, attachments, rows: removed },
+      ...{ idle: deleted.ids.size, idleBytes: deleted.bytes },
+      ...{ idleNamed: deleted.named, idleArchived: deleted.archived },
+      named: before.named.filter(({ sessionId }) => marked.ids.has(sessionId)),
+      idleSessions: before.idleSessions.filter(({ sessionId }) => deleted.ids.has(sessionId)),
     };
+  }
+
+  /** Runs a statement until it finds no more sessions. Returns their ids, and the sums of what it says of them. */
+  private async gone(text: string, ...values: readonly unknown[]): Promise<GoneSessions> {
+    const { ids, ...sums } = { ...NOTHING_GONE, ids: new Set<string>() };
+    for (;;) {
+      const row = await this.row(text, ...values);
+      if (!row.ids) return { ids, ...sums };
+      for (const id of row.ids as string[]) ids.add(id);
+      for (const name of Object.keys(sums) as (keyof typeof sums)[]) sums[name] += Number(row[name] ?? 0);
+    }
   }
 
   /** Runs a statement until it finds nothing more. Returns how many it found. */

@@ -16,21 +16,27 @@ const REMEMBERED = 3_600_000;
 /** The SQLSTATE of a row that needs another one. */
 export const LACKED = "23503";
 
+/** When somebody was last about to name it, in the same text whatever a connection has set. */
+const TOUCHED = "extract(epoch from touched_at)::text";
 /** Notes that somebody is about to name it, which keeps it for a while. */
 const TOUCH = `insert into pi_fleet.blob as b (tenant, sha256, size) values ($1, $2, $3)
-  on conflict (tenant, sha256) do update set touched_at = clock_timestamp(), size = excluded.size returning is_whole`;
+  on conflict (tenant, sha256) do update set touched_at = clock_timestamp(), size = excluded.size
+  returning is_whole, ${TOUCHED} as touched`;
 const PUT = `insert into pi_fleet.blob_part (tenant, sha256, part, bytes) values ($1, $2, $3, $4) on conflict do nothing`;
 /** Parts that are not those of this content, as of a program that is wrong, are not taken for it. */
 const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and sha256 = $2
     and size = (select coalesce(sum(octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
   returning 1 as done`;
-const BROKEN = `with gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2)
-  update pi_fleet.blob set is_whole = false where tenant = $1 and sha256 = $2`;
+/** Whoever was about to name it since then gives it anew, or has done so. */
+const BROKEN = `with broken as (update pi_fleet.blob set is_whole = false
+    where tenant = $1 and sha256 = $2 and ${TOUCHED} = $3 returning 1)
+  , gone as (delete from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and exists (select from broken))
+  select 1 from broken`;
 const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts,
-    touched_at::text as touched
+    ${TOUCHED} as touched
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
 const HASHED = `select (select encode(sha256(coalesce(string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
-    from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found
+    from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found, ${TOUCHED} as touched
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
 const READ = `select bytes from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and part = $3`;
 const OF = `select a.sha256 from pi_fleet.attached a join pi_fleet.session s on s.tenant = a.tenant and s.id = a.session_id
@@ -74,20 +80,20 @@ export class SqlBlobs {
     const bytes = read();
     // An entry may name what this machine never had.
     if (!bytes) return false;
-    const [{ is_whole: isWhole }] = await this.ask(TOUCH, sha256, bytes.length);
-    if (!isWhole) await this.fill(sha256, bytes);
+    const [{ is_whole: isWhole, touched }] = await this.ask(TOUCH, sha256, bytes.length);
+    if (!isWhole) await this.fill(sha256, bytes, touched);
     this.known.set(sha256, this.now());
     return true;
   }
 
-  private async fill(sha256: string, bytes: Uint8Array): Promise<void> {
+  private async fill(sha256: string, bytes: Uint8Array, touched: unknown): Promise<void> {
     for (let tries = 0; tries < 2; tries++) {
       for (let part = 0; part * PART < bytes.length; part++) {
         const some = bytes.subarray(part * PART, (part + 1) * PART);
         await this.ask(PUT, sha256, part, Buffer.from(some.buffer, some.byteOffset, some.length));
       }
       if ((await this.ask(FINISH, sha256)).length > 0) return;
-      await this.ask(BROKEN, sha256);
+      await this.ask(BROKEN, sha256, touched);
     }
     throw new Failure("storage_failed", `The attachment ${sha256} cannot be brought to the fleet. Try again.`, {
       fleet: true,
@@ -124,14 +130,18 @@ export class SqlBlobs {
   }
 
   async attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void> {
-    for (const { sha256 } of attachments) {
-      const [one] = await this.ask(HASHED, sha256);
-      if (!one || one.found === sha256) continue;
-      // What is damaged there is given anew.
-      await this.ask(BROKEN, sha256);
-      this.known.delete(sha256);
-    }
+    for (const { sha256 } of attachments) await this.dropDamaged(sha256);
     const given = await this.give(attachments);
     if (given.length > 0) await this.ask(ATTACH, storable(sessionId), given);
+  }
+
+  /** Has an attachment be given anew that is damaged there. */
+  private async dropDamaged(sha256: string): Promise<void> {
+    for (let isDone = false; !isDone; ) {
+      const [one] = await this.ask(HASHED, sha256);
+      if (!one || one.found === sha256) return;
+      this.known.delete(sha256);
+      isDone = (await this.ask(BROKEN, sha256, one.touched)).length > 0;
+    }
   }
 }

@@ -1,4 +1,7 @@
-/** The keeping of whole sessions of a fleet in PostgreSQL; one statement a call. */
+/**
+ * The keeping of whole sessions of a fleet in PostgreSQL; one statement a call, and another one where a change is asked for
+ * again because its answer was lost, and must not be made twice or be taken for undone.
+ */
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
@@ -26,8 +29,9 @@ const ROWS_AT_ONCE = 50;
 const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
-const HELD = (set: string): string => `update pi_fleet.session set ${set}
-  where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 returning 0 as n, tenant, id, generation`;
+const HELD = (set: string, more = ""): string => `update pi_fleet.session set ${set}
+  where tenant = $1 and id = $2 and epoch = $3 and holder = $4 and state < 2 ${more}
+  returning 0 as n, tenant, id, generation, indexed, entries`;
 /** Tables with rows of a session, besides its own. */
 const ROWS = [...SESSION_ROWS, "described", "behind"];
 /** Returns the name of a part of a change. */
@@ -69,17 +73,19 @@ export class SqlKeeper implements FleetKeeper {
     return new SqlValues(this.tenant, storable(sessionId), epoch, this.holder);
   }
 
+  /** Returns whether a session is as a change leaves it: one that is asked for again, its answer being lost, finds what it did. */
+  private async is(sessionId: string, condition: string, ...values: readonly unknown[]): Promise<boolean> {
+    const text = `select from pi_fleet.session where tenant = $1 and id = $2 and ${condition}`;
+    return (await this.connections.read({ text, values: [this.tenant, storable(sessionId), ...values] })).length > 0;
+  }
+
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     if (await this.keepOnce(sessionId, epoch, kept)) return true;
-    // An answer that was lost is asked for again, and then finds what it did: nobody else took the session, and it was let go.
-    const [row] = await this.connections.read({
-      text: `select state, archived from pi_fleet.session
-        where tenant = $1 and id = $2 and epoch = $3 and holder is null`,
-      values: [this.tenant, storable(sessionId), epoch + 1],
-    });
-    if (!row) return false;
-    if (kept.as === "deleted" || kept.as === "gone") return row.state === 2;
-    return row.state === 1 && row.archived === (kept.as === "there" && kept.archived);
+    // Nobody else took the session, and it was let go.
+    const ours = "epoch = $3 and holder is null";
+    if (kept.as === "deleted" || kept.as === "gone") return this.is(sessionId, `${ours} and state = 2`, epoch + 1);
+    const archived = kept.as === "there" && kept.archived;
+    return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, archived);
   }
 
   private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
@@ -113,10 +119,17 @@ export class SqlKeeper implements FleetKeeper {
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
     const has = (table: string): string => `exists (select from pi_fleet.${table} e
       where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;
-    const held = `update pi_fleet.session s set state = 1, deleted_at = null, archived = $3, ${LET_GO}
-      where tenant = $1 and id = $2 and state = 2 and removed_at is null
-        and (entries = 0 or ${has("entry")} or ${has("pack")}) returning id`;
-    return this.change(held, [], new SqlValues(this.tenant, storable(sessionId), archived));
+    const values = new SqlValues(this.tenant, storable(sessionId));
+    const [row] = await this.connections.read({
+      text: `select epoch from pi_fleet.session s where tenant = $1 and id = $2 and state = 2 and removed_at is null
+        and (entries = 0 or ${has("entry")} or ${has("pack")})`,
+      values: values.all,
+    });
+    if (!row) return false;
+    // In the epoch that was read: where the answer is lost, the same again undoes no later deletion.
+    const held = `update pi_fleet.session set state = 1, deleted_at = null, archived = ${values.add(archived)}, ${LET_GO}
+      where tenant = $1 and id = $2 and state = 2 and epoch = ${values.add(row.epoch)} returning id`;
+    return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 
   async removedEnd(sessionId: string): Promise<FleetEnd | null> {
@@ -134,11 +147,9 @@ export class SqlKeeper implements FleetKeeper {
       where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and holder is null)
       returning id`;
     const nothing = Buffer.from(NOTHING.chain, "hex");
-    return this.change(
-      held,
-      [],
-      new SqlValues(this.tenant, storable(sessionId), archived, Buffer.from(headerLine), nothing),
-    );
+    const values = new SqlValues(this.tenant, storable(sessionId), archived, Buffer.from(headerLine), nothing);
+    // Where the answer is lost, somebody may have taken it since.
+    return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 
   async *rows(): AsyncIterable<FleetRow> {
@@ -185,18 +196,19 @@ export class SqlKeeper implements FleetKeeper {
     return this.change(HELD("indexed = 0"), ["said", "spent"].map(REMOVED), this.whose(sessionId, epoch));
   }
 
-  addFacts(sessionId: string, epoch: number, facts: FleetFacts, indexed: number): Promise<boolean> {
+  async addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean> {
     const { counts, description, texts, spendings } = facts;
     const described = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
     const set = [
       `messages = ${values.add(messages)}, modified = ${values.add(modified)}`,
-      `is_plain = ${values.add(isPlain)}, indexed = ${values.add(indexed)}`,
+      `is_plain = ${values.add(isPlain)}, indexed = ${values.add(to)}`,
     ];
+    const held = HELD(set.join(", "), `and indexed = ${values.add(from)}`);
     const parts = factParts([{ described, texts, words: asciiWords(texts), spendings }], values);
-    const last = indexed === 0 ? [] : [REMOVED("behind")];
-    return this.change(HELD(set.join(", ")), [...parts, ...last], values);
+    const isAdded = await this.change(held, [...parts, `${REMOVED("behind")} and held.indexed = held.entries`], values);
+    return isAdded || this.is(sessionId, "epoch = $3 and holder = $4 and indexed = $5", epoch, this.holder, to);
   }
 
   async claimBehind(): Promise<BehindSession | null> {

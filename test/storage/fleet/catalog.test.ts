@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
+import { forSeedsAsync, type Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
@@ -186,6 +187,20 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
     for (const query of ["eldomnes", "ftentime"]) await expectSameHits(one, two, [{ query }], 2);
   });
 
+  test("finds what the files' search finds, whatever is said and looked for", async () => {
+    let hits = 0;
+    await forSeedsAsync(2, async (random) => {
+      const { one, two } = await machines();
+      for (let n = 0; n < 4; n++) {
+        await one.result("new_session", { cwd: `/home/me/${random.pick(["app", "other"])}` });
+        await one.result("append", { entries: range(0, 12).map((minute) => randomEntry(random, minute)) });
+      }
+      const requests = range(0, 30).map(() => randomSearch(random));
+      hits += await expectSameHits(one, two, requests, 5 + random.int(20));
+    });
+    expect(hits).toBeGreaterThan(20);
+  });
+
   test("keeps the words of a text of megabytes up to a limit, and says what it does not search", async () => {
     const { one, two } = await machines();
     await one.result("append", { entries: [user(longText())] });
@@ -233,6 +248,56 @@ async function expectSameLists(one: Wire, two: Wire, parent: string): Promise<vo
   }
 }
 
+/** Parts of words and what stands between them, so that many words begin, end and go on in the same way. */
+const SYLLABLES = [
+  "mi",
+  "grate",
+  "data",
+  "base",
+  "Änd",
+  "ern",
+  "straße",
+  "会议",
+  "记录",
+  "x1",
+  "42",
+  "É",
+  "ı",
+  "\u{1f600}",
+];
+const BETWEEN = [" ", " ", " ", "", "", "_", "-", ":", "/", ".", "'", '"', "\\", "\n", ", ", "\u0000", "\ud800"];
+
+function randomText(random: Random, most: number): string {
+  const parts = range(0, 1 + random.int(most)).map(() => random.pick(SYLLABLES) + random.pick(BETWEEN));
+  return parts.join("");
+}
+
+function randomEntry(random: Random, minute: number): Json {
+  const text = randomText(random, 12);
+  if (random.chance(0.15)) return toolCall(`c${minute}${random.hex(6)}`);
+  return random.chance(0.5) ? spoken(text, minute) : paid(text, minute);
+}
+
+function randomSearch(random: Random): Json {
+  const term = (): string => {
+    const text = randomText(random, random.chance(0.7) ? 1 : 2)
+      .replace(/[\0\ud800"]/g, "")
+      .trim();
+    return random.chance(0.2) ? `"${text}"` : text;
+  };
+  const query = range(0, 1 + random.int(2))
+    .map(term)
+    .join(" ");
+  // A query without any letter looks through the latest texts only, and says so.
+  return {
+    query: /[\p{L}\p{N}]/u.test(query) ? query : "data",
+    ...(random.chance(0.2) ? { role: random.pick(["user", "assistant"]) } : {}),
+    ...(random.chance(0.2) ? { cwd: "/home/me/app" } : {}),
+    ...(random.chance(0.2) ? { since: new Date(at(random.int(12))).toISOString() } : {}),
+    ...(random.chance(0.2) ? { until: new Date(at(random.int(12))).toISOString() } : {}),
+  };
+}
+
 /** Returns searches of every kind. */
 function searches(): Json[] {
   const requests: Json[] = [
@@ -259,8 +324,9 @@ function searches(): Json[] {
   return requests;
 }
 
-/** Expects that the second machine finds what the first does, also in pages of `limit`. */
-async function expectSameHits(one: Wire, two: Wire, requests: readonly Json[], limit = 3): Promise<void> {
+/** Expects that the second machine finds what the first does, also in pages of `limit`. Returns the number of hits. */
+async function expectSameHits(one: Wire, two: Wire, requests: readonly Json[], limit = 3): Promise<number> {
+  let hits = 0;
   const keyOf = ({ line, snippet, ...hit }: Json): string => JSON.stringify(withoutPlace(hit));
   for (const request of requests) {
     const here = await one.result("search_sessions", { ...request, here: true, limit: 1000 });
@@ -274,5 +340,7 @@ async function expectSameHits(one: Wire, two: Wire, requests: readonly Json[], l
       cursor = page.nextCursor;
     }
     expect(paged.map(keyOf), JSON.stringify(request)).toEqual(there.hits.map(keyOf));
+    hits += paged.length;
   }
+  return hits;
 }

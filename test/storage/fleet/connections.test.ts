@@ -1,6 +1,6 @@
 /** Addresses of databases, and what answers of a database are taken for. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
@@ -97,11 +97,12 @@ describe("an address", () => {
 
 /** A driver of a database that answers as the test says. `place` is the server that it says it is, `store` its fleet. */
 function databaseThat(
-  answer: (text: string, say: (notice: Notice) => void) => Rows | Error,
+  answer: (text: string, say: (notice: Notice) => void) => Rows | Error | Promise<Rows>,
   facts: object = {},
   place: () => object | Error = () => ({ server: "7/1" }),
   hears = true,
   store: () => object | Error = () => ({ value: "a store" }),
+  most = 2,
 ) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
@@ -119,7 +120,7 @@ function databaseThat(
         return { rows: [] };
       }
       const asked = text.includes("pg_control_system") ? place() : text.includes("'store'") ? store() : undefined;
-      const answered = asked ? rowOf(asked) : answer(text, said);
+      const answered = asked ? rowOf(asked) : await answer(text, said);
       if (answered instanceof Error) throw answered;
       return answered;
     },
@@ -134,9 +135,9 @@ function databaseThat(
   const connections = new Connections({
     address: at("postgres:///a?host=/run/pg"),
     driver: async () => () => client,
-    ...{ most: 2, connectWithin: 60_000, answerWithin: 60_000 },
+    ...{ most, connectWithin: 60_000, answerWithin: 60_000 },
   });
-  return { connections, dropped: () => dropped, questions };
+  return { client, connections, dropped: () => dropped, questions };
 }
 
 const rowOf = (row: object | Error): Rows | Error => (row instanceof Error ? row : { rows: [row as Rows["rows"][0]] });
@@ -299,5 +300,60 @@ describe("an answer", () => {
     timeline = 1;
     const reason = expect.stringContaining("before another server was promoted");
     expect(await connections.run({ text: "take" })).toMatchObject({ kind: "away", reason });
+  });
+});
+
+describe("connections", () => {
+  test("answer all who wait, also those who ask while they are closed, and are closed then", async () => {
+    const answers: (() => void)[] = [];
+    const { connections } = databaseThat(
+      () => new Promise((resolve) => answers.push(() => resolve({ rows: [] }))),
+      ...([{}, undefined, true, undefined, 1] as const),
+    );
+    const order: string[] = [];
+    const ask = async (text: string): Promise<void> => {
+      const { kind } = await connections.run({ text });
+      order.push(`${text} ${kind}`);
+    };
+    const asked = [ask("first"), ask("second")];
+    const closed = connections.close().then(() => order.push("closed"));
+    asked.push(ask("third"));
+    for (let n = 0; n < 3; n++) await vi.waitFor(() => (answers.shift() as () => void)());
+    await Promise.all([...asked, closed]);
+    expect(order).toEqual(["first done", "second done", "third done", "closed"]);
+    expect(await connections.run({ text: "late" })).toEqual({ kind: "away", reason: "the fleet was closed" });
+  });
+
+  test("that are made when all are closed already are ended, and ask for nothing", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const { client, connections, dropped, questions } = databaseThat(() => ({ rows: [] }));
+      let made: () => void = () => {};
+      client.connect = () => new Promise((resolve) => (made = resolve));
+      const asked = connections.run({ text: "append" });
+      await vi.advanceTimersByTimeAsync(0);
+      const closed = connections.close();
+      await vi.advanceTimersByTimeAsync(1000);
+      await closed;
+      made();
+      expect(await asked).toEqual({ kind: "away", reason: "the fleet was closed" });
+      expect(dropped()).toBe(1);
+      expect(questions.map(({ text }) => text)).not.toContain("append");
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("outlive a statement that cannot be made, of which nothing is done", async () => {
+    const { connections, dropped, questions } = databaseThat(() => ({ rows: [] }));
+    const tooLong = (): never => {
+      throw new RangeError("Invalid string length");
+    };
+    for (let n = 0; n < 3; n++)
+      expect(await connections.run(tooLong)).toMatchObject({ kind: "failed", reason: "Invalid string length" });
+    expect(await connections.run({ text: "append" })).toMatchObject({ kind: "done" });
+    expect(dropped()).toBe(0);
+    expect(questions.filter(({ text }) => text.includes("pg_is_in_recovery"))).toHaveLength(1);
+    await expect(connections.read(tooLong)).rejects.toMatchObject({ name: "storage_failed" });
   });
 });

@@ -58,6 +58,16 @@ describe("appends of one process", () => {
     expect(await Promise.all(outcomes)).toEqual(some.map(() => DONE));
   });
 
+  test("that are to be alone are, wherever they wait", async () => {
+    const all = new Statements();
+    const alone = (id: string): JointAppend => ({ ...appendTo(id), isAlone: true });
+    const some = [appendTo("a"), appendTo("b"), appendTo("c"), alone("d"), appendTo("e"), alone("f"), appendTo("g")];
+    const outcomes = some.map((append) => all.joint.append(append));
+    for (let n = 0; n < 5; n++) await all.answer(n);
+    expect(all.asked).toEqual([["a"], ["b"], ["c", "e", "g"], ["d"], ["f"]]);
+    expect(await Promise.all(outcomes)).toEqual(some.map(() => DONE));
+  });
+
   test("are no more than a statement should have", async () => {
     const all = new Statements();
     const outcomes = range(0, 200).map((n) => all.joint.append(appendTo(`${n}`)));

@@ -165,6 +165,36 @@ function keeps(isPooled: boolean): void {
     for (const [n, { id }] of next.entries()) expect(linesInDatabase(server, id)).toEqual(n === 6 ? [] : ["{}"]);
   });
 
+  test("that the database refuses over and over cost the others no statement of their own after the first time", async () => {
+    const one = connect("one");
+    const held = await many(one, "p", 12);
+    const texts: FleetText[] = [
+      { position: 0, kind: "talk", nth: 0, role: "user", time: 1, words: ["x".repeat(3000)], marks: [] },
+    ];
+    // One of them cannot even be made a statement of.
+    const facts: FleetFacts[] = [];
+    facts[4] = { ...NO_FACTS, texts };
+    facts[6] = { ...NO_FACTS, counts: { ...NO_FACTS.counts, messages: 1n as unknown as number } };
+    /** Returns the number of transactions of a round in which each session commits, and some are refused. */
+    const round = async (poisoned: readonly number[]): Promise<number> => {
+      server.sql("truncate pi_fleet.entry");
+      const batches = held.map((session, n) => batchOf(session, ["{}"], poisoned.includes(n) ? facts[n] : NO_FACTS));
+      const outcomes = await appendAll(one, batches);
+      expect(outcomes.map(({ kind }) => kind)).toEqual(
+        range(0, 12).map((n) => (poisoned.includes(n) ? "away" : "committed")),
+      );
+      for (const [n, session] of held.entries()) if (!poisoned.includes(n)) session.end = batches[n].after;
+      return transactions();
+    };
+    expect(await round([4, 6])).toBe(10);
+    for (let n = 0; n < 3; n++) expect(await round([4, 6])).toBe(3);
+    // One that is taken at last goes with the others again.
+    expect(await round([6])).toBe(4);
+    expect(await round([6])).toBe(3);
+    expect(await round([])).toBe(4);
+    expect(await round([])).toBe(3);
+  });
+
   test("may spend for models whose names are the same where the database keeps them", async () => {
     const one = connect("one");
     const [session] = await many(one, "models", 1);

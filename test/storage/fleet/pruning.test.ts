@@ -323,6 +323,67 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     expect((await asked(place, "verify")).faults).toEqual([]);
   });
 
+  test("of what nobody writes to ends at any step, and races with whoever takes it: it is there, or can be restored", async () => {
+    const { wire, make, place } = await machine("jsonl");
+    const taker = connect();
+    const idle = { age: 90 * 86_400_000, archived: false, named: true, owed: [] };
+    let made = 0;
+    for (const befalls of ["it ends", "it is taken"]) {
+      let isWhole = false;
+      const fates = new Set<string>();
+      for (let most = 1; !isWhole; most++, made++) {
+        const [old, unwritten] = [await make(`old ${most}`), await make(`unwritten ${most}`)];
+        await wire.result("delete_session", { sessionId: old });
+        age(old, LONG_AGO);
+        server.sql(`update pi_fleet.session set changed_at = now() - interval '100 days' where id = '${unwritten}'`);
+        const { connections } = connect();
+        const run = connections.run.bind(connections);
+        let [calls, fate] = [0, ""];
+        connections.run = async (question) => {
+          if (++calls === most && befalls === "it is taken") {
+            const taking = await taker.fleet.take(unwritten, 0);
+            fate = taking.kind;
+          }
+          return calls > most && befalls === "it ends" ? { kind: "away", reason: "test: it ends here" } : run(question);
+        };
+        const pruned = await new FleetPruning(connections, "").prune({ rows: 30 * 86_400_000, idle }).catch(() => null);
+        isWhole = befalls === "it ends" ? pruned !== null : calls < most;
+        const state = server.sql(`select state from pi_fleet.session where id = '${unwritten}'`);
+        if (befalls === "it ends") fate = state === "2" ? "deleted" : "there";
+        else if (!isWhole) expect(state, `${most} ${fate}`).toBe(fate === "taken" ? "1" : "2");
+        if (pruned) {
+          const of = pruned.idleSessions.map(({ sessionId }) => sessionId);
+          const isGone = state === "2";
+          expect([pruned.idle, pruned.idleBytes > 0, of]).toEqual([isGone ? 1 : 0, isGone, isGone ? [unwritten] : []]);
+        }
+        fates.add(fate);
+        expect(rowsOf(unwritten)[0], `${befalls} at ${most}`).toBe("2");
+        if (state === "2") await wire.result("restore_session", { sessionId: unwritten });
+        server.sql("update pi_fleet.session set holder = null, lease_until = null, changed_at = now()");
+      }
+      expect([...fates].filter(Boolean).sort()).toEqual(
+        befalls === "it ends" ? ["deleted", "there"] : ["deleted", "taken"],
+      );
+    }
+    expect(server.sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
+    expect((await asked(place, "verify")).faults).toEqual([]);
+  });
+
+  test("passes by a session whose row somebody changes just now, and tells of what went alone", async () => {
+    const { make, place } = await machine("jsonl");
+    const [idle, busy] = [await make("idle"), await make("busy")];
+    server.sql("update pi_fleet.session set changed_at = now() - interval '100 days'");
+    server.sql("begin");
+    server.sql(`update pi_fleet.session set messages = messages where id = '${busy}'`);
+    const { stdout } = await fleetVerb(place, "prune", "--until", "90d", "--apply", "--yes");
+    const size = server.sql(`select bytes from pi_fleet.session where id = '${idle}'`);
+    server.sql("commit");
+    expect(stdout).toContain(`Deleted: 1 session (${size} B)`);
+    expect(stdout).toContain(idle);
+    expect(stdout).not.toContain(busy);
+    expect(server.sql("select id from pi_fleet.session where state = 1")).toBe(busy);
+  });
+
   test("a session that is deleted for good leaves its id, and its words for a day", async () => {
     const { wire, place, make } = await machine("jsonl");
     const [sessionId, other] = [await make("xylophone common"), await make("common")];

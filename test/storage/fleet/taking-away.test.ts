@@ -21,6 +21,13 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
   const said = async (wire: Wire): Promise<string[]> =>
     (await wire.result("get_entries")).entries.map(({ message }: Json) => message?.content).filter(Boolean);
 
+  /** Leaves a session, and waits until its server has let go of it, which comes beside everything else. */
+  const leave = async (wire: Wire, sessionId: string): Promise<void> => {
+    await wire.result("new_session");
+    const isFree = `select holder is null from pi_fleet.session where id = '${sessionId}'`;
+    await expect.poll(() => server.sql(isFree), { timeout: 30_000, interval: 20 }).toBe("t");
+  };
+
   beforeAll(async () => {
     server = new Postgres();
     await server.start();
@@ -49,7 +56,7 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
       const refused = await one.failure("append", { entries: [user("third")] });
       expect(refused.data).toMatchObject({ name: "session_locked", keptAt: expect.any(String) });
       expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
-      await two.result("new_session");
+      await leave(two, sessionId);
       expect((await one.result("list_kept")).kept).toMatchObject([{ keptAt: refused.data.keptAt, sessionId }]);
       await one.result("recover_kept", { keptAt: refused.data.keptAt });
       expect(await said(one)).toEqual(expect.arrayContaining(["first", "second", "third"]));
@@ -72,11 +79,48 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
     expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
     expect((await take("no-such-session")).stdout).toContain("Nobody has");
     expect((await take()).stderr).toContain("fleet take <id>");
-    await one.result("new_session");
+    await leave(one, sessionId);
     await one.result("delete_session", { sessionId });
     expect((await take(sessionId)).stdout).toContain("Nobody has");
     expect(server.sql(`select state from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
   });
+
+  test.each([true, false])(
+    "during a commit of its holder: what the database has is acknowledged, once (the commit is first: %s)",
+    async (isCommitFirst) => {
+      const [one, two] = [await machine("jsonl"), await machine("jsonl")];
+      await one.result("append", { entries: [user("first")] });
+      const { sessionId } = await one.result("get_state");
+      const state = (): string =>
+        server.sql(`select entries, epoch, holder is null from pi_fleet.session where id = '${sessionId}'`);
+      const epoch = Number(state().split("|")[1]);
+      const waiting = (count: number): Promise<void> =>
+        expect
+          .poll(() => server.sql("select count(*) from pg_locks where not granted"), { timeout: 30_000, interval: 20 })
+          .toBe(`${count}`);
+      // Both wait for the row, and get it in their order.
+      server.sql("begin");
+      server.sql(`select from pi_fleet.session where id = '${sessionId}' for update`);
+      const steps = [() => one.result("append", { entries: [user("second")] }), () => take(sessionId)];
+      if (!isCommitFirst) steps.reverse();
+      const results: Promise<Run | Json>[] = [];
+      for (const step of steps) {
+        results.push(step());
+        await waiting(results.length);
+      }
+      server.sql("commit");
+      const all = await Promise.all(results);
+      if (!isCommitFirst) all.reverse();
+      expect(all[1]).toMatchObject({ stderr: "", stdout: expect.stringMatching(/Taken from .* on host of machine/) });
+      // Nobody else wrote: a commit that came second takes the session again.
+      expect(state()).toBe(isCommitFirst ? `2|${epoch + 1}|t` : `2|${epoch + 2}|f`);
+      expect(await said(one)).toEqual(["first", "second"]);
+      if (!isCommitFirst) await leave(one, sessionId);
+      await two.result("switch_session", { sessionId });
+      await two.result("append", { entries: [user("third")] });
+      expect(await said(two)).toEqual(["first", "second", "third"]);
+    },
+  );
 
   test("an answer that is lost neither hides who had it nor takes it from who has it since then", async () => {
     const one = await machine("jsonl");

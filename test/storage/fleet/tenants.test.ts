@@ -1,6 +1,6 @@
 /** Tenants of a fleet: what a hostile one learns and changes of another's sessions, with SQL of its own. */
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { type DatabaseClient, loadDriver } from "../../../src/storage/fleet/driver.ts";
@@ -39,7 +39,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
   const urlOf = (role: string, tenant?: string): string =>
     `${server.url.replace("user=fleet", `user=${role}`)}${tenant === undefined ? "" : `&tenant=${tenant}`}`;
   const fleetOf = (role: string, tenant?: string): SqlFleet => {
-    const fleet = sqlFleet(urlOf(role, tenant), `server of ${role}`);
+    const fleet = sqlFleet(urlOf(role, tenant), `server of ${role}`, { lease: 3_600_000 });
     open.push(fleet);
     return fleet;
   };
@@ -88,6 +88,8 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
   let before: string;
 
   beforeAll(async () => {
+    // Leases that are renewed every ten seconds change rows by themselves.
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
     server = new Postgres();
     await server.start();
     const owner = fleetOf("fleet");
@@ -110,6 +112,7 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await mallory.connect();
   });
   afterAll(async () => {
+    vi.useRealTimers();
     await mallory?.end();
     await Promise.all(open.map(({ fleet }) => fleet.close()));
     await server.close();
@@ -283,6 +286,30 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await rows("reset role");
     expect(untouched()).toBe(before);
     expect(await textsOf(alice, THEIRS)).toEqual(["xylophone"]);
+  });
+
+  test("take no session from whoever has it of another, by the verb for that", async () => {
+    const holders = (): string =>
+      server.sql("select id, epoch, holder, state from pi_fleet.session where tenant = 'alice' order by id");
+    const held = holders();
+    expect(held).toContain("server of alice");
+    const own = fleetOf("mallory", "mallory");
+    await begun(own, `${THEIRS}-5`, "mine");
+    const take = async (id: string, tenant?: string): Promise<string> => {
+      const variables = { PI_FLEET_URL: urlOf("mallory", tenant) };
+      const { stdout, stderr } = await runHere(new HereLives({}).place, ["fleet", "take", id], { variables });
+      return stdout + stderr;
+    };
+    // Of ids that only another has it says what it says of those that nobody has.
+    const saidOf = async (id: string): Promise<string> => (await take(id, "mallory")).replaceAll(id, "it");
+    expect(await saidOf(`${THEIRS}-3`)).toContain("Nobody has");
+    expect(await saidOf(`${THEIRS}-3`)).toBe(await saidOf(`${NOBODYS}-3`));
+    for (const tenant of ["alice", undefined])
+      expect(await take(`${THEIRS}-3`, tenant)).toContain("the role mallory has to do with the tenant mallory alone");
+    // An id that both have is their own.
+    expect(await take(`${THEIRS}-5`, "mallory")).toContain("Taken from server of mallory");
+    expect(await own.keeper.takeAway(`${THEIRS}-3`)).toBeNull();
+    expect(holders()).toBe(held);
   });
 
   test("are isolated in every table that has rows of tenants", () => {
