@@ -73,6 +73,24 @@ const OURS = ["session", "entry", "pack", "behind", "described", "said", "word",
   (name) => `pi_fleet.${name}`,
 );
 const entryOf = (content) => ({ type: "message", message: { role: "user", content } });
+const entryNumber = (n) => entryOf(`say ${n} of what is to be done next`);
+/** Milliseconds of an append to a session of a server. */
+const appended = async (one, n, where = {}) => (await one.ask("append", { ...where, entries: [entryNumber(n)] })).took;
+
+/** Milliseconds of a durable insert of as many bytes as the line of an append has: what database and driver take alone. */
+async function inserted(connection, n) {
+  const { message } = entryNumber(n);
+  const line = JSON.stringify({
+    type: "message",
+    id: "01991f6e",
+    parentId: "01991f6d",
+    timestamp: new Date(),
+    message,
+  });
+  const from = performance.now();
+  await connection.query({ name: "bare", text: "insert into bare values ($1)", values: [Buffer.from(line)] });
+  return performance.now() - from;
+}
 
 /** A long session that a fleet lacks: its first write gives it all of it. */
 async function push() {
@@ -140,13 +158,19 @@ async function sessions() {
 async function append() {
   const writer = server("append");
   await writer.ask("get_state", {});
+  const ours = await oneAfterAnother((n) => appended(writer, n));
+  await writer.end();
+  add("append of one entry, p50 and p99", ours, "0.6 ms");
+  add("- an insert of its line, by the driver alone", await oneAfterAnother((n) => inserted(client, n)));
+}
+
+async function oneAfterAnother(run) {
   const took = [];
   for (let n = 0; n < 1000; n++) {
-    const reply = await writer.ask("append", { entries: [entryOf(`say ${n} of what is to be done next`)] });
-    if (n >= 100) took.push(reply.took);
+    const milliseconds = await run(n);
+    if (n >= 100) took.push(milliseconds);
   }
-  await writer.end();
-  add("append of one entry, p50 and p99", `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`, "0.6 ms");
+  return `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`;
 }
 
 async function writers() {
@@ -159,13 +183,18 @@ async function writers() {
   }
   const ids = [];
   for (const one of all) ids.push((await one.ask("get_state", {})).result.sessionId);
-  const apart = await atOnce(all.map((one) => ({ one })));
+  const apart = await atOnce(all.map((one) => (n) => appended(one, n)));
   await Promise.all(all.map((one) => one.end()));
   add(`${options.writers} servers that append at once`, `${apart.rate} commits/s`);
   add("- p50 and p99 of an append", apart.times);
+  const clients = all.map(() => new pg.Client(url));
+  for (const one of clients) await one.connect();
+  const alone = await atOnce(clients.map((one) => (n) => inserted(one, n)));
+  await Promise.all(clients.map((one) => one.end()));
+  add(`- inserts of their lines, by as many connections of one driver`, `${alone.rate} commits/s`);
   const many = server("many");
   for (const sessionId of ids) await many.ask("open_session", { sessionId });
-  const together = await atOnce(ids.map((sessionId) => ({ one: many, sessionId })));
+  const together = await atOnce(ids.map((sessionId) => (n) => appended(many, n, { sessionId })));
   await many.end();
   add(
     `one server with ${options.writers} sessions, an append outstanding in each`,
@@ -175,16 +204,13 @@ async function writers() {
   add("- p50 and p99 of an append", together.times);
 }
 
-/** Has sessions appended to, each as soon as it answers. */
-async function atOnce(sessions) {
+/** Runs things over and over, each as soon as it has its answer. */
+async function atOnce(runs) {
   const took = [];
   const until = performance.now() + options.seconds * 1000;
   await Promise.all(
-    sessions.map(async ({ one, ...where }) => {
-      for (let n = 0; performance.now() < until; n++)
-        took.push(
-          (await one.ask("append", { ...where, entries: [entryOf(`say ${n} of what is to be done next`)] })).took,
-        );
+    runs.map(async (run) => {
+      for (let n = 0; performance.now() < until; n++) took.push(await run(n));
     }),
   );
   const times = `${percentile(took, 0.5)} and ${percentile(took, 0.99)} ms`;
@@ -285,6 +311,7 @@ console.log(JSON.stringify({ took, version }));
 
 try {
   verb("migrate");
+  await client.query("create table bare (line bytea)");
   for (const [name, part] of Object.entries({ push, sessions, append, writers, saver })) if (wanted(name)) await part();
 } finally {
   await client.end();
