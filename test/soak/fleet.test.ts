@@ -53,6 +53,8 @@ soak("fleet", async (random, number) => {
     open.unshift(fleet);
     return fleet;
   };
+  // Milliseconds between what befalls the database: in the longer ones, appends wait for one another and not for it.
+  const longestPeace = random.pick([2500, 10_000]);
   let isOver = false;
   let chaos: Promise<void> | undefined;
   try {
@@ -61,7 +63,7 @@ soak("fleet", async (random, number) => {
     for (const proxy of database.proxies) proxy.share = isKilled ? 0.04 : 0.02;
     chaos = (async () => {
       for (;;) {
-        await wait(500 + random.int(2500));
+        await wait(500 + random.int(longestPeace));
         if (isOver) return;
         await database.befall();
       }
@@ -75,7 +77,7 @@ soak("fleet", async (random, number) => {
           machines,
           hosts,
           sessions,
-          steps: isKilled ? 40 : 25,
+          steps: 150,
           tries: isJournaled ? 2 : isKilled ? 8 : 20,
           mayLose: kind === "asynchronous",
           wait: (tries) => wait(20 * (tries + 1)),

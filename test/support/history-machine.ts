@@ -219,6 +219,10 @@ export class HistoryMachine {
     this.process = this.begun();
   }
 
+  private get hosts(): number {
+    return this.options.hosts ?? 1;
+  }
+
   private begun(): HistoryProcess {
     return new HistoryProcess(this, this.options, this.life++);
   }
@@ -236,7 +240,7 @@ export class HistoryMachine {
   }
 
   async run(): Promise<void> {
-    await Promise.all(Array.from({ length: this.options.hosts ?? 1 }, () => this.host()));
+    await Promise.all(Array.from({ length: this.hosts }, () => this.host()));
   }
 
   private async host(): Promise<void> {
@@ -264,7 +268,7 @@ export class HistoryMachine {
       // The fleet is away: another time.
       return;
     }
-    if (random.chance(0.1)) {
+    if (random.chance(0.1 / this.hosts)) {
       this.notes.counts.pauses++;
       process.stopped = this.options.pause();
     }
@@ -284,7 +288,7 @@ export class HistoryMachine {
       this.note(process, op, error);
       return;
     }
-    if (random.chance(0.05)) {
+    if (random.chance(0.05 / this.hosts)) {
       commit.catch(() => {});
       for (let turns = random.int(12); turns > 0; turns--) await Promise.resolve();
       // Another host may have been the one that it died at.
