@@ -90,6 +90,24 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(page.happened).toEqual([]);
   });
 
+  test("what a link names is the current entry until the reader moves the page, however late that is told of its own move", async () => {
+    const other = "[...document.querySelectorAll('article[id]')][1]";
+    await open(`#${BESIDE}`);
+    await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
+    await page.evaluate("scrollTo(0, 0)");
+    await page.drawn();
+    await page.until("scrollY > 0");
+    await page.press("e");
+    await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
+    await open(`#${BESIDE}`);
+    await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
+    const top = await page.evaluate(`${other}.id`);
+    await page.drawn();
+    await page.drawn();
+    await page.press("e");
+    await expect.poll(shown).toEqual(pathTo(top).sort());
+  });
+
   test("every entry has a button that copies its link, with the end of the path where that is another", async () => {
     await open(`#${BESIDE}`);
     const copied = `(async () => {

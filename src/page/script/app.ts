@@ -23,8 +23,11 @@ const NARROW = "(max-width: 70rem)";
 /** Milliseconds that a short message stays. */
 const TOLD = 2500;
 
-/** Milliseconds in which a page that was brought to an entry comes to rest. */
-const HELD = 200;
+/** Milliseconds in which a page that was brought to an entry comes to rest, where the reader does not move it before. */
+const HELD = 2000;
+
+/** Events by which a reader moves the page. */
+const MOVES = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 export class PageApp {
   readonly model = new TreeModel();
@@ -47,6 +50,8 @@ export class PageApp {
   private told = 0;
   /** Until when the page scrolls because it was told to, not because somebody reads on. */
   private heldUntil = 0;
+  /** The entry that it was brought to last. */
+  private brought: Element | null = null;
 
   start(): void {
     this.blocks.onWake = (block) => this.dress(block);
@@ -226,15 +231,20 @@ export class PageApp {
     openAround(element);
     document.querySelector(".here")?.classList.remove("here");
     element.classList.add("here");
-    element.scrollIntoView({ block: "start" });
+    this.brought = element;
+    this.bring();
     if (isFocused) {
       element.tabIndex = -1;
       element.focus({ preventScroll: true });
     }
     this.setCurrent(row);
     this.heldUntil = performance.now() + HELD;
-    // What was drawn above meanwhile may have moved it.
-    requestAnimationFrame(() => element.scrollIntoView({ block: "start" }));
+    requestAnimationFrame(() => this.bring());
+  }
+
+  /** Brings the entry into view that the page was told to: what was drawn above meanwhile may have moved it. */
+  private bring(): void {
+    this.brought?.scrollIntoView({ block: "start" });
   }
 
   private setCurrent(row: number): void {
@@ -283,7 +293,7 @@ export class PageApp {
 
   /** Follows the reader: what stands at the top is the current entry. */
   private follow(): void {
-    if (performance.now() < this.heldUntil) return;
+    if (performance.now() < this.heldUntil) return this.bring();
     const page = document.getElementById("conversation.path")?.getBoundingClientRect();
     if (!page) return;
     for (const y of [90, 130, 180]) {
@@ -365,6 +375,10 @@ export class PageApp {
       requestAnimationFrame(follow);
     };
     addEventListener("scroll", soon, { passive: true });
+    const release = (): void => {
+      this.heldUntil = 0;
+    };
+    for (const type of MOVES) addEventListener(type, release, { capture: true, passive: true });
     // A page of which blocks are asleep is searched by its own search; asked again, the browser's comes.
     document.addEventListener("keydown", (event) => {
       const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
