@@ -67,6 +67,9 @@ export class Postgres {
         `unix_socket_directories = '${this.folder}'`,
         "max_connections = 200",
         "shared_buffers = 32MB",
+        // Processes that every start began and no test asks for.
+        "autovacuum = off",
+        "max_logical_replication_workers = 0",
         ...settings,
         "",
       ].join("\n"),
