@@ -53,6 +53,8 @@ soak("fleet", async (random, number) => {
     open.unshift(fleet);
     return fleet;
   };
+  // Requests whose connection is lost. The next one costs the database as much as many appends.
+  const lost = random.pick([0.003, 0.01, 0.03]);
   // Milliseconds between what befalls the database: in the longer ones, appends wait for one another and not for it.
   const longestPeace = random.pick([2500, 10_000]);
   let isOver = false;
@@ -60,7 +62,7 @@ soak("fleet", async (random, number) => {
   try {
     await database.start();
     await fleetAt(database.server.url, "first").migrate();
-    for (const proxy of database.proxies) proxy.share = isKilled ? 0.04 : 0.02;
+    for (const proxy of database.proxies) proxy.share = lost;
     chaos = (async () => {
       for (;;) {
         await wait(500 + random.int(longestPeace));
