@@ -82,7 +82,8 @@ soak("fleet", async (random, number) => {
           steps: 150,
           tries: isJournaled ? 2 : isKilled ? 8 : 20,
           mayLose: kind === "asynchronous",
-          wait: (tries) => wait(20 * (tries + 1)),
+          // A server that starts makes a process for each connection that it refuses.
+          wait: (tries) => wait((50 + random.int(100)) * (tries + 1)),
           outageOf: (fleet) => (isJournaled ? new Outage(fleet, 20, () => performance.now()) : undefined),
           fleetOf: (machine, life) => fleetAt(database.url, `machine ${machine}, life ${life}`),
           pause: () => wait(random.int(2 * LEASE)),
