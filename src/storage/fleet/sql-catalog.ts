@@ -28,6 +28,8 @@ const MOST_WORDS = 500;
 const LOOKED_AT = 500;
 /** Hits among these from which on the others are looked for in the order of time, and not by the index. */
 const FREQUENT = 3;
+/** Words of a part up to which the index is asked for them: of hundreds the server takes reading every text for cheaper. */
+const FEW_WORDS = 20;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
@@ -171,7 +173,9 @@ export class SqlCatalog implements FleetCatalog {
         return role === undefined ? of : `(${of} and t.role = ${values.add(role)})`;
       }).join(" or ")})`,
     ];
-    const sought = words.length === 0 ? undefined : `${values.add(tsqueryOf(words))}::tsquery`;
+    const queryOf = (of: Sought): string | undefined =>
+      of.length === 0 ? undefined : `${values.add(tsqueryOf(of))}::tsquery`;
+    const sought = queryOf(words);
     if (sought) filters.push(`t.words @@ ${sought}`);
     if (without) filters.push(`not (t.words @@ ${values.add(tsqueryOf(without))}::tsquery)`);
     const places: string[] = [];
@@ -203,6 +207,8 @@ export class SqlCatalog implements FleetCatalog {
     // many words, as those that hold a part are, it takes all for frequent, and read every text: so it is told, by what is
     // among the latest.
     const near = "(select count(*) from near)";
+    const few = words.filter((some) => some.length <= FEW_WORDS);
+    const indexed = (): string | undefined => (few.length === words.length ? sought : (queryOf(few) ?? sought));
     const candidates =
       without === undefined || sought === undefined
         ? `found as materialized (${found("pi_fleet.said")})`
@@ -210,7 +216,7 @@ export class SqlCatalog implements FleetCatalog {
             ${places.map((one) => `and ${one}`).join(" ")} ${LATEST_FIRST("t")} limit ${LOOKED_AT})`)}),
           often as materialized (${found("pi_fleet.said", `and ${near} >= ${FREQUENT} and ${near} < ${most}`)}),
           seldom as materialized (${found(
-            `(select * from pi_fleet.said t where t.tenant = ${tenant} and t.words @@ ${sought} offset 0)`,
+            `(select * from pi_fleet.said t where t.tenant = ${tenant} and t.words @@ ${indexed()} offset 0)`,
             `and ${near} < least(${FREQUENT}, ${most})`,
           )}),
           found as (select * from near where ${near} >= ${most} union all select * from often union all select * from seldom)`;
