@@ -1,5 +1,5 @@
 /**
- * Random histories over a real PostgreSQL, through connections that are lost: `SOAK_MACHINES` machines, by default 4 to 16
+ * Random histories over a real PostgreSQL, through connections that are lost: `SOAK_MACHINES` machines, by default 4 to 8
  * with 1 to 8 hosts each, on few sessions for which they compete or on up to 1,000. Each machine dies, stops and goes on, in
  * half of the runs also while the database is away. The server is killed, or (`SOAK_DATABASE`: killed, synchronous or
  * asynchronous) its standby is promoted, with all that was acknowledged or not.
@@ -32,7 +32,7 @@ function databaseOf(kind: string, random: Random): BefallenDatabase {
 
 soak("fleet", async (random, number) => {
   if (!POSTGRES) throw new Error("this suite needs a PostgreSQL: apt-get install postgresql");
-  const machines = Number(process.env.SOAK_MACHINES ?? 4 + random.int(13));
+  const machines = Number(process.env.SOAK_MACHINES ?? 4 + random.int(5));
   // In every other run, machines go on alone while the database is away.
   const isJournaled = random.chance(0.5);
   const kind = process.env.SOAK_DATABASE ?? random.pick(KINDS);
@@ -79,7 +79,7 @@ soak("fleet", async (random, number) => {
           machines,
           hosts,
           sessions,
-          steps: 150,
+          steps: 60,
           tries: isJournaled ? 2 : isKilled ? 8 : 20,
           mayLose: kind === "asynchronous",
           // A server that starts makes a process for each connection that it refuses.
