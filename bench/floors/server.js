@@ -1,5 +1,7 @@
 // A server that answers its first request shortly, and each later one after it did the work of one row of the bench, and
-// no other: it knows no JSON-RPC, no session and no entry. A reply of a length is bytes that were made beforehand.
+// no other: it knows no JSON-RPC, no session, no tree and no lock. It reads no head of a line and checks none, an append has
+// no id and no place, a container is one file without index, manifest and checkpoints, and the sum of a frame is CRC-32, as
+// Node has no CRC-32C. A reply of a length is bytes that were made beforehand.
 //
 //   node bench/floors/server.js send <reply> [<file> <bytes>]   reads so many last bytes of a file, and sends the reply
 //   node bench/floors/server.js open <file>                     reads a file and finds the ends of its lines
