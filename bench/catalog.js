@@ -6,13 +6,13 @@
 //
 // Prints the cold build, the first count of usage, the 95th percentile of a page of 50, of usage by day, model, directory
 // and session, and of a search for two words, and memory.
-import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { fresh } from "./measure.js";
 import { percentile, programIn, Server } from "./server.js";
-import { hex, path, random, session, word } from "./sessions.js";
+import { hex, makeSessions, path, random, word } from "./sessions.js";
 
 const options = { sessions: 1000, kilobytes: 100, rounds: 200, json: false, "no-sqlite": false, libraries: "[]" };
 for (let i = 2; i < process.argv.length; i++) {
@@ -26,21 +26,7 @@ for (let i = 2; i < process.argv.length; i++) {
 
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
 process.on("exit", () => rmSync(home, { recursive: true, force: true }));
-// Where Pi looks for them, too.
-const root = join(home, ".pi", "agent", "sessions");
-const files = [];
-let bytes = 0;
-for (let i = 0; i < options.sessions; i++) {
-  const cwd = `/home/me/project-${i % 100}`;
-  const folder = join(root, `--home-me-project-${i % 100}--`);
-  if (i < 100) mkdirSync(folder, { recursive: true });
-  const begun = Date.UTC(2025, 0, 1) + Math.floor(random() * 3e10);
-  const made = session(cwd, begun, options.kilobytes * 1000 * (0.5 + random()));
-  const file = join(folder, `${new Date(begun).toISOString().replace(/[:.]/g, "-")}_${made.id}.jsonl`);
-  writeFileSync(file, made.text);
-  bytes += made.text.length;
-  files.push({ file, last: made.last });
-}
+const { root, files, bytes } = makeSessions(home, options.sessions, options.kilobytes);
 
 // --- the program -----------------------------------------------------------------------------------------------------
 

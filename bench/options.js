@@ -1,4 +1,5 @@
-// What the command line of run.js says (its head has the options), and the folder in which everything of a run is made.
+// What the command lines of run.js, floor.js and v2.js say (their heads have the options), and the folder in which
+// everything of a run is made.
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -14,6 +15,8 @@ export const { values: options, positionals } = parseArgs({
     rows: { type: "string", default: "" },
     million: { type: "boolean", default: false },
     shapes: { type: "boolean", default: false },
+    large: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
     figures: { type: "boolean", default: false },
     readme: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
@@ -29,7 +32,8 @@ export const { values: options, positionals } = parseArgs({
     library: { type: "string", default: join(root, "dist/lib/index.js") },
   },
 });
-export const { quick, million } = options;
+export const { quick, large } = options;
+export const million = options.million || large;
 export const runs = Number(options.runs ?? (quick ? 1 : 5));
 /** Pi takes seconds where we take milliseconds. */
 export const piRuns = Math.min(runs, 3);

@@ -32,6 +32,8 @@ const SEGMENTED_GOALS = [
   ["resume, V2, 1000000", "start + 40 ms"],
 ];
 
+export const segmentedGoal = (name) => SEGMENTED_GOALS.find(([part]) => name.includes(part))?.[1];
+
 /** Session Store V2 has one, too. */
 export async function segmented() {
   if (options.rows !== "" && !"V2 resume migration".includes(options.rows)) return [];
@@ -43,7 +45,7 @@ export async function segmented() {
     .map(({ name, unit, ...ours }) => ({
       what: name.includes("V2") ? name : `V2, ${name}`,
       unit,
-      goal: SEGMENTED_GOALS.find(([part]) => name.includes(part))?.[1],
+      goal: segmentedGoal(name),
       more: unit === "MB/s",
       ours,
     }));

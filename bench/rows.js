@@ -26,6 +26,16 @@ import {
   theirs,
   using,
 } from "./asking.js";
+import {
+  appendingMany,
+  importing,
+  opening,
+  openingAgain,
+  plain,
+  sending,
+  sendingAgain,
+  sendingMany,
+} from "./floors/asking.js";
 import { idOf, writeSession } from "./generate.js";
 import { counted, figure, request } from "./measure.js";
 import { home, million, options, quick } from "./options.js";
@@ -71,7 +81,13 @@ const UNUSUAL = [
   ["broken", 100_000],
 ];
 
-/** Each row: its name and unit, and how ours, the machine and Pi are measured. `more` is better where it says so. */
+/** A line made of an entry, and written; the floor of appends. */
+const WRITTEN = "made, written, looked at before and after";
+
+/**
+ * Each row: its name and unit, and how ours, the machine and Pi are measured; `floor` is what bench/floor.js measures it
+ * against. `more` is better where it says so.
+ */
 export function* rows() {
   yield {
     what: "spawn to first reply",
@@ -79,6 +95,7 @@ export function* rows() {
     goal: modern ? "50 ms" : "95 ms",
     ours: () => firstReply(ours("--no-session"), state(0)),
     against: ["bare echo", () => firstReply(echo(), state(0))],
+    floor: ["bare echo", () => firstReply(echo(), state(0))],
     pi: (pi) => firstReply(theirs(pi, "--no-session"), piState(0)),
   };
   yield {
@@ -106,6 +123,7 @@ export function* rows() {
     more: true,
     ours: () => pipelined(ours("--no-session"), state),
     against: ["bare echo", () => pipelined(echo(), state)],
+    floor: sendingMany(state),
     pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
   };
   yield {
@@ -115,6 +133,7 @@ export function* rows() {
     more: true,
     ours: () => pipelined(ours("--no-session"), piState),
     against: ["bare echo", () => pipelined(echo(), piState)],
+    floor: sendingMany(piState),
     pi: (pi) => pipelined(theirs(pi, "--no-session"), piState),
   };
   yield {
@@ -127,6 +146,7 @@ export function* rows() {
       return once(ours("--session", realistic), state(0), away);
     },
     against: ["from none", () => switchTo(session("realistic", 1000))],
+    floor: opening(session("realistic", 1000)),
     pi: (pi) => piOnSession(pi, realistic, "switch_session", { sessionPath: session("realistic", 1000) }),
   };
   const opened = [session("realistic", 1000), realistic];
@@ -147,6 +167,7 @@ export function* rows() {
         });
       },
       against: parseAll(file),
+      floor: opening(file),
       pi: (pi) => piSwitchTo(pi, file),
     };
     const measured = peak;
@@ -167,6 +188,7 @@ export function* rows() {
         prepare: () => switchTo(file),
         ours: () => switchTo(file),
         against: parseAll(file),
+        floor: openingAgain(file),
       };
     yield {
       what: `- its first context`,
@@ -174,6 +196,7 @@ export function* rows() {
       goal: SIZE_GOALS[entries]?.context,
       ours: () => onSession(file, "get_messages"),
       against: ["round trip", () => once(echo(), state(0), state(1))],
+      floor: sending(file, "get_messages"),
       pi: (pi) => run("context", file, "ms", pi.library, pi.node),
     };
   }
@@ -187,6 +210,7 @@ export function* rows() {
       goal: { 1000: "0.5 ms", 100000: "15 ms", 1000000: "150 ms" }[entries],
       ours: () => onSession(file, "get_fork_messages"),
       against: ["a page of 1,000", () => onSession(file, "get_fork_messages", { limit: 1000 })],
+      floor: sending(file, "get_fork_messages", { isWhole: true }),
       pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
     };
     if (entries < 2000) continue;
@@ -201,6 +225,7 @@ export function* rows() {
           return took;
         }),
       against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
+      floor: sending(file, "get_tree", { isWhole: true }),
     };
     yield { what: "- its memory at most", unit: "MB", ours: async () => figure(measured).median };
   }
@@ -224,6 +249,7 @@ export function* rows() {
     goal: "45 ms",
     ours: () => onSession(whole, "get_messages"),
     against: parseAll(whole),
+    floor: sending(whole, "get_messages"),
     pi: (pi) => piOnSession(pi, whole, "get_messages"),
   };
   yield {
@@ -239,6 +265,7 @@ export function* rows() {
     goal: "70 ms",
     ours: () => onSession(whole, "get_tree", { format: "nested" }),
     against: parseAll(whole),
+    floor: sending(whole, "get_tree", { params: { format: "nested" } }),
     pi: (pi) => (pi.name.includes("1.5") ? piOnSession(pi, whole, "get_tree") : undefined),
   };
   yield {
@@ -251,6 +278,7 @@ export function* rows() {
         return child.ask([request(9, "get_tree", { limit: 1000 })]);
       }),
     against: ["round trip", () => once(echo(), state(0), state(1))],
+    floor: sendingAgain(whole, "get_tree", { limit: 1000 }),
   };
   const last = idOf(large - 4 - ((large - 4) % 4));
   yield {
@@ -267,6 +295,7 @@ export function* rows() {
     unit: "ms",
     goal: "20 ms",
     ours: () => run("import", little, "ms"),
+    floor: importing(little),
     pi: (pi) => run("import", little, "ms", pi.library, pi.node),
   };
   yield {
@@ -274,6 +303,7 @@ export function* rows() {
     unit: "ms",
     goal: "3 ms",
     ours: () => run("open", little, "ms"),
+    floor: ["its lines parsed", () => run("open", little, "ms", plain)],
     pi: (pi) => run("open", little, "ms", pi.library, pi.node),
   };
   yield {
@@ -283,6 +313,7 @@ export function* rows() {
     more: true,
     ours: () => appending(0),
     against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    floor: [WRITTEN, () => appending(0, plain)],
     pi: (pi) => appending(0, pi.library, pi.node),
   };
   yield {
@@ -292,6 +323,7 @@ export function* rows() {
     more: true,
     ours: () => appending(large),
     against: ["write alone", () => run("append-raw", newFile(), "ks")],
+    floor: [WRITTEN, () => appending(large, plain)],
     pi: (pi) => appending(large, pi.library, pi.node),
   };
   yield {
@@ -301,6 +333,7 @@ export function* rows() {
     more: true,
     ours: () => run("append-first", newFile(), "ks"),
     against: ["write, looked at before and after", () => run("append-checked", newFile(), "ks")],
+    floor: [WRITTEN, () => run("append-first", newFile(), "ks", plain)],
     pi: (pi) => run("append-first", newFile(), "ks", pi.library, pi.node),
   };
   yield {
@@ -308,6 +341,7 @@ export function* rows() {
     unit: "us",
     goal: "10 us",
     ours: () => run("summaries", newFile(), "us"),
+    floor: [WRITTEN, () => run("summaries", newFile(), "us", plain)],
     pi: (pi) => run("summaries", newFile(), "us", pi.library, pi.node),
   };
   for (const [count, goal] of [
@@ -320,6 +354,7 @@ export function* rows() {
       goal,
       ours: () => run("branched", session("uncompacted", count), "ms"),
       against: ["file copy, fdatasync", () => copy(session("uncompacted", count))],
+      floor: ["copy, fdatasync, read again", () => run("branched", session("uncompacted", count), "ms", plain)],
       pi: (pi) => run("branched", session("uncompacted", count), "ms", pi.library, pi.node),
     };
   const many = manySessions(quick ? 20 : 1000);
@@ -328,6 +363,7 @@ export function* rows() {
     unit: "ms",
     goal: "15 ms",
     ours: () => run("list-again", many, "ms"),
+    floor: ["a look at each", () => run("list-again", many, "ms", plain)],
     pi: (pi) => run("list-again", many, "ms", pi.library, pi.node),
   };
   yield {
@@ -335,6 +371,7 @@ export function* rows() {
     unit: "ms",
     goal: "5 ms",
     ours: () => run("recent", many, "ms"),
+    floor: ["a look at each, a header", () => run("recent", many, "ms", plain)],
     pi: (pi) => run("recent", many, "ms", pi.library, pi.node),
   };
   yield {
@@ -350,6 +387,7 @@ export function* rows() {
     ours: () => roundTrip(ours("--session", newFile()), appendRequest),
     against: ["write, fdatasync", () => run("sync", newFile(), "us")],
   };
+  const total = quick ? 500 : 20_000;
   yield {
     what: "durable appends, pipelined",
     unit: "k/s",
@@ -358,9 +396,9 @@ export function* rows() {
     ours: () =>
       using(ours("--session", newFile()), async (child) => {
         await child.ask([appendRequest("warm")]);
-        const total = quick ? 500 : 20_000;
         return total / (await child.keepAsking(total, 1000, appendRequest));
       }),
+    floor: appendingMany(appendRequest, total),
     against: ["one fdatasync each", async () => 1000 / (await run("sync", newFile(), "us"))],
   };
   yield {

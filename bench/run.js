@@ -20,62 +20,16 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
-import { ours, using } from "./asking.js";
+import { ours } from "./asking.js";
 import { buildOf, compare, inTurns, resultsOf } from "./compare.js";
 import { figuresOf, writeFigures } from "./figures.js";
 import { growth } from "./growth.js";
-import { figure, request, table } from "./measure.js";
-import { home, million, options, piRuns, positionals, quick, runs } from "./options.js";
+import { table } from "./measure.js";
+import { measureRows, warmUp } from "./measuring.js";
+import { home, million, options, positionals, quick, runs } from "./options.js";
 import { listing, segmented } from "./other-benches.js";
 import { findPis } from "./pi.js";
-import { rows, session } from "./rows.js";
-
-/**
- * A server keeps the machine code of what was asked of it, two seconds after its start. What is measured are those that
- * come after one that opened a session and read it, which is how users find them.
- */
-async function warmUp() {
-  const file = session("realistic", 1000);
-  await using(ours("--no-session"), async (child) => {
-    const asked = [
-      ["get_state"],
-      ["switch_session", { sessionPath: file }],
-      ["get_messages"],
-      ["get_tree", { limit: 100 }],
-    ];
-    await child.ask(asked.map(([method, params], id) => request(id, method, params)));
-    if (!quick) await new Promise((resolve) => setTimeout(resolve, 3000));
-  });
-}
-
-async function measure(pis) {
-  const measured = [];
-  for (const row of rows()) {
-    if (!row.what.includes(options.rows)) continue;
-    if (!options.json) process.stderr.write(`${row.what} ...\n`);
-    const values = { ours: [], against: [], pis: pis.map(() => []) };
-    await row.prepare?.();
-    // In turn, so that a drift of the machine meets all of them.
-    for (let n = 0; n < runs; n++) {
-      values.ours.push(await row.ours());
-      if (row.against) values.against.push(await row.against[1]());
-      if (n < piRuns)
-        for (const [index, pi] of pis.entries())
-          values.pis[index].push(await Promise.resolve(row.pi?.(pi)).catch(() => undefined));
-    }
-    const known = (list) => (list.some((value) => value === undefined) || list.length === 0 ? undefined : figure(list));
-    measured.push({
-      what: row.what,
-      unit: row.unit,
-      goal: row.goal,
-      more: row.more ?? false,
-      ours: figure(values.ours),
-      against: row.against && { what: row.against[0], ...known(values.against) },
-      pis: Object.fromEntries(pis.map(({ name }, index) => [name, known(values.pis[index])])),
-    });
-  }
-  return [...measured, ...(await segmented()), ...(await listing(pis))];
-}
+import { rows } from "./rows.js";
 
 function print(results) {
   const { how, head, rows: lines } = figuresOf(results);
@@ -100,7 +54,13 @@ try {
     if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs, document });
     else {
       const pis = options.pi ? findPis({ node: options.node, pi: options.pi073, pi15: options.pi15 }, home) : [];
-      const results = { node: process.version, processors: cpus().length, load, runs, rows: await measure(pis) };
+      const results = {
+        node: process.version,
+        processors: cpus().length,
+        load,
+        runs,
+        rows: [...(await measureRows(rows(), pis)), ...(await segmented()), ...(await listing(pis))],
+      };
       if (options.json) console.log(JSON.stringify(results, null, 2));
       else print(results);
     }

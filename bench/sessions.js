@@ -1,4 +1,6 @@
 // Sessions as agents make them, from one seed: the same in every run.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { randomFrom } from "./random.js";
 
 export const random = randomFrom(20260124);
@@ -87,4 +89,23 @@ export function session(cwd, begun, bytes) {
     size += lines.at(-1).length;
   }
   return { id, last: parentId, text: `${lines.join("\n")}\n` };
+}
+
+/** Writes so many sessions of about so many kilobytes into a home, where Pi looks for them, too. */
+export function makeSessions(home, count, kilobytes) {
+  const root = join(home, ".pi", "agent", "sessions");
+  const files = [];
+  let bytes = 0;
+  for (let i = 0; i < count; i++) {
+    const cwd = `/home/me/project-${i % 100}`;
+    const folder = join(root, `--home-me-project-${i % 100}--`);
+    if (i < 100) mkdirSync(folder, { recursive: true });
+    const begun = Date.UTC(2025, 0, 1) + Math.floor(random() * 3e10);
+    const made = session(cwd, begun, kilobytes * 1000 * (0.5 + random()));
+    const file = join(folder, `${new Date(begun).toISOString().replace(/[:.]/g, "-")}_${made.id}.jsonl`);
+    writeFileSync(file, made.text);
+    bytes += made.text.length;
+    files.push({ file, last: made.last });
+  }
+  return { root, files, bytes };
 }

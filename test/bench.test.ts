@@ -35,6 +35,19 @@ test("a row is measured against what the machine does", () => {
   }
 });
 
+test.each([
+  ["fork_messages, 1,000", ["get_fork_messages, 1,000 entries"]],
+  ["import, library", ["import, library", "import, library - then open a small session"]],
+  ["migration", ["V2, migration, 1000 entries, lean", "V2, migration, 1000 entries, realistic"]],
+])("a row is measured against what it cannot do without: %s", (part, names) => {
+  const { rows } = JSON.parse(run("floor.js", "--quick", "--json", "--rows", part)) as { rows: Row[] };
+  expect(rows.map(({ what }) => what)).toEqual(names);
+  for (const { ours, against } of rows) {
+    expect(ours.median).toBeGreaterThan(0);
+    expect(against.median).toBeGreaterThan(0);
+  }
+});
+
 test("the growth of commands is measured and fitted", async () => {
   const { sizes, rows } = JSON.parse(run("run.js", "--quick", "--json", "--growth")) as {
     sizes: number[];
