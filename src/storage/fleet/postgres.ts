@@ -35,7 +35,7 @@ import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
-/** Times that a session is taken which others let go of each time. */
+/** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
 /** Milliseconds after which a holder that writes nothing is heard of again. */
 const RENEWED_EVERY = 10_000;
@@ -155,10 +155,13 @@ export class PostgresFleet implements Fleet {
       const taking = await this.takeOnce(sessionId, above, headerLine);
       if (taking) return taking;
     }
-    return { kind: "away", reason: "another process let go of the session just now" };
+    return { kind: "away", reason: "others took the session and let go of it just now" };
   }
 
-  /** Returns undefined where another process had the session, and let go of it, or its lease ran out, before it was asked who. */
+  /**
+   * Returns undefined where it is to be taken again: another process had the session, and let go of it, or its lease ran
+   * out, before it was asked who; or it was begun.
+   */
   private async takeOnce(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking | undefined> {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
@@ -184,7 +187,8 @@ export class PostgresFleet implements Fleet {
       text: BEGIN,
       values: [this.tenant, sessionId, bytes(headerLine), Buffer.from(NOTHING.chain, "hex")],
     });
-    return begun.kind === "done" ? this.take(sessionId, above) : awayOf(begun);
+    // Where another server was promoted meanwhile, it may be missing there.
+    return begun.kind === "done" ? undefined : awayOf(begun);
   }
 
   private looking(sessionId: string): SqlQuestion {

@@ -114,4 +114,16 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     });
     expect(await two.fleet.take("a", 0)).toMatchObject({ kind: "taken", epoch: 2 });
   });
+
+  test("of a session that was begun on a server which was then lost begin it again, and do not say that it was deleted", async () => {
+    const { fleet, connections } = connect("six");
+    const run = connections.run.bind(connections);
+    const asked = vi.spyOn(connections, "run").mockImplementation(async (question, sent) => {
+      // It was found missing and begun, and is to be taken.
+      if (asked.mock.calls.length === 4) server.sql("delete from pi_fleet.session where id = 'begun'");
+      return run(question, sent);
+    });
+    expect(await fleet.take("begun", 0, HEADER)).toMatchObject({ kind: "taken", epoch: 1 });
+    expect(asked.mock.calls.length).toBeGreaterThan(4);
+  });
 });
