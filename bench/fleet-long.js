@@ -1,6 +1,6 @@
 // What a fleet does with long sessions and with many writers, over a PostgreSQL on this machine, which it starts.
 //
-//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--seconds 5] [--turns 200]
+//   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
 //                            [--only push,sessions,append,writers,saver] [--write]
 //
 // --write puts the table into docs/fleet.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
@@ -17,7 +17,16 @@ import { writeSession } from "./generate.js";
 import { percentile, programIn, Server } from "./server.js";
 import { random, session } from "./sessions.js";
 
-const options = { entries: 100_000, sessions: 100, writers: 64, seconds: 5, turns: 200, only: "", write: false };
+const options = {
+  entries: 100_000,
+  sessions: 100,
+  writers: 64,
+  small: 1000,
+  seconds: 5,
+  turns: 200,
+  only: "",
+  write: false,
+};
 for (let i = 2; i < process.argv.length; i++) {
   const name = process.argv[i].replace(/^--/, "");
   if (!(name in options)) throw new Error(`Unknown option --${name}. There are: ${Object.keys(options).join(", ")}.`);
@@ -192,16 +201,52 @@ async function writers() {
   const alone = await atOnce(clients.map((one) => (n) => inserted(one, n)));
   await Promise.all(clients.map((one) => one.end()));
   add(`- inserts of their lines, by as many connections of one driver`, `${alone.rate} commits/s`);
-  const many = server("many");
-  for (const sessionId of ids) await many.ask("open_session", { sessionId });
-  const together = await atOnce(ids.map((sessionId) => (n) => appended(many, n, { sessionId })));
-  await many.end();
-  add(
-    `one server with ${options.writers} sessions, an append outstanding in each`,
-    `${together.rate} commits/s`,
-    "5,000",
+  const few = server("many");
+  await openIn(few, ids);
+  await together(few, ids, `one server with ${options.writers} sessions, an append outstanding in each`);
+  await few.end();
+  const small = smallSessions(options.small);
+  verb("import", small.folder);
+  const many = server("more");
+  await openIn(many, small.ids);
+  await together(
+    many,
+    small.ids,
+    `one server with ${options.small} sessions, appends outstanding in ${options.writers}`,
   );
-  add("- p50 and p99 of an append", together.times);
+  await many.end();
+}
+
+/** Makes sessions of a few lines. */
+function smallSessions(count) {
+  const folder = join(home, "small");
+  mkdirSync(folder);
+  const ids = Array.from({ length: count }, (_, n) => {
+    const { id, text } = session("/home/me/small", Date.UTC(2025, 1, 1) + n * 1000, 2000);
+    writeFileSync(join(folder, `${id}.jsonl`), text);
+    return id;
+  });
+  return { folder, ids };
+}
+
+/** Opens sessions in a server, which has them from then on. */
+async function openIn(one, ids) {
+  for (const sessionId of ids) {
+    await one.ask("open_session", { sessionId });
+    await appended(one, 0, { sessionId });
+  }
+}
+
+/** Has writers append to sessions of one server, each to another one after the other. */
+async function together(one, ids, what) {
+  const share = ids.length / options.writers;
+  const runs = Array.from({ length: options.writers }, (_, writer) => {
+    const own = ids.slice(Math.floor(writer * share), Math.floor((writer + 1) * share));
+    return (n) => appended(one, n, { sessionId: own[n % own.length] });
+  });
+  const { rate, times } = await atOnce(runs);
+  add(what, `${rate} commits/s`, "5,000");
+  add("- p50 and p99 of an append", times);
 }
 
 /** Runs things over and over, each as soon as it has its answer. */
