@@ -15,7 +15,7 @@ import { withFigures } from "./figures.js";
 import { coldMachines } from "./fleet-cold.js";
 import { writeSession } from "./generate.js";
 import { percentile, programIn, Server } from "./server.js";
-import { random, session } from "./sessions.js";
+import { makeSessions } from "./sessions.js";
 
 const options = {
   entries: 100_000,
@@ -147,16 +147,9 @@ async function writerFork(on) {
 
 /** As many bytes in many sessions. */
 async function sessions() {
-  const folder = join(home, "made");
-  mkdirSync(folder);
-  let bytes = 0;
-  for (let n = 0; n < options.sessions; n++) {
-    const { id, text } = session(`/home/me/project-${n % 10}`, Date.UTC(2025, 0, 1) + n * 1e6, 1e6 * (0.5 + random()));
-    writeFileSync(join(folder, `${id}.jsonl`), text);
-    bytes += text.length;
-  }
+  const { root, bytes } = makeSessions(join(home, "made"), options.sessions, 1000);
   const from = performance.now();
-  const { refused } = verb("import", folder);
+  const { refused } = verb("import", root);
   if (refused > 0) throw new Error("not everything was brought in");
   add(
     `import of ${options.sessions} sessions, ${megabytes(bytes)}, with their words`,
@@ -200,33 +193,22 @@ async function writers() {
   for (const one of clients) await one.connect();
   const alone = await atOnce(clients.map((one) => (n) => inserted(one, n)));
   await Promise.all(clients.map((one) => one.end()));
-  add(`- inserts of their lines, by as many connections of one driver`, `${alone.rate} commits/s`);
+  add("- inserts of their lines, by as many connections of one driver", `${alone.rate} commits/s`);
   const few = server("many");
   await openIn(few, ids);
   await together(few, ids, `one server with ${options.writers} sessions, an append outstanding in each`);
   await few.end();
-  const small = smallSessions(options.small);
-  verb("import", small.folder);
+  const small = makeSessions(join(home, "small"), options.small, 2);
+  verb("import", small.root);
+  const smallIds = small.files.map(({ id }) => id);
   const many = server("more");
-  await openIn(many, small.ids);
+  await openIn(many, smallIds);
   await together(
     many,
-    small.ids,
+    smallIds,
     `one server with ${options.small} sessions, appends outstanding in ${options.writers}`,
   );
   await many.end();
-}
-
-/** Makes sessions of a few lines. */
-function smallSessions(count) {
-  const folder = join(home, "small");
-  mkdirSync(folder);
-  const ids = Array.from({ length: count }, (_, n) => {
-    const { id, text } = session("/home/me/small", Date.UTC(2025, 1, 1) + n * 1000, 2000);
-    writeFileSync(join(folder, `${id}.jsonl`), text);
-    return id;
-  });
-  return { folder, ids };
 }
 
 /** Opens sessions in a server, which has them from then on. */

@@ -15,7 +15,7 @@ import { withFigures } from "./figures.js";
 import { coldOpen } from "./fleet-cold.js";
 import { Child, ECHO, request } from "./measure.js";
 import { percentile, programIn, Server } from "./server.js";
-import { random, session, word } from "./sessions.js";
+import { makeSessions, word } from "./sessions.js";
 
 const options = {
   sessions: 1000,
@@ -35,18 +35,7 @@ for (let i = 2; i < process.argv.length; i++) {
 
 const load = loadavg()[0];
 const home = mkdtempSync(join(tmpdir(), "pi-session-server-bench-"));
-const made = join(home, "made");
-let bytes = 0;
-let sample = "";
-for (let i = 0; i < options.sessions; i++) {
-  const folder = join(made, `project-${i % 100}`);
-  if (i < 100) mkdirSync(folder, { recursive: true });
-  const begun = Date.UTC(2025, 0, 1) + Math.floor(random() * 3e10);
-  const { id, text } = session(`/home/me/project-${i % 100}`, begun, options.kilobytes * 1000 * (0.5 + random()));
-  writeFileSync(join(folder, `${id}.jsonl`), text);
-  bytes += text.length;
-  sample = text;
-}
+const { root: made, files, bytes } = makeSessions(join(home, "made"), options.sessions, options.kilobytes);
 
 const place = mkdtempSync(join(tmpdir(), "pi-session-server-database-"));
 const database = await startDatabase(place);
@@ -105,7 +94,7 @@ async function manySessions() {
   await measured("usage", "get_usage", () => ({ groupBy: ["day"] }));
   await server.end();
 
-  const lines = sample.trimEnd().split("\n").slice(1);
+  const lines = readFileSync(files.at(-1).file, "utf8").trimEnd().split("\n").slice(1);
   for (const [name, variables] of [
     ["append", { PI_FLEET_URL: url }],
     ["fileAppend", {}],

@@ -105,7 +105,7 @@ export function makeSessions(home, count, kilobytes) {
     const file = join(folder, `${new Date(begun).toISOString().replace(/[:.]/g, "-")}_${made.id}.jsonl`);
     writeFileSync(file, made.text);
     bytes += made.text.length;
-    files.push({ file, last: made.last });
+    files.push({ file, id: made.id, last: made.last });
   }
   return { root, files, bytes };
 }

@@ -6,6 +6,9 @@ import { DatabaseProxy } from "./database-proxy.ts";
 import { Postgres } from "./postgres.ts";
 import type { Random } from "./random.ts";
 
+/** Settings that the databases of short tests do without: what a server does by itself takes locks, too. */
+const AS_USERS_HAVE_IT = ["autovacuum = on"];
+
 /** Milliseconds for which a standby is waited for. */
 const LONGEST_WAIT = 60_000;
 
@@ -38,7 +41,7 @@ function urlOf(...folders: string[]): string {
 
 export class KilledDatabase implements BefallenDatabase {
   readonly answerWithin = 60_000;
-  readonly server = new Postgres();
+  readonly server = new Postgres(AS_USERS_HAVE_IT);
   readonly figures = { kills: 0 };
   readonly proxies: readonly [DatabaseProxy];
 
@@ -82,7 +85,7 @@ export class PromotedDatabase implements BefallenDatabase {
   private readonly random: Random;
   private readonly isSynchronous: boolean;
   /** The primary first. */
-  private readonly servers = [new Postgres(), new Postgres()];
+  private readonly servers = [new Postgres(AS_USERS_HAVE_IT), new Postgres(AS_USERS_HAVE_IT)];
   /** Ways on which standbys follow the server in a folder. */
   private readonly links: ReadonlyMap<Postgres, DatabaseProxy>;
 

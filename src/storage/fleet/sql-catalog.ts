@@ -207,8 +207,7 @@ export class SqlCatalog implements FleetCatalog {
     // many words, as those that hold a part are, it takes all for frequent, and read every text: so it is told, by what is
     // among the latest.
     const near = "(select count(*) from near)";
-    const few = words.filter((some) => some.length <= FEW_WORDS);
-    const indexed = (): string | undefined => (few.length === words.length ? sought : (queryOf(few) ?? sought));
+    const indexed = (): string | undefined => queryOf(words.filter(({ length }) => length <= FEW_WORDS)) ?? sought;
     const candidates =
       without === undefined || sought === undefined
         ? `found as materialized (${found("pi_fleet.said")})`

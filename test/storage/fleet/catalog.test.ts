@@ -176,6 +176,9 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
       "verywher eldomnes",
       "gain ftentime umber",
       "umber72 verywher",
+      // Hundreds of words hold one part, and one word the other.
+      "umber4 eldomnes",
+      "umber4 ftentime verywher",
       "verywher",
     ];
     await expectSameHits(

@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { FleetAttachment, FleetFacts } from "../../../src/core/ports/fleet.ts";
+import type { FleetAttachment, FleetFacts, Taking } from "../../../src/core/ports/fleet.ts";
 import type { SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -71,16 +71,14 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     open.push(fleet);
     return fleet;
   };
-  /** Takes a session. Returns the epoch. */
-  const taken = async ({ fleet }: SqlFleet, id: string): Promise<number> => {
+  const taken = async ({ fleet }: SqlFleet, id: string): Promise<Extract<Taking, { kind: "taken" }>> => {
     const taking = await fleet.take(id, 0, HEADER);
     if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
-    return taking.epoch;
+    return taking;
   };
   /** Begins a session with two entries. Returns its epoch. */
   const begun = async (one: SqlFleet, id: string): Promise<number> => {
-    const taking = await one.fleet.take(id, 0, HEADER);
-    if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
+    const taking = await taken(one, id);
     let before = taking.end;
     for (const position of [0, 1]) {
       const lines = [Buffer.from(`{"n":${position}}`)];
@@ -169,7 +167,7 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     const again = connect("back");
     await deleted(other, "again");
     losing(again, async () => {
-      await other.keeper.keep("again", await taken(other, "again"), { as: "deleted" });
+      await other.keeper.keep("again", (await taken(other, "again")).epoch, { as: "deleted" });
     });
     expect(await again.keeper.restore("again", false)).toBe(false);
     expect(stateOf("back", "again")).toBe("2|");
