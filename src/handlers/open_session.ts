@@ -22,7 +22,7 @@ export default command({
     requireSense({ leaf, head });
     const one = requireOne(where);
     const open = (session: Session) => {
-      stand(workspace, session, { leaf, head }, { isNew: !workspace.sessions.includes(session) });
+      stand(workspace, session, { leaf, head }, { isNew: !workspace.isOpen(session) });
       if (session !== workspace.current) workspace.keep(session);
       return openedAs(session);
     };

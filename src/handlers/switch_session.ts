@@ -28,7 +28,7 @@ export default command({
     const { workspace } = context;
     const one = requireOne(where);
     const next = await workspace.opened(one, mayBeEarly(workspace, { leaf, head }));
-    const isNew = !workspace.sessions.includes(next);
+    const isNew = !workspace.isOpen(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };
       const asked = await ask(context, next, payload);
@@ -47,6 +47,6 @@ async function ask(context: CommandContext, next: Session, payload: Record<strin
     answer = await context.ask("session_before_switch", payload);
     return answer;
   } finally {
-    if (answer.cancelled && !context.workspace.sessions.includes(next)) next.close();
+    if (answer.cancelled && !context.workspace.isOpen(next)) next.close();
   }
 }

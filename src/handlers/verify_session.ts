@@ -25,7 +25,7 @@ export default command({
   async run(context, { sessionPath }) {
     const { workspace } = context;
     const session = context.target ?? workspace.open({ sessionPath: sessionPath as string });
-    const isOpen = workspace.sessions.includes(session);
+    const isOpen = workspace.isOpen(session);
     try {
       const source = session.log.foreign;
       const { damage, invariants, unreadableForRust, ok } = await verified(context, session, isOpen, context.progress);

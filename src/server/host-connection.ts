@@ -32,6 +32,7 @@ import { badHeader, notJson, notUtf8 } from "./connection/mistakes.ts";
 import { arrayOf, type OutgoingMessage, Output, release } from "./connection/output.ts";
 import { noticeOf, pi } from "./connection/pi.ts";
 import { type BatchItem, Dispatcher } from "./dispatch/dispatcher.ts";
+import { OpenRoom } from "./dispatch/open-room.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
 import type { ServerSettings } from "./settings.ts";
 
@@ -43,6 +44,8 @@ export interface ConnectionOptions {
   readonly settings: ServerSettings;
   /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
   readonly heldReplyBytes?: number;
+  /** The room for open sessions; by default what this process has. */
+  readonly room?: OpenRoom;
   readonly spool: Spool;
   /** The server, as an editor that speaks the Agent Client Protocol is told of it. */
   readonly acp: AcpFacts;
@@ -102,7 +105,13 @@ export class Connection implements Sink {
       () => this.current,
       hookTimeout,
     );
-    this.dispatcher = new Dispatcher(options.workspace, options.server, this.hooks, this);
+    this.dispatcher = new Dispatcher(
+      options.workspace,
+      options.server,
+      this.hooks,
+      this,
+      options.room ?? new OpenRoom(),
+    );
     if (options.agent && dialect === "acp") {
       const ends = { dispatcher: this.dispatcher, workspace: options.workspace, goOn: () => this.onRoom() };
       const { agent, settings, acp } = options;

@@ -32,6 +32,7 @@ import { AcpProxy } from "./agent/acp-proxy.ts";
 import type { AgentMeans } from "./agent/joining.ts";
 import { ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
+import type { OpenRoom } from "./dispatch/open-room.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
@@ -52,6 +53,8 @@ export interface World {
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
   /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
   readonly heldReplyBytes?: number;
+  /** The room for open sessions; by default what this process has. */
+  readonly room?: OpenRoom;
   /** Whoever runs turns for an editor; nobody by default. */
   readonly agent?: AgentBehind;
   /** The locks that keep other writers out; by default those that the system offers. */
@@ -149,6 +152,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     server,
     settings,
     heldReplyBytes: world.heldReplyBytes,
+    room: world.room,
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,

@@ -198,7 +198,10 @@ export function makeStores(options: StoresOptions): Stores {
       write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
       memory: byName.memory,
     }),
-    isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
+    identityOf(file) {
+      const info = infoOrNull(disk, file);
+      return info ? `${info.device}:${info.inode}` : undefined;
+    },
     find(id) {
       try {
         return findById(disk, sessionFolders(paths, disk), id, openForReading);

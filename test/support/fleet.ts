@@ -135,6 +135,8 @@ export class MemoryFleet implements Fleet {
   turns: () => Promise<void> = () => Promise.resolve();
   /** Whether leases have run out: anybody may take. */
   leasesEnd = false;
+  /** Milliseconds since it last gave more time for what this process has, though nothing was written. */
+  renewed = Number.POSITIVE_INFINITY;
   private late: (() => void)[] = [];
 
   constructor(table = new FleetTable(), name = "this server") {
@@ -159,6 +161,10 @@ export class MemoryFleet implements Fleet {
     for (const old of this.late.splice(0)) old();
     if (!fault) this.server = String(this.table.promotions);
     return fault ?? { result };
+  }
+
+  renewedAgo(): number {
+    return this.renewed;
   }
 
   async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<Taking> {

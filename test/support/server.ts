@@ -9,6 +9,7 @@ import { onTestFinished, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import type { AgentBehind } from "../../src/server/acp/agent.ts";
+import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { serve } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
@@ -224,9 +225,16 @@ export class SpawnedServer extends Wire {
   }
 }
 
-/** Starts the built program. */
-export function spawnServer(args: string[] = [], framing: Framing = "lines", place = temporaryPlace()): SpawnedServer {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+/** Starts the built program; `handles`: with so many files open at most. */
+export function spawnServer(
+  args: string[] = [],
+  framing: Framing = "lines",
+  place = temporaryPlace(),
+  handles?: number,
+): SpawnedServer {
+  const words = [process.execPath, PROGRAM, ...args];
+  const limited = handles === undefined ? words : ["sh", "-c", `ulimit -n ${handles} && exec "$@"`, "sh", ...words];
+  const child = spawn(limited[0], limited.slice(1), {
     cwd: place.cwd,
     env: programEnvironment(place),
     stdio: ["pipe", "pipe", "pipe"],
@@ -270,6 +278,7 @@ export interface HereOptions {
   readonly place?: Place;
   readonly disk?: Disk;
   readonly heldReplyBytes?: number;
+  readonly room?: OpenRoom;
   /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
   readonly locks?: Locks;
@@ -347,6 +356,7 @@ function startHere(args: string[], options: HereOptions) {
     printError: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
     heldReplyBytes: options.heldReplyBytes,
+    room: options.room,
     locks: options.locks,
     agent: options.agent,
     fleet: options.fleet,

@@ -217,6 +217,11 @@ export interface Fleet {
    * that the fleet lacks is begun. A process that has the session already takes it again.
    */
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
+  /**
+   * Returns how many milliseconds ago this process last asked for more time for a session that it has, and was given it;
+   * Infinity where it was not since it was taken. It is asked for while nothing is written.
+   */
+  renewedAgo?(sessionId: string): number;
   /** Appends lines. */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**

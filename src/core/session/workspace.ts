@@ -8,6 +8,7 @@ import { type Env, timestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
+import { OpenSessions } from "./open-sessions.ts";
 import { Session } from "./session.ts";
 
 export interface NewSession {
@@ -27,15 +28,11 @@ export class Workspace {
   readonly env: Env;
   /** Working directory of sessions that name none. */
   readonly cwd: string;
-  current: Session | null = null;
   /** The head at which our host stands in sessions that it opens from now on; null: at their shared leaf. */
   head: string | null = null;
   /** Whether sessions may be open before their files are whole; an agent behind the server reads the files itself. */
   opensEarly = true;
-  /** Sessions that were opened besides the current one, by id, the least recently used first. */
-  private readonly openSessions = new Map<string, Session>();
-  /** Sessions that were closed to make room, and are opened again when they are named. */
-  private readonly suspended = new Map<string, { readonly file: string; readonly head: string | null }>();
+  private readonly here: OpenSessions;
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
   private absence = new Failure("no_session");
@@ -49,6 +46,11 @@ export class Workspace {
     this.env = env;
     this.cwd = cwd;
     this.setUp = setUp;
+    this.here = new OpenSessions(stores);
+  }
+
+  get current(): Session | null {
+    return this.here.current;
   }
 
   /** Returns the current session, or the open one with an id. Throws no_session or session_not_found. */
@@ -57,52 +59,51 @@ export class Workspace {
       if (!this.current) throw this.absence;
       return this.current;
     }
-    const open = this.openSessions.get(id) ?? this.wake(id);
+    const open = this.here.get(id) ?? this.wake(id);
     if (!open)
       throw new Failure("session_not_found", `No open session has the id ${id}. open_session opens one.`, {
         sessionId: id,
       });
-    // The order of the map is the order of use.
-    this.openSessions.delete(id);
-    this.openSessions.set(id, open);
+    this.here.use(open);
     return open;
   }
 
-  /** Every open session, the current one first. */
+  /** Every open session, the current one first, the others from the least recently used one on. */
   get sessions(): readonly Session[] {
-    const others = [...this.openSessions.values()].filter((session) => session !== this.current);
-    return this.current ? [this.current, ...others] : others;
+    return this.here.all;
+  }
+
+  /** Returns the open session with an id. */
+  openWith(id: string): Session | undefined {
+    return this.here.get(id);
+  }
+
+  /** Whether this very session is open. */
+  isOpen(session: Session): boolean {
+    return this.here.includes(session);
   }
 
   /** Whether a session is open or was only closed to make room. */
   has(id: string): boolean {
-    return id === this.current?.id || this.openSessions.has(id) || this.suspended.has(id);
+    return this.here.has(id);
   }
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
   openAt(sessionPath: string): Session | undefined {
-    return this.openOn(this.stores.absolute(sessionPath));
-  }
-
-  private openOn(file: string): Session | undefined {
-    return this.sessions.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    return this.here.at(this.stores.absolute(sessionPath));
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
   idAt(file: string): string | undefined {
-    const open = this.openAt(file);
-    if (open) return open.id;
-    for (const [id, resting] of this.suspended) if (this.stores.isSame(file, resting.file)) return id;
-    return undefined;
+    return this.here.idAt(this.stores.absolute(file));
   }
 
   keep(session: Session): void {
-    this.openSessions.set(session.id, session);
-    this.suspended.delete(session.id);
+    this.here.keep(session);
   }
 
   private wake(id: string): Session | undefined {
-    const resting = this.suspended.get(id);
+    const resting = this.here.suspendedWith(id);
     if (resting === undefined) return undefined;
     const session = this.open({ sessionPath: resting.file });
     session.heads.stand(resting.head);
@@ -114,8 +115,7 @@ export class Workspace {
   async closeSession(session: Session): Promise<void> {
     await session.commit();
     await session.leave();
-    this.openSessions.delete(session.id);
-    this.suspended.delete(session.id);
+    this.here.forget(session);
     if (session === this.current) this.none(new Failure("no_session"));
     session.close();
   }
@@ -128,8 +128,7 @@ export class Workspace {
     const { file, heads } = session;
     if (session === this.current || file === null || !session.log.persisted || heads.isUnwritten) return;
     await session.leave();
-    this.openSessions.delete(session.id);
-    this.suspended.set(session.id, { file, head: heads.own });
+    this.here.suspend(session, file, heads.own);
     session.close();
   }
 
@@ -148,8 +147,7 @@ export class Workspace {
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
   arrive(where: { sessionPath?: string; sessionId?: string }): Promise<void> | undefined {
     const { sessionPath, sessionId } = where;
-    const open =
-      sessionPath === undefined ? this.sessions.find(({ id }) => id === sessionId) : this.openAt(sessionPath);
+    const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
     if (open) return open.log.arrival?.whole();
     if (sessionPath === undefined && this.has(sessionId as string)) return undefined;
     return this.stores.arrive?.(where)?.then(() => {});
@@ -164,7 +162,7 @@ export class Workspace {
     try {
       const isMeant = sessionPath === undefined || this.stores.absolute(sessionPath) === log.file;
       if (!isMeant) await log.arrival?.whole();
-      const open = this.sessions.find(({ id }) => id === log.header.id);
+      const open = this.openWith(log.header.id);
       if (isMeant && !open) return await whenHere(() => this.madeOn(log));
     } catch (error) {
       log.close();
@@ -176,17 +174,17 @@ export class Workspace {
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
-    const known = this.sessions.find(({ id }) => id === where.sessionId);
+    const known = where.sessionId === undefined ? undefined : this.openWith(where.sessionId);
     if (known) return known;
     const file =
       where.sessionPath !== undefined
         ? this.stores.absolute(where.sessionPath)
         : this.stores.find(where.sessionId as string);
-    const same = this.openOn(file);
+    const same = this.here.at(file);
     if (same) return same;
     const log = this.stores.open(file, readOnly);
     // It may be open under the path that it has now.
-    const there = log.file === file ? undefined : this.sessions.find((session) => session.file === log.file);
+    const there = log.file === file || log.file === null ? undefined : this.here.at(log.file);
     if (!there) return this.sessionOn(log);
     log.close();
     return there;
@@ -199,7 +197,7 @@ export class Workspace {
 
   /** Closes a session that was looked at, unless it is open. */
   release(session: Session): void {
-    if (!this.sessions.includes(session)) session.close();
+    if (!this.isOpen(session)) session.close();
   }
 
   /**
@@ -288,14 +286,13 @@ export class Workspace {
       throw error;
     }
     this.unannounced.delete(next);
-    this.current = next;
-    this.suspended.delete(next.id);
-    if (before && !this.openSessions.has(before.id)) before.close();
+    this.here.makeCurrent(next);
+    if (before && !this.here.isKept(before)) before.close();
     return before;
   }
 
   none(absence: Failure): void {
-    this.current = null;
+    this.here.current = null;
     this.absence = absence;
   }
 

@@ -217,7 +217,7 @@ export const locate = command({
   result: z.custom<Located>(),
   example: { params: {}, result: undefined as never },
   run({ workspace }, { sessionId }): Located {
-    const open = workspace.sessions.find(({ id }) => id === sessionId);
+    const open = workspace.openWith(sessionId);
     if (open) return { isOpen: true, isStored: open.log.persisted && open.file !== null, sessionPath: open.file };
     const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
     return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };

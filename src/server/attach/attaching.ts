@@ -114,9 +114,9 @@ export class Attaching {
   }
 
   /** Leaves the sessions that are not open any more, and tells the holders of the others where our host stands. */
-  sweep(open: readonly Session[]): void {
+  sweep(isOpen: (session: Session) => boolean): void {
     for (const [session, attachment] of this.attachments)
-      if (!open.includes(session)) attachment.close();
+      if (!isOpen(session)) attachment.close();
       else attachment.tellHead();
   }
 
@@ -132,6 +132,6 @@ export class Attaching {
 
   close(): void {
     this.isClosed = true;
-    this.sweep([]);
+    this.sweep(() => false);
   }
 }

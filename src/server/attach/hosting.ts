@@ -63,24 +63,32 @@ export class Hosting implements GuestRoom {
     this.options = options;
   }
 
-  /** Opens an entrance for each session that we hold, and closes those of the others. */
-  sweep(): void {
-    const { sessions } = this.options.host.workspace;
-    for (const [session, open] of this.entrances) {
-      if (!sessions.includes(session) || !isHeld(session)) this.abandon(session, open);
-      // A session that was repaired or moved goes on in another file, and those who joined go on with it.
-      else if (session.log !== open.log) {
-        open.entrance.moved(session.file as string);
-        open.log = session.log;
-        this.leaveInTime(session, open);
-      }
-    }
-    for (const session of sessions) {
-      this.options.presence.note(session);
-      if (isHeld(session) && !this.entrances.has(session)) this.open(session);
-    }
+  /** Opens an entrance for each of these sessions that we hold, and closes those of the others among them. */
+  sweep(sessions: Iterable<Session>): void {
+    for (const session of sessions) this.sweepOne(session);
     // Those who shared what was let go of meanwhile find out who has it now.
     for (const session of this.shared) if (!this.entrances.has(session)) this.dismiss(session);
+  }
+
+  /** Does the same for all sessions. */
+  sweepAll(): void {
+    const { sessions } = this.options.host.workspace;
+    this.sweep(new Set([...this.entrances.keys(), ...sessions]));
+  }
+
+  private sweepOne(session: Session): void {
+    const open = this.entrances.get(session);
+    const isOpen = this.options.host.workspace.isOpen(session);
+    if (open && (!isOpen || !isHeld(session))) this.abandon(session, open);
+    // A session that was repaired or moved goes on in another file, and those who joined go on with it.
+    else if (open && session.log !== open.log) {
+      open.entrance.moved(session.file as string);
+      open.log = session.log;
+      this.leaveInTime(session, open);
+    }
+    if (!isOpen) return;
+    this.options.presence.note(session);
+    if (isHeld(session) && !this.entrances.has(session)) this.open(session);
   }
 
   /** Sessions that others have joined, or are expected to. */
@@ -88,9 +96,9 @@ export class Hosting implements GuestRoom {
     return new Set([...this.joined.keys(), ...this.awaited.keys()]);
   }
 
-  /** Makes sure that those who want to join find the entrances. */
-  renew(): void {
-    for (const { entrance } of this.entrances.values()) entrance.renew();
+  /** Makes sure that those who want to join find the entrances to these sessions. */
+  renew(sessions: Iterable<Session>): void {
+    for (const session of sessions) this.entrances.get(session)?.entrance.renew();
   }
 
   /** Has an entrance closed before the lock is released: then others may announce themselves in its place. */
@@ -210,7 +218,7 @@ export class Hosting implements GuestRoom {
     this.closed.add(session);
     const open = (): void => {
       // Those who come now find the new files.
-      this.sweep();
+      this.sweepAll();
       this.closed.delete(session);
     };
     let result: T;

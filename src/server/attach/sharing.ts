@@ -52,7 +52,8 @@ export class Sharing {
   readonly hosting: Hosting;
   readonly attaching: Attaching;
   private readonly host: SharingHost;
-  private isPlanned = false;
+  /** Sessions to be looked at when the replies of this turn are out. */
+  private planned: Set<Session> | "all" | undefined;
   private isClosed = false;
 
   constructor({ attachments, client, durability, holderTimeout }: SharingOptions, host: SharingHost) {
@@ -81,27 +82,39 @@ export class Sharing {
     });
   }
 
-  /** Follows what is open and held soon, once the replies of this turn are out. */
-  plan(): void {
-    if (this.isPlanned) return;
-    this.isPlanned = true;
+  /**
+   * Follows what is open and held soon, once the replies of this turn are out: what became of a session that was written
+   * to, or of all.
+   */
+  plan(written?: Session | null): void {
+    const isFirst = this.planned === undefined;
+    this.planned ??= new Set();
+    if (!written) this.planned = "all";
+    else if (this.planned !== "all") this.planned.add(written);
+    if (!isFirst) return;
     setImmediate(() => {
-      this.isPlanned = false;
-      this.sweep();
+      const { planned } = this;
+      this.planned = undefined;
+      this.sweep(planned === "all" ? undefined : planned);
     });
   }
 
-  /** Opens entrances to the sessions that we hold, joins those that others hold, and leaves what is not open any more. */
-  sweep(): void {
+  /**
+   * Opens entrances to the sessions that we hold, joins those that others hold, and leaves what is not open any more: of
+   * some sessions, or of all.
+   */
+  sweep(some?: Iterable<Session>): void {
     // The work of a call that was answered last may be planned still.
     if (this.isClosed) return;
-    const { sessions } = this.host.workspace;
-    this.hosting.sweep();
-    this.attaching.sweep(sessions);
+    const { workspace } = this.host;
+    if (some) this.hosting.sweep(some);
+    else this.hosting.sweepAll();
+    this.attaching.sweep((session) => workspace.isOpen(session));
     if (!this.host.canTell) return;
     // Asking who has a lock reads the list of all sockets.
-    for (const session of sessions)
-      if (!this.attaching.of(session) && session.log.lockedBy !== null) void this.attaching.join(session, false);
+    for (const session of some ?? workspace.sessions)
+      if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
+        void this.attaching.join(session, false);
   }
 
   /** Returns the attachment by which a call on a session is passed on; undefined when it is run here. */

@@ -48,11 +48,7 @@ export class Arrivals {
     this.requireIn(session, command.name);
     if (command.effect !== "replace") return;
     const { sessionId } = (params ?? {}) as { sessionId?: string };
-    if (sessionId !== undefined)
-      this.requireIn(
-        workspace.sessions.find(({ id }) => id === sessionId),
-        command.name,
-      );
+    if (sessionId !== undefined) this.requireIn(workspace.openWith(sessionId), command.name);
   }
 
   private requireIn(session: Session | null | undefined, command: string): void {

@@ -31,6 +31,7 @@ import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type Payload, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
+import type { OpenRoom } from "./open-room.ts";
 import { Replies, type ReplyHost } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -68,7 +69,7 @@ export class Dispatcher implements ReplyHost {
   private sharing: Sharing | undefined;
   private agent: AgentGate | undefined;
 
-  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink) {
+  constructor(workspace: Workspace, server: ServerFacts, hooks: Hooks, sink: Sink, room: OpenRoom) {
     this.workspace = workspace;
     this.server = server;
     this.hooks = hooks;
@@ -79,11 +80,13 @@ export class Dispatcher implements ReplyHost {
     this.replies = new Replies(this, this.lanes, (lane, call) => this.contextFor(lane, call, []));
     this.commits = new LaneCommits(sink, this.lanes, this.replies, this.keyed);
     const { lanes, replies } = this;
-    this.upkeep = new Upkeep({
+    const upkept = {
       ...{ workspace, sink, lanes, replies },
-      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
-      pump: (lane) => this.pump(lane),
-    });
+      queueForeign: (lane: Lane, session: Session, foreign: Foreign | null) =>
+        this.queueForeign(lane, session, foreign),
+      pump: (lane: Lane) => this.pump(lane),
+    };
+    this.upkeep = new Upkeep(upkept, room);
     this.writes = new Writes({
       keyed: this.keyed,
       sharing: () => this.sharing,
@@ -245,7 +248,7 @@ export class Dispatcher implements ReplyHost {
   }
 
   tellPresence(session: Session, events: readonly PresenceEvent[]): void {
-    if (this.workspace.sessions.includes(session))
+    if (this.workspace.isOpen(session))
       this.passOn(
         session,
         events.map(({ name, payload }) => eventOf(session, name, payload)),
@@ -317,11 +320,14 @@ export class Dispatcher implements ReplyHost {
     const events: PendingEvent[] = [];
     const readFrom = call.command.effect === "read" ? sourceOf(this.lanes.sessionOf(lane)) : undefined;
     let result: unknown;
+    lane.entered++;
     try {
       this.arrivals.require(lane, call);
       result = this.execute(lane, call, events);
     } catch (error) {
       return this.settle(lane, call, batch, { error }, events);
+    } finally {
+      lane.entered--;
     }
     if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
@@ -383,7 +389,7 @@ export class Dispatcher implements ReplyHost {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
     if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
-    if (call.peer && !this.workspace.sessions.includes(call.target as Session)) throw new Failure("shutting_down");
+    if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const perform = (): unknown => inPlace(call, () => this.perform(lane, call, events));
@@ -423,8 +429,9 @@ export class Dispatcher implements ReplyHost {
   }
 
   private noteApplied(lane: Lane, outcome: Outcome): void {
-    lane.noteRun(this.lanes.sessionOf(lane), "error" in outcome);
-    this.sharing?.plan();
+    const session = this.lanes.sessionOf(lane);
+    lane.noteRun(session, "error" in outcome);
+    this.sharing?.plan(session);
   }
 
   private finish(

@@ -29,6 +29,7 @@ export class LaneCommits {
     for (const lane of this.lanes) {
       lane.checkedForForeignWrites = undefined;
       if (!lane.isDurable) this.commit(lane);
+      else this.lanes.passOver(lane);
     }
   }
 

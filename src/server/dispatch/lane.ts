@@ -73,6 +73,8 @@ export class Lane {
   running: Call | undefined;
   /** Whether the first call waits for what it asks for to come here. */
   isHeld = false;
+  /** Number of calls that are on the stack, and of which it is not known yet whether others wait for them. */
+  entered = 0;
   /** Number of reads that the host makes while it is asked, and that take their time. */
   reads = 0;
   /** The question to the host that the call waits for. */
@@ -121,6 +123,12 @@ export class Lane {
 
   get idle(): boolean {
     return !this.busy && this.pending === 0;
+  }
+
+  /** Whether nothing is under way, and nothing noted until the input chunk ends. */
+  get isAtRest(): boolean {
+    const isUsed = this.entered > 0 || this.committing || this.checkedForForeignWrites;
+    return !isUsed && this.idle && this.isDurable;
   }
 
   /** Asks for consent; the lane waits meanwhile. */

@@ -13,16 +13,19 @@ export class Lanes {
   readonly sessionless = new Lane(null);
   /** The lanes of the other open sessions, by session id. */
   private readonly openLanes = new Map<string, Lane>();
+  /** Those in which something may be under way: what is done after each chunk of input need not look at a thousand others. */
+  private readonly active = new Set<Lane>();
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
   constructor(workspace: Workspace) {
     this.workspace = workspace;
   }
 
+  /** Yields the lanes in which something may be under way. */
   *[Symbol.iterator](): Generator<Lane> {
     yield this.main;
     yield this.sessionless;
-    yield* this.openLanes.values();
+    yield* this.active;
   }
 
   get pending(): number {
@@ -34,7 +37,7 @@ export class Lanes {
   sessionOf(lane: Lane): Session | null {
     if (lane === this.sessionless) return null;
     if (lane.sessionId === null) return this.workspace.current;
-    return this.workspace.sessions.find(({ id }) => id === lane.sessionId) ?? null;
+    return this.workspace.openWith(lane.sessionId) ?? null;
   }
 
   ofSession(session: Session): Lane {
@@ -46,12 +49,13 @@ export class Lanes {
     const { sessionId } = target ? { sessionId: target.id } : ((params ?? {}) as { sessionId?: string });
     if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
       return this.main;
-    return this.openLanes.get(sessionId) ?? (this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main);
+    return this.openLanes.has(sessionId) || this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main;
   }
 
   private openLaneFor(sessionId: string): Lane {
     const lane = this.openLanes.get(sessionId) ?? new Lane(sessionId);
     this.openLanes.set(sessionId, lane);
+    this.active.add(lane);
     return lane;
   }
 
@@ -65,7 +69,7 @@ export class Lanes {
     const { sessionPath, sessionId } = (params ?? {}) as { sessionPath?: unknown; sessionId?: unknown };
     if (typeof sessionPath !== "string") {
       if (command.effect !== "server" || typeof sessionId !== "string") return undefined;
-      return this.workspace.sessions.find(({ id }) => id === sessionId) ?? null;
+      return this.workspace.openWith(sessionId) ?? null;
     }
     try {
       return this.workspace.openAt(sessionPath) ?? null;
@@ -87,11 +91,18 @@ export class Lanes {
   }
 
   drop(sessionId: string): void {
+    const lane = this.openLanes.get(sessionId);
     this.openLanes.delete(sessionId);
+    if (lane) this.passOver(lane);
   }
 
   dropClosed(): void {
     for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
+  }
+
+  /** Passes over a lane in which nothing is under way, until it is used again. */
+  passOver(lane: Lane): void {
+    if (lane.isAtRest) this.active.delete(lane);
   }
 
   /** Waits until what is under way in the lane of a session beside the current one is finished. */

@@ -214,9 +214,9 @@ export class Replies {
   /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
   private reportDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
-    const { current, sessions } = this.host.workspace;
-    const isCurrent = sessionId === undefined || sessionId === current?.id;
-    this.reportFound((isCurrent ? null : sessions.find(({ id }) => id === sessionId)) ?? current);
+    const { workspace } = this.host;
+    const named = sessionId === undefined ? undefined : workspace.openWith(sessionId);
+    this.reportFound(named ?? workspace.current);
   }
 
   /**

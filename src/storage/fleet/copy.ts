@@ -101,8 +101,9 @@ export class FleetCopy implements Outside {
   // --- before a write ------------------------------------------------------------------------------------------
 
   ready(): Promise<void> | undefined {
-    const { elapsed, trustedFor } = this.options;
-    const isSure = this.epoch !== null && elapsed() - this.answered < trustedFor && !this.hasMoved;
+    const { elapsed, trustedFor, fleet } = this.options;
+    const heardAgo = Math.min(elapsed() - this.answered, fleet.renewedAgo?.(this.id) ?? Number.POSITIVE_INFINITY);
+    const isSure = this.epoch !== null && heardAgo < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
     const given = this.options.journal.giving.get(this.id);

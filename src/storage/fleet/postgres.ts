@@ -50,6 +50,14 @@ export interface FleetWriter {
   readonly shown: Holder;
 }
 
+/** A session that this process has. */
+interface HeldSession {
+  /** The server on which it was taken. */
+  readonly server: string | undefined;
+  /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
+  renewed: number;
+}
+
 /** A batch with what it is sent with. */
 interface PendingAppend extends JointAppend {
   readonly batch: FleetBatch;
@@ -82,7 +90,8 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
 /** A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. */
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
   where tenant = $1 and id in (select x.id from pi_fleet.session x
-    where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)`;
+    where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)
+  returning id`;
 
 const STRETCHES = `select past as entries, bytes, chain
   from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
@@ -125,8 +134,8 @@ export class PostgresFleet implements Fleet {
   private readonly writer: FleetWriter;
   private readonly tenant: string;
   private readonly lease: number;
-  /** Sessions that this process has, each with the server on which it was taken. */
-  private readonly held = new Map<string, string | undefined>();
+  /** Sessions that this process has. */
+  private readonly held = new Map<string, HeldSession>();
   private readonly words: KnownWords;
   /** Packs of parts that are to be sent. */
   private readonly packing = new WeakMap<object, Promise<Pack[]>>();
@@ -197,15 +206,29 @@ export class PostgresFleet implements Fleet {
 
   /** Lets others see from now on that this process is there, also while it writes nothing. */
   private hold(sessionId: string, server: string | undefined): void {
-    this.held.set(sessionId, server);
-    this.renewing ??= setInterval(() => {
-      if (this.held.size === 0) return;
-      // Where that fails, another may take what we have, and our next write finds out.
-      void this.connections.run({
-        text: RENEW,
-        values: [this.tenant, this.writer.id, [...this.held.keys()], this.lease],
-      });
-    }, RENEWED_EVERY).unref();
+    this.held.set(sessionId, { server, renewed: Number.NEGATIVE_INFINITY });
+    this.renewing ??= setInterval(() => void this.renewAll(), RENEWED_EVERY).unref();
+  }
+
+  /** Where that fails, another may take what we have, and our next write finds out. */
+  private async renewAll(): Promise<void> {
+    const sessions = new Map(this.held);
+    if (sessions.size === 0) return;
+    const asked = performance.now();
+    const answer = await this.connections.run({
+      text: RENEW,
+      values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
+    });
+    if (answer.kind !== "done") return;
+    for (const { id } of answer.rows) {
+      const session = sessions.get(String(id));
+      if (session) session.renewed = asked;
+    }
+  }
+
+  renewedAgo(sessionId: string): number {
+    const { renewed } = this.held.get(sessionId) ?? {};
+    return performance.now() - (renewed ?? Number.NEGATIVE_INFINITY);
   }
 
   async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
@@ -238,7 +261,7 @@ export class PostgresFleet implements Fleet {
 
   private appender(sessionId: string): Appender {
     const { tenant, lease, writer } = this;
-    return { tenant, lease, holder: writer.id, server: this.held.get(sessionId) };
+    return { tenant, lease, holder: writer.id, server: this.held.get(sessionId)?.server };
   }
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {
@@ -251,7 +274,7 @@ export class PostgresFleet implements Fleet {
     }
     const { sessionId } = batch;
     const isAlone = this.alone.has(sessionId);
-    const append = { batch, attached, sessionId, server: this.held.get(sessionId), isAlone };
+    const append = { batch, attached, sessionId, server: this.held.get(sessionId)?.server, isAlone };
     // Lines that are kept in packs, or are there already, have a statement of their own.
     const packs = await this.packed(batch, batch.before);
     if (batch.stretches) return (await this.appendAll([{ ...append, packs }]))[0];

@@ -69,6 +69,26 @@ function remembered({ table }: MemoryFleet): () => void {
 }
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test("a session that was silent is taken again, but for one whose lease the fleet has just renewed", async () => {
+    let clock = 0;
+    const one = new Machine(kind, undefined, "one", { elapsed: () => clock });
+    const log = one.create();
+    await written(log, 0);
+    const takings = (): number => one.fleet.calls.filter((name) => name === "take").length;
+    const first = takings();
+    one.fleet.renewed = 10;
+    clock = 5000;
+    await log.ready?.();
+    await written(log, 1);
+    expect(takings()).toBe(first);
+    one.fleet.renewed = 5000;
+    clock = 10_000;
+    await log.ready?.();
+    await written(log, 2);
+    expect(takings()).toBe(first + 1);
+    one.fleet.table.check();
+  });
+
   test("every call fails before and after its effect, or arrives late: each line is there once, whatever was told", async () => {
     const calls = await live(kind, -1, "before", 0);
     expect(calls).toBeGreaterThan(8);

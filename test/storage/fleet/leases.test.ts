@@ -18,8 +18,11 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     open.push(fleet);
     return fleet;
   };
-  /** Takes sessions for a process. Returns what renews its leases, and says what came of that. */
-  const holding = async (name: string, ids: readonly string[]): Promise<() => Promise<string>> => {
+  /** Takes sessions for a process. Returns it with what renews its leases, and says what came of that. */
+  const holding = async (
+    name: string,
+    ids: readonly string[],
+  ): Promise<Pick<SqlFleet, "fleet"> & { renew: () => Promise<string> }> => {
     const { fleet, connections } = connect(name);
     for (const id of ids) expect(await fleet.take(id, 0, HEADER)).toMatchObject({ kind: "taken" });
     const run = connections.run.bind(connections);
@@ -29,13 +32,14 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
       asked.push(answer);
       return answer;
     };
-    return async () => {
+    const renew = async (): Promise<string> => {
       asked = [];
       vi.advanceTimersByTime(EVERY);
       const [own, ...others] = await Promise.all(asked);
       expect(others).toEqual([]);
       return own.kind;
     };
+    return { fleet, renew };
   };
   const runOut = (): string => server.sql("update pi_fleet.session set lease_until = clock_timestamp()");
   const leased = (): string =>
@@ -58,7 +62,7 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
   });
 
   test("are renewed together, but for those of rows that are written to, whose turn is the next time", async () => {
-    const renew = await holding("one", ["a", "b", "c"]);
+    const { renew } = await holding("one", ["a", "b", "c"]);
     runOut();
     // Somebody writes to one row and goes on to another, which would wait for whoever waits for the first.
     server.sql("begin");
@@ -72,8 +76,23 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     expect(leased()).toBe("a b c");
   });
 
+  test("that are renewed are known to be, so that nobody takes again what was silent, and others are not", async () => {
+    const { renew, fleet } = await holding("one", ["a", "b", "c"]);
+    const renewed = (): boolean[] => ["a", "b", "c", "d"].map((id) => fleet.renewedAgo(id) < HOUR);
+    expect(renewed()).toEqual([false, false, false, false]);
+    server.sql("begin");
+    server.sql("update pi_fleet.session set messages = 1 where id = 'b'");
+    server.sql("update pi_fleet.session set holder = 'two' where id = 'c'");
+    expect(await renew()).toBe("done");
+    server.sql("commit");
+    expect(renewed()).toEqual([true, false, false, false]);
+    // It is another taking, which was not heard of.
+    await fleet.take("a", 0);
+    expect(renewed()).toEqual([false, false, false, false]);
+  });
+
   test("of sessions that another process has taken are that one's, also when it lets go of them", async () => {
-    const renew = await holding("one", ["a", "b"]);
+    const { renew } = await holding("one", ["a", "b"]);
     runOut();
     const other = connect("two", 3 * HOUR);
     const taking = await other.fleet.take("a", 0);

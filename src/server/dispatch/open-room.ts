@@ -1,0 +1,77 @@
+/** How many sessions a server keeps open: as many as memory and file handles allow, and always those used last. */
+
+import { totalmem } from "node:os";
+import type { Session } from "../../core/session/session.ts";
+
+/** Sessions that any system has memory and handles for. */
+const ALWAYS = 64;
+/** Bytes of memory that all may take: some 1,700 sessions of a few entries, or 400 of a thousand. */
+const MOST_BYTES = 512 << 20;
+/** The part of the memory that they may take where there is less. */
+const SHARE = 8;
+/** Bytes of a session, and of each entry, as measured with 1,000 sessions of 2 entries and 500 of 1,000. */
+const SESSION_BYTES = 300_000;
+const ENTRY_BYTES = 1000;
+/** Handles of a session that is written to: its file, its lock, and the entrance by which others join. */
+const SESSION_HANDLES = 4;
+
+/** What the open sessions of a process may take together. */
+export interface Limits {
+  /** Bytes of memory. */
+  readonly bytes: number;
+  /** File handles. */
+  readonly handles: number;
+}
+
+export class OpenRoom {
+  private readonly always: number;
+  private readonly ask: () => Limits;
+  private limits: Limits | undefined;
+
+  /** `always`: the number of sessions, those used last, that stay open whatever they take. */
+  constructor(always = ALWAYS, ask: () => Limits = limitsHere) {
+    this.always = always;
+    this.ask = ask;
+  }
+
+  /** Returns the sessions that there is no room for. `sessions`: from the one used last on. */
+  beyond(sessions: readonly Session[]): ReadonlySet<Session> {
+    const found = new Set<Session>();
+    if (sessions.length <= this.always) return found;
+    this.limits ??= this.ask();
+    let [bytes, handles] = [0, 0];
+    for (const [index, session] of sessions.entries()) {
+      bytes += SESSION_BYTES + session.log.nodes.count * ENTRY_BYTES;
+      handles += SESSION_HANDLES;
+      const isTooMuch = bytes > this.limits.bytes || handles > this.limits.handles;
+      if (index >= this.always && isTooMuch) found.add(session);
+    }
+    return found;
+  }
+}
+
+/** Returns the limits of this process. Asking takes 7 ms. */
+function limitsHere(): Limits {
+  const limited = process.constrainedMemory?.() ?? 0;
+  const memory = limited > 0 ? Math.min(limited, totalmem()) : totalmem();
+  // The other half is for connections, the catalog and whatever else is open.
+  return { bytes: Math.min(MOST_BYTES, memory / SHARE), handles: mostHandles() / 2 };
+}
+
+/** Node's report about a process, which is where it says its limits. */
+interface Report {
+  /** Whether the names of connected machines are left out, which would be looked up. */
+  excludeNetwork?: boolean;
+  getReport(): { readonly userLimits?: { readonly open_files?: { readonly soft?: number | string } } };
+}
+
+/** Returns the number of files that this process may have open; Node has made it as high as the system lets it be. */
+function mostHandles(): number {
+  const report = process.report as Report;
+  const before = report.excludeNetwork;
+  report.excludeNetwork = true;
+  const { userLimits } = report.getReport();
+  report.excludeNetwork = before;
+  const most = Number(userLimits?.open_files?.soft);
+  return Number.isFinite(most) ? most : Number.POSITIVE_INFINITY;
+}

@@ -1,0 +1,84 @@
+/** Many sessions in one server: those that there is no room for are closed, and are there when they are named. */
+
+import { symlinkSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test, vi } from "vitest";
+import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
+import { user } from "../support/drafts.ts";
+import { type HereServer, serveHere, stopTimers } from "../support/server.ts";
+
+/** Milliseconds after which a server looks at what it has open. */
+const LOOKS_EVERY = 500;
+const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
+
+/** Makes sessions, each with one message, and opens them one after the other. */
+async function opened(server: HereServer, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let n = 0; n < count; n++) {
+    const { sessionId } = await server.result("new_session");
+    await server.result("append", { entries: [user(`of ${n}`)] });
+    ids.push(sessionId);
+  }
+  for (const sessionId of ids) await server.result("open_session", { sessionId });
+  return ids;
+}
+
+/** Has the server look after its sessions until so many are open. Returns their ids. */
+async function openAfterALook(server: HereServer, count: number): Promise<Set<string>> {
+  vi.advanceTimersByTime(LOOKS_EVERY);
+  const { sessions } = await vi.waitUntil(async () => {
+    const open = await server.result("list_open_sessions");
+    return open.sessions.length === count && open;
+  });
+  return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
+}
+
+describe.each(["jsonl", "v2"])("sessions on %s", (store) => {
+  const served = (room: OpenRoom): HereServer => {
+    stopTimers();
+    return serveHere(["--store", store], { room });
+  };
+
+  test("stay open as long as there is room for them", async () => {
+    const server = served(new OpenRoom(2, () => AMPLE));
+    const ids = await opened(server, 9);
+    expect(await openAfterALook(server, 9)).toEqual(new Set(ids));
+  });
+
+  test.each([
+    ["handles", { ...AMPLE, handles: 20 }],
+    ["memory", { ...AMPLE, bytes: 1_600_000 }],
+  ])("are closed where %s are too little, but for those used last", async (_what, limits) => {
+    const server = served(new OpenRoom(2, () => limits));
+    const ids = await opened(server, 9);
+    await server.result("get_state", { sessionId: ids[0] });
+    // The ninth is the current one.
+    expect(await openAfterALook(server, 5)).toEqual(new Set([ids[0], ids[5], ids[6], ids[7], ids[8]]));
+    for (const [n, sessionId] of ids.entries())
+      expect((await server.result("append", { sessionId, entries: [user(`more of ${n}`)] })).entryIds).toHaveLength(1);
+    for (const sessionId of ids)
+      expect((await server.result("get_state", { sessionId })).entryCount, sessionId).toBe(2);
+  });
+
+  test("stay open if they are among those used last, whatever they take", async () => {
+    const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 0 })));
+    const ids = await opened(server, 7);
+    expect(await openAfterALook(server, 4)).toEqual(new Set(ids.slice(-4)));
+  });
+
+  test("are named by every name of their file, also when they were closed", async () => {
+    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const [first] = await opened(server, 3);
+    const { sessionFile } = await server.result("get_state", { sessionId: first });
+    await openAfterALook(server, 1);
+    const folder = join(server.place.cwd, "by another name");
+    symlinkSync(dirname(sessionFile), folder);
+    const sessionPath = join(folder, basename(sessionFile));
+    for (const time of ["closed", "open"]) {
+      await server.result("set_session_name", { sessionPath, name: time });
+      expect(await server.result("open_session", { sessionPath }), time).toMatchObject({ sessionId: first });
+    }
+    const { sessions } = await server.result("list_open_sessions");
+    expect(sessions.filter(({ sessionId }: { sessionId: string }) => sessionId === first)).toHaveLength(1);
+  });
+});
