@@ -2,7 +2,7 @@
 
 import { AskFailed, type ViewHost } from "./answer.ts";
 
-/** Sessions at a time: the server follows 64 open ones and rests those beyond. */
+/** Sessions at a time: the server looks at the 64 that were used last each half second. */
 const MOST = 32;
 /** Milliseconds that a session stays open when nobody watches it, so that a reader can come back. */
 const LINGER = 30_000;
