@@ -338,14 +338,17 @@ export class FleetCopy implements Outside {
 
   // --- a commit ------------------------------------------------------------------------------------------------
 
-  async push(count: number): Promise<void> {
+  async push(count: number, kept?: Promise<void>): Promise<void> {
     const { debt, end, log } = this;
     // What was durable here before is no part of it.
     const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
-      if (this.isAlone) return await debt.begin(end);
+      if (this.isAlone) {
+        await kept;
+        return await debt.begin(end);
+      }
       await this.pushThrough(commit);
       if (debt.isOwed) await debt.end();
     } catch (error) {
@@ -353,6 +356,7 @@ export class FleetCopy implements Outside {
       this.epoch = null;
       if (this.mayGoOnAfter(error))
         try {
+          await kept;
           return await debt.begin(this.end);
         } catch (refused) {
           failure = refused;

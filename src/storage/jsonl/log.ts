@@ -21,7 +21,7 @@ import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
 import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
-import type { Elsewhere } from "../log/outside.ts";
+import { type Elsewhere, keptInBoth } from "../log/outside.ts";
 import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
@@ -349,10 +349,11 @@ export class JsonlBackend implements Backend {
     const { disk, file } = this;
     const { count } = this.entries.nodes;
     const { size } = this.end;
-    await disk.sync(file.fd);
-    await this.state.unsynced.sync();
-    // After the disk: what it refuses is nowhere else.
-    await elsewhere?.(count);
+    const keep = async (): Promise<void> => {
+      await disk.sync(file.fd);
+      await this.state.unsynced.sync();
+    };
+    await keptInBoth(keep, count, elsewhere);
     // What is durable in a file without its name is lost.
     if (!isSameFile(disk.info(this.path), file.info())) throw removedByAnother("replaced the session's file");
     requireCurrent();

@@ -124,7 +124,7 @@ export interface Backend {
   /**
    * Syncs what was appended until now and records that it is durable. After every wait and before it records that, it
    * calls `requireCurrent`, which throws when the entries were rolled back meanwhile. `elsewhere` is called with their
-   * number when they are on the medium, and waited for.
+   * number while they are brought to the medium, and waited for before anything says that they count.
    */
   makeDurable(requireCurrent: () => void, elsewhere?: Elsewhere): Promise<void>;
   /** See {@link Log}. Every entry is durable, as far as this process knows. */
@@ -380,8 +380,8 @@ export class FileLog implements CopiedLog {
     const { backend, outside } = this;
     if (!outside) return backend.makeDurable(requireCurrent);
     let isThere = false;
-    const elsewhere: Elsewhere = async (count) => {
-      await outside.push(count);
+    const elsewhere: Elsewhere = async (count, kept) => {
+      await outside.push(count, kept);
       isThere = true;
     };
     try {

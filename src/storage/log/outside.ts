@@ -41,14 +41,27 @@ export interface Outside {
   /**
    * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when it is noted
    * that they are to be brought there later. Rejects with outcome_unknown when that is not known, and
-   * with another failure when none of those that the log had not given before is there or will be.
+   * with another failure when none of those that the log had not given before is there or will be. `kept` resolves when
+   * they are on the disk of this machine, on which alone work without that place may count; by default they are.
    */
-  push(count: number): Promise<void>;
+  push(count: number, kept?: Promise<void>): Promise<void>;
   /** Returns the failure for entries that are there, and could not be kept here. */
   lost(error: unknown): Failure;
   /** Lets others write there. */
   release(): void;
 }
 
-/** Brings the first `count` entries to where they must be besides the disk. */
-export type Elsewhere = (count: number) => Promise<void>;
+/** Brings the first `count` entries to where they must be besides the disk, on which they are when `kept` resolves. */
+export type Elsewhere = (count: number, kept: Promise<void>) => Promise<void>;
+
+/**
+ * Brings the first `count` entries to the disk and elsewhere at the same time, and waits for both. Rejects as elsewhere
+ * does, which knows best what became of them, or with what the disk refused.
+ */
+export async function keptInBoth(keep: () => Promise<void>, count: number, elsewhere?: Elsewhere): Promise<void> {
+  const kept = keep();
+  if (!elsewhere) return kept;
+  const [disk, there] = await Promise.allSettled([kept, elsewhere(count, kept)]);
+  if (there.status === "rejected") throw there.reason;
+  if (disk.status === "rejected") throw disk.reason;
+}

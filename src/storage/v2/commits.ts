@@ -5,7 +5,7 @@ import { pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { removeQuietly } from "../fs/disk.ts";
 import { removeTree } from "../fs/staging.ts";
 import { removedByAnother } from "../log/failures.ts";
-import type { Elsewhere } from "../log/outside.ts";
+import { type Elsewhere, keptInBoth } from "../log/outside.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { Container } from "./container.ts";
 import type { CheckpointReason } from "./documents.ts";
@@ -67,15 +67,13 @@ export class ContainerCommits {
     const { count } = entries.nodes;
     const { tail } = end;
     const rows = end.rows.length;
-    await frames.sync();
-    // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
-    await state.unsynced.sync();
+    const keep = async (): Promise<void> => {
+      await frames.sync();
+      // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
+      await state.unsynced.sync();
+    };
+    await keptInBoth(keep, count, elsewhere);
     requireCurrent();
-    // After the frames, which the disk may refuse, and before anything says that they count.
-    if (elsewhere) {
-      await elsewhere(count);
-      requireCurrent();
-    }
     this.requireFrames(tail);
     states.to("SEGMENT_SEALED", "the frames are on the medium");
     // Another log of this process may have made all of it durable meanwhile.

@@ -18,5 +18,5 @@ for (const [name, harnessOn] of [
     const fleet = new MemoryFleet();
     const ours = <T extends FileLogOptions>(options: T): T => copying(options, fleetOptions(fleet));
     const harness = harnessOn(disk, "/root", { faults: disk }, () => fleet.table.check(), ours);
-    return { ...harness, store: fleetStore(harness.store) };
+    return { ...harness, store: fleetStore(harness.store), isCopied: true };
   });

@@ -69,6 +69,46 @@ function remembered({ table }: MemoryFleet): () => void {
 }
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test("a commit is given to the fleet while the disk keeps it, and is durable when both have it", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const { disk, fleet } = one;
+    let given = (): void => {};
+    const arrived = new Promise<void>((resolve) => (given = resolve));
+    fleet.turns = async () => given();
+    const sync = disk.sync.bind(disk);
+    let durable = -1;
+    disk.sync = async (fd) => {
+      await arrived;
+      durable = log.durableCount;
+      await sync(fd);
+    };
+    await written(log, 1);
+    expect([durable, log.durableCount, log.nodes.count]).toEqual([1, 2, 2]);
+    fleet.table.check();
+  });
+
+  test("a commit that goes on without the fleet is acknowledged when the disk has it, and not if the disk refuses", async () => {
+    const one = new Machine(kind, undefined, "one", { isJournaled: true });
+    const log = one.create();
+    await written(log, 0);
+    const { disk, fleet } = one;
+    const sync = disk.sync.bind(disk);
+    // Once while the fleet is found to be away, and once when that is known.
+    for (const text of ["found", "known"]) {
+      fleet.faultAt = () => "before";
+      disk.sync = () => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
+      await log.ready?.();
+      log.append([bytesOf(userText(id(50), id(0), text))]);
+      await expect(log.commit(), text).rejects.toEqual(failed("storage_failed"));
+      expect([log.durableCount, log.nodes.count, log.durability], text).toEqual([1, 1, "replicated"]);
+    }
+    disk.sync = sync;
+    await written(log, 1);
+    expect([log.durableCount, log.durability]).toEqual([2, "local"]);
+  });
+
   test("a session that was silent is taken again, but for one whose lease the fleet has just renewed", async () => {
     let clock = 0;
     const one = new Machine(kind, undefined, "one", { elapsed: () => clock });
