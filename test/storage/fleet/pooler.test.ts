@@ -191,7 +191,7 @@ describe.skipIf(!POOLER)(`the contract of logs behind a pooler${WITH_POOLER}`, (
       const ours = <T extends FileLogOptions>(options: T): T =>
         fleet ? copying(options, fleetOptions(fleet.fleet)) : options;
       const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.fleet.close(), ours);
-      return { ...harness, store: fleetStore(harness.store) };
+      return { ...harness, store: fleetStore(harness.store), isCopied: true };
     });
 
   test("tenants have to do with what is theirs, whose connection it ever was before", async () => {
