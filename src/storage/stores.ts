@@ -176,6 +176,7 @@ export function makeStores(options: StoresOptions): Stores {
     stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
   });
   const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
+  const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   return {
     ...stores,
     names: Object.keys(byName),
@@ -198,6 +199,7 @@ export function makeStores(options: StoresOptions): Stores {
       write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
       memory: byName.memory,
     }),
+    idIn,
     identityOf(file) {
       const info = infoOrNull(disk, file);
       return info ? `${info.device}:${info.inode}` : undefined;
@@ -237,7 +239,7 @@ export function makeStores(options: StoresOptions): Stores {
     settle: () => snapshots.settle(),
     operations,
     lifeCycle: inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
-      idAt: (file) => (exists(disk, file) ? readId(disk, file) : undefined),
+      idAt: idIn,
       open: (file) => openLog(allowed(file)),
       isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
       arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId })),

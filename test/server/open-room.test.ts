@@ -46,7 +46,7 @@ describe.each(["jsonl", "v2"])("sessions on %s", (store) => {
   });
 
   test.each([
-    ["handles", { ...AMPLE, handles: 20 }],
+    ["handles", { ...AMPLE, handles: 36 }],
     ["memory", { ...AMPLE, bytes: 1_600_000 }],
   ])("are closed where %s are too little, but for those used last", async (_what, limits) => {
     const server = served(new OpenRoom(2, () => limits));

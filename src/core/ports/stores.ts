@@ -68,6 +68,8 @@ export interface Stores {
   holds(file: string): boolean;
   /** Returns what all names of a file have in common; undefined where there is none. */
   identityOf(file: string): string | undefined;
+  /** Returns the session id in the header of a file; undefined where there is none. */
+  idIn(file: string): string | undefined;
   /** Returns the file of a session id, or of an unambiguous beginning of one. */
   find(id: string): string;
   /**

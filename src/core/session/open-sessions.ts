@@ -1,6 +1,5 @@
 /** The sessions that a process has open, found by id and by file in a time that does not grow with those of others. */
 
-import type { Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
 import type { Session } from "./session.ts";
 
@@ -9,21 +8,17 @@ export interface SuspendedSession {
   readonly file: string;
   /** The head at which our host stood; null: at the shared leaf. */
   readonly head: string | null;
-  /** What all names of its file had in common. */
-  readonly identity: string | undefined;
 }
 
 export class OpenSessions {
-  private readonly stores: Pick<Stores, "identityOf">;
+  private readonly stores: Pick<Stores, "identityOf" | "idIn">;
   /** The current session; it may also be one of those that are kept open. */
   current: Session | null = null;
   /** Sessions that are kept open, by id, the least recently used first. */
   private readonly kept = new Map<string, Session>();
   private readonly suspended = new Map<string, SuspendedSession>();
-  /** Identities of the files of logs, which go with a log: where a file is replaced, its session gets another one. */
-  private readonly identities = new WeakMap<Log, string>();
 
-  constructor(stores: Pick<Stores, "identityOf">) {
+  constructor(stores: Pick<Stores, "identityOf" | "idIn">) {
     this.stores = stores;
   }
 
@@ -33,17 +28,25 @@ export class OpenSessions {
     return this.current ? [this.current, ...others] : others;
   }
 
-  /** Returns the open session with an id. */
+  /** Returns the open session with an id, which another program may have given it by putting another file in its place. */
   get(id: string): Session | undefined {
-    return id === this.current?.id ? this.current : this.kept.get(id);
+    if (id === this.current?.id) return this.current;
+    const kept = this.kept.get(id);
+    if (kept) return kept;
+    for (const session of this.kept.values()) if (session.id === id) return session;
+    return undefined;
   }
 
   /** Whether this very session is open, and not another one of its file. */
   includes(session: Session): boolean {
-    if (session === this.current || this.kept.get(session.id) === session) return true;
-    // Another program may have put a file with another id in the place of one.
-    for (const one of this.kept.values()) if (one === session) return true;
-    return false;
+    return session === this.current || this.keyOf(session) !== undefined;
+  }
+
+  /** Returns the id under which this very session is kept, which it had then. */
+  private keyOf(session: Session): string | undefined {
+    if (this.kept.get(session.id) === session) return session.id;
+    for (const [key, one] of this.kept) if (one === session) return key;
+    return undefined;
   }
 
   /** Whether a session is open or was only closed to make room. */
@@ -52,7 +55,7 @@ export class OpenSessions {
   }
 
   isKept(session: Session): boolean {
-    return this.kept.get(session.id) === session;
+    return this.keyOf(session) !== undefined;
   }
 
   /** Keeps a session open from now on. */
@@ -63,8 +66,10 @@ export class OpenSessions {
 
   /** Notes that a kept session is used now. */
   use(session: Session): void {
-    if (!this.kept.delete(session.id)) return;
-    this.kept.set(session.id, session);
+    const key = this.keyOf(session);
+    if (key === undefined) return;
+    this.kept.delete(key);
+    this.kept.set(key, session);
   }
 
   makeCurrent(session: Session): void {
@@ -73,52 +78,51 @@ export class OpenSessions {
   }
 
   forget(session: Session): void {
-    this.kept.delete(session.id);
+    this.drop(session);
     this.suspended.delete(session.id);
   }
 
   /** Notes that a session with a file is about to be closed to make room, and where its host stands. */
   suspend(session: Session, file: string, head: string | null): void {
-    this.suspended.set(session.id, { file, head, identity: this.identityOf(session.log, file) });
-    this.kept.delete(session.id);
+    this.drop(session);
+    this.suspended.set(session.id, { file, head });
+  }
+
+  private drop(session: Session): void {
+    const key = this.keyOf(session);
+    if (key !== undefined) this.kept.delete(key);
   }
 
   suspendedWith(id: string): SuspendedSession | undefined {
     return this.suspended.get(id);
   }
 
-  /** Returns the open session with a file, by any name of it. */
+  /**
+   * Returns the open session with a file, by any name of it. Its header says which sessions may have it, and only those are
+   * held against it: to look at the file of each open session takes longer than to open one. Nothing of a file is
+   * remembered, for its number on the disk is another's when the file is gone.
+   */
   at(file: string): Session | undefined {
-    return this.named(file) ?? this.identified(this.stores.identityOf(file));
+    const open = this.all;
+    const named = open.find((session) => session.file === file);
+    if (named) return named;
+    const identity = this.stores.identityOf(file);
+    if (identity === undefined) return undefined;
+    // Files of other agents, and those with a damaged header, do not say it.
+    const id = this.stores.idIn(file);
+    const hasFile = (session: Session): boolean =>
+      session.file !== null && this.stores.identityOf(session.file) === identity;
+    return open.find((session) => (id === undefined || session.id === id) && hasFile(session));
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
   idAt(file: string): string | undefined {
     const open = this.at(file);
     if (open) return open.id;
-    const wanted = this.suspended.size > 0 ? this.stores.identityOf(file) : undefined;
-    for (const [id, { file: name, identity }] of this.suspended)
-      if (name === file || (identity !== undefined && identity === wanted)) return id;
-    return undefined;
-  }
-
-  private named(file: string): Session | undefined {
-    if (this.current?.file === file) return this.current;
-    for (const session of this.kept.values()) if (session.file === file) return session;
-    return undefined;
-  }
-
-  private identified(identity: string | undefined): Session | undefined {
-    if (identity === undefined) return undefined;
-    return this.all.find(({ log }) => log.file !== null && this.identityOf(log, log.file) === identity);
-  }
-
-  /** A file that is not there yet is asked for again; what is there keeps its identity as long as its log is the same. */
-  private identityOf(log: Log, file: string): string | undefined {
-    const known = this.identities.get(log);
-    if (known !== undefined) return known;
-    const identity = this.stores.identityOf(file);
-    if (identity !== undefined) this.identities.set(log, identity);
-    return identity;
+    for (const [id, resting] of this.suspended) if (resting.file === file) return id;
+    const id = this.suspended.size > 0 ? this.stores.idIn(file) : undefined;
+    const resting = id === undefined ? undefined : this.suspended.get(id);
+    const identity = resting && this.stores.identityOf(resting.file);
+    return identity !== undefined && identity === this.stores.identityOf(file) ? id : undefined;
   }
 }

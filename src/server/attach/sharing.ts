@@ -101,9 +101,9 @@ export class Sharing {
 
   /**
    * Opens entrances to the sessions that we hold, joins those that others hold, and leaves what is not open any more: of
-   * some sessions, or of all.
+   * some sessions, or of all. `joined`: sessions that are joined now if others hold them.
    */
-  sweep(some?: Iterable<Session>): void {
+  sweep(some?: Iterable<Session>, joined = some): void {
     // The work of a call that was answered last may be planned still.
     if (this.isClosed) return;
     const { workspace } = this.host;
@@ -112,7 +112,7 @@ export class Sharing {
     this.attaching.sweep((session) => workspace.isOpen(session));
     if (!this.host.canTell) return;
     // Asking who has a lock reads the list of all sockets.
-    for (const session of some ?? workspace.sessions)
+    for (const session of joined ?? workspace.sessions)
       if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
         void this.attaching.join(session, false);
   }

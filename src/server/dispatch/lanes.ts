@@ -55,7 +55,7 @@ export class Lanes {
   private openLaneFor(sessionId: string): Lane {
     const lane = this.openLanes.get(sessionId) ?? new Lane(sessionId);
     this.openLanes.set(sessionId, lane);
-    this.active.add(lane);
+    this.use(lane);
     return lane;
   }
 
@@ -98,6 +98,11 @@ export class Lanes {
 
   dropClosed(): void {
     for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
+  }
+
+  /** Looks at a lane from now on, until nothing is under way in it. */
+  use(lane: Lane): void {
+    if (lane !== this.main && lane !== this.sessionless) this.active.add(lane);
   }
 
   /** Passes over a lane in which nothing is under way, until it is used again. */

@@ -12,8 +12,8 @@ const SHARE = 8;
 /** Bytes of a session, and of each entry, as measured with 1,000 sessions of 2 entries and 500 of 1,000. */
 const SESSION_BYTES = 300_000;
 const ENTRY_BYTES = 1000;
-/** Handles of a session that is written to: its file, its lock, and the entrance by which others join. */
-const SESSION_HANDLES = 4;
+/** Handles of a session that is written to: its files (one, or three on V2), its lock (two), and two sockets by which others join. */
+const SESSION_HANDLES = 7;
 
 /** What the open sessions of a process may take together. */
 export interface Limits {

@@ -57,7 +57,7 @@ export class Upkeep {
     const sessions = this.inTurn();
     for (const { log } of sessions) log.renewLock?.();
     sharing?.hosting.renew(sessions);
-    sharing?.sweep();
+    sharing?.sweep(undefined, sessions);
     workspace.stores.giveOwed?.((id) => workspace.openWith(id) !== undefined);
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
@@ -76,7 +76,10 @@ export class Upkeep {
   private inTurn(): readonly Session[] {
     const { workspace } = this.host;
     const { sessions, current } = workspace;
-    if (sessions.length <= 2 * LOOKED_AT) return sessions;
+    if (sessions.length <= 2 * LOOKED_AT) {
+      this.turn = [];
+      return sessions;
+    }
     const others = current ? sessions.slice(1) : sessions;
     const recent = others.slice(-LOOKED_AT);
     if (this.turn.length === 0) this.turn = others.slice(0, -LOOKED_AT);
@@ -121,6 +124,7 @@ export class Upkeep {
 
   /** Runs internal work in a lane, whose calls wait for it. */
   private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
+    this.host.lanes.use(lane);
     lane.running = OWN_WORK;
     run()
       .catch(() => {
