@@ -8,8 +8,8 @@ import { type Env, timestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
-import { OpenSessions } from "./open-sessions.ts";
 import { Session } from "./session.ts";
+import { SessionTable } from "./session-table.ts";
 
 export interface NewSession {
   readonly cwd?: string;
@@ -32,7 +32,7 @@ export class Workspace {
   head: string | null = null;
   /** Whether sessions may be open before their files are whole; an agent behind the server reads the files itself. */
   opensEarly = true;
-  private readonly here: OpenSessions;
+  private readonly here: SessionTable;
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
   private absence = new Failure("no_session");
@@ -46,7 +46,7 @@ export class Workspace {
     this.env = env;
     this.cwd = cwd;
     this.setUp = setUp;
-    this.here = new OpenSessions(stores);
+    this.here = new SessionTable(stores);
   }
 
   get current(): Session | null {

@@ -15,7 +15,7 @@ const ENTRY_BYTES = 1000;
 /** Handles of a session that is written to: its files (one, or three on V2), its lock (two), and two sockets by which others join. */
 const SESSION_HANDLES = 7;
 
-/** What the open sessions of a process may take together. */
+/** Limits of what the open sessions of a process take together. */
 export interface Limits {
   /** Bytes of memory. */
   readonly bytes: number;
@@ -59,7 +59,7 @@ function limitsHere(): Limits {
 }
 
 /** Node's report about a process, which is where it says its limits. */
-interface Report {
+interface NodeReport {
   /** Whether the names of connected machines are left out, which would be looked up. */
   excludeNetwork?: boolean;
   getReport(): { readonly userLimits?: { readonly open_files?: { readonly soft?: number | string } } };
@@ -67,7 +67,7 @@ interface Report {
 
 /** Returns the number of files that this process may have open; Node has made it as high as the system lets it be. */
 function mostHandles(): number {
-  const report = process.report as Report;
+  const report = process.report as NodeReport;
   const before = report.excludeNetwork;
   report.excludeNetwork = true;
   const { userLimits } = report.getReport();

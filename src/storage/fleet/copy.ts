@@ -345,10 +345,7 @@ export class FleetCopy implements Outside {
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
-      if (this.isAlone) {
-        await kept;
-        return await debt.begin(end);
-      }
+      if (this.isAlone) return await debt.begin(end, kept);
       await this.pushThrough(commit);
       if (debt.isOwed) await debt.end();
     } catch (error) {
@@ -356,8 +353,7 @@ export class FleetCopy implements Outside {
       this.epoch = null;
       if (this.mayGoOnAfter(error))
         try {
-          await kept;
-          return await debt.begin(this.end);
+          return await debt.begin(this.end, kept);
         } catch (refused) {
           failure = refused;
         }

@@ -50,8 +50,12 @@ export class Debt {
     return this.told !== undefined && this.journaled?.conflicts.at(-1)?.at === this.told;
   }
 
-  /** Notes that what is committed now has to be given to the fleet later, which surely has all up to an end. */
-  async begin(end: FleetEnd): Promise<void> {
+  /**
+   * Notes that what is committed now has to be given to the fleet later, which surely has all up to an end, once it is on
+   * the disk of this machine (`kept`).
+   */
+  async begin(end: FleetEnd, kept?: Promise<void>): Promise<void> {
+    await kept;
     const { header, file } = this.log;
     this.known = await this.journal.begin(header.id, file ?? "", end);
   }

@@ -51,7 +51,7 @@ export interface FleetWriter {
 }
 
 /** A session that this process has. */
-interface HeldSession {
+interface LeasedSession {
   /** The server on which it was taken. */
   readonly server: string | undefined;
   /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
@@ -135,7 +135,7 @@ export class PostgresFleet implements Fleet {
   private readonly tenant: string;
   private readonly lease: number;
   /** Sessions that this process has. */
-  private readonly held = new Map<string, HeldSession>();
+  private readonly held = new Map<string, LeasedSession>();
   private readonly words: KnownWords;
   /** Packs of parts that are to be sent. */
   private readonly packing = new WeakMap<object, Promise<Pack[]>>();

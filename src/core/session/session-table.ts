@@ -10,7 +10,7 @@ export interface SuspendedSession {
   readonly head: string | null;
 }
 
-export class OpenSessions {
+export class SessionTable {
   private readonly stores: Pick<Stores, "identityOf" | "idIn">;
   /** The current session; it may also be one of those that are kept open. */
   current: Session | null = null;
