@@ -200,10 +200,7 @@ export function makeStores(options: StoresOptions): Stores {
       memory: byName.memory,
     }),
     idIn,
-    identityOf(file) {
-      const info = infoOrNull(disk, file);
-      return info ? `${info.device}:${info.inode}` : undefined;
-    },
+    isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     find(id) {
       try {
         return findById(disk, sessionFolders(paths, disk), id, openForReading);

@@ -1,20 +1,12 @@
 /** Open sessions whose files get other names, other numbers on the disk or other contents: each stays the one that it is. */
 
-import {
-  copyFileSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
+import { otherName } from "../support/other-programs.ts";
 import { type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
 
 /** Milliseconds after which a server looks at what it has open. */
@@ -39,11 +31,36 @@ async function opened(server: HereServer, ...paths: string[]): Promise<void> {
   for (const sessionPath of paths) await server.result("open_session", { sessionPath });
 }
 
-/** Returns the same file by the name that it has through a link to its folder. */
-function otherName(path: string): string {
-  const folder = `${dirname(path)} by another name`;
-  symlinkSync(dirname(path), folder);
-  return join(folder, basename(path));
+/** Makes sessions of a store, of which the first two are open beside the current one, which is the last. */
+async function withSessions(
+  store: string,
+  count: number,
+  disk: Disk = realDisk,
+): Promise<{ server: HereServer; made: { sessionId: string; sessionFile: string }[] }> {
+  const server = serveHere(["--store", store], { disk });
+  const made: { sessionId: string; sessionFile: string }[] = [];
+  for (let n = 0; n < count; n++) {
+    await server.result("new_session");
+    await server.result("append", { entries: [user(`of ${n}`)] });
+    made.push(await server.result("get_state"));
+  }
+  await opened(server, made[0].sessionFile, made[1].sessionFile);
+  return { server, made };
+}
+
+/** Puts a copy of a file or folder in the place of another, or of itself. */
+function takePlace(from: string, path: string): void {
+  cpSync(from, `${path}.tmp`, { recursive: true });
+  rmSync(path, { recursive: true });
+  renameSync(`${path}.tmp`, path);
+}
+
+/** Returns the files of a session. */
+function filesIn(path: string): string[] {
+  if (statSync(path).isFile()) return [path];
+  return readdirSync(path, { recursive: true, encoding: "utf8" })
+    .map((name) => join(path, name))
+    .filter((file) => statSync(file).isFile());
 }
 
 /** Puts one file in the place of another, as programs do that save. */
@@ -94,14 +111,16 @@ test("one that was written anew is another one than its original, which is kept"
   expect(readFileSync(original, "utf8")).toContain("the original");
 });
 
-test("one that another program has replaced just now is found by each of its names", async () => {
-  const server = serveHere();
-  const [first, second] = [put(server, 1), put(server, 2)];
-  await opened(server, first, second);
-  replace(first, readFileSync(first, "utf8"));
-  await opened(server, otherName(first));
-  expect(await filesOf(server, idOf(1))).toEqual([first]);
-});
+test.each(["jsonl", "v2"])(
+  "one on %s that another program has replaced just now is found by each of its names",
+  async (store) => {
+    const { server, made } = await withSessions(store, 3);
+    const [{ sessionFile, sessionId }] = made;
+    takePlace(sessionFile, sessionFile);
+    await opened(server, otherName(sessionFile));
+    expect(await filesOf(server, sessionId)).toEqual([sessionFile]);
+  },
+);
 
 test("one that was closed to make room, and deleted, is not the one that has its number on the disk now", async () => {
   stopTimers();
@@ -118,22 +137,18 @@ test("one that was closed to make room, and deleted, is not the one that has its
   await server.result("delete_session", { sessionPath: next });
 });
 
-test("a container that was deleted while it was open is not the one that has its number on the disk now", async () => {
-  const { disk, give } = reusing();
-  const server = serveHere(["--store", "v2"], { disk });
-  const made: { sessionId: string; sessionFile: string }[] = [];
-  for (let n = 0; n < 4; n++) {
-    await server.result("new_session");
-    await server.result("append", { entries: [user(`of ${n}`)] });
-    made.push(await server.result("get_state"));
-  }
-  await opened(server, made[0].sessionFile, made[1].sessionFile);
-  const { ino } = statSync(made[0].sessionFile);
-  rmSync(made[0].sessionFile, { recursive: true });
-  give(made[2].sessionFile, ino);
-  const there = await server.result("open_session", { sessionPath: made[2].sessionFile });
-  expect(there.sessionId).toBe(made[2].sessionId);
-});
+test.each(["jsonl", "v2"])(
+  "one on %s that was deleted while it was open is not the one that has its number now",
+  async (store) => {
+    const { disk, give } = reusing();
+    const { server, made } = await withSessions(store, 4, disk);
+    const { ino } = statSync(made[0].sessionFile);
+    rmSync(made[0].sessionFile, { recursive: true });
+    give(made[2].sessionFile, ino);
+    const there = await server.result("open_session", { sessionPath: made[2].sessionFile });
+    expect(there.sessionId).toBe(made[2].sessionId);
+  },
+);
 
 test("a write to one that got another id is durable when it is acknowledged", async () => {
   let syncs = 0;
@@ -157,16 +172,18 @@ test("a write to one that got another id is durable when it is acknowledged", as
   }
 });
 
-test("one whose file became a copy of another does not take that one's place", async () => {
-  stopTimers();
-  const server = serveHere();
-  const [first, second] = [put(server, 1), put(server, 2)];
-  await opened(server, first, second);
-  copyFileSync(second, `${first}.tmp`);
-  renameSync(`${first}.tmp`, first);
-  vi.advanceTimersByTime(LOOKS_EVERY);
-  await server.request("get_state", { sessionId: idOf(1) });
-  await server.result("append", { sessionId: idOf(2), entries: [user("for the second")] });
-  expect(readFileSync(second, "utf8")).toContain("for the second");
-  expect(readFileSync(first, "utf8")).not.toContain("for the second");
-});
+test.each(["jsonl", "v2"])(
+  "one on %s whose file became a copy of another does not take that one's place",
+  async (store) => {
+    stopTimers();
+    const { server, made } = await withSessions(store, 3);
+    const [first, second] = made;
+    takePlace(second.sessionFile, first.sessionFile);
+    vi.advanceTimersByTime(LOOKS_EVERY);
+    await server.request("get_state", { sessionId: first.sessionId });
+    await server.result("append", { sessionId: second.sessionId, entries: [user("for the second")] });
+    const has = (path: string): boolean =>
+      filesIn(path).some((file) => readFileSync(file, "utf8").includes("for the second"));
+    expect([has(first.sessionFile), has(second.sessionFile)]).toEqual([false, true]);
+  },
+);

@@ -1,10 +1,9 @@
 /** Many sessions in one server: those that there is no room for are closed, and are there when they are named. */
 
-import { symlinkSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
+import { otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { type HereServer, serveHere, stopTimers } from "../support/server.ts";
 
 /** Milliseconds after which a server looks at what it has open. */
@@ -33,7 +32,7 @@ async function openAfterALook(server: HereServer, count: number): Promise<Set<st
   return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
 }
 
-describe.each(["jsonl", "v2"])("sessions on %s", (store) => {
+describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
   const served = (room: OpenRoom): HereServer => {
     stopTimers();
     return serveHere(["--store", store], { room });
@@ -60,6 +59,21 @@ describe.each(["jsonl", "v2"])("sessions on %s", (store) => {
       expect((await server.result("get_state", { sessionId })).entryCount, sessionId).toBe(2);
   });
 
+  test("are all followed, those used longest ago in turn with as many others", async () => {
+    const server = served(new OpenRoom(2, () => AMPLE));
+    const ids = await opened(server, 140);
+    const { sessionFile, leafId } = await server.result("get_state", { sessionId: ids[0] });
+    for (const sessionId of ids.slice(1)) await server.result("get_state", { sessionId });
+    writeElsewhere(store, sessionFile, "ffffffff", leafId);
+    // Those between are 76, of which 64 are looked at at a time; a reply shows that a look is over.
+    for (let looks = 0; looks < 3; looks++) {
+      vi.advanceTimersByTime(LOOKS_EVERY);
+      await server.result("list_open_sessions");
+    }
+    const told = server.events.filter(({ params }) => params?.origin === "foreign");
+    expect(told.map(({ params }) => params.sessionId)).toEqual([ids[0]]);
+  });
+
   test("stay open if they are among those used last, whatever they take", async () => {
     const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 0 })));
     const ids = await opened(server, 7);
@@ -71,9 +85,7 @@ describe.each(["jsonl", "v2"])("sessions on %s", (store) => {
     const [first] = await opened(server, 3);
     const { sessionFile } = await server.result("get_state", { sessionId: first });
     await openAfterALook(server, 1);
-    const folder = join(server.place.cwd, "by another name");
-    symlinkSync(dirname(sessionFile), folder);
-    const sessionPath = join(folder, basename(sessionFile));
+    const sessionPath = otherName(sessionFile);
     for (const time of ["closed", "open"]) {
       await server.result("set_session_name", { sessionPath, name: time });
       expect(await server.result("open_session", { sessionPath }), time).toMatchObject({ sessionId: first });

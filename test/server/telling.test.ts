@@ -1,17 +1,13 @@
 /** What is told of stored entries is told whole, or the request that asked for it fails alone; the server lives. */
 
-import { appendFileSync, readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { realDisk } from "../../src/storage/fs/disk.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { testEnv } from "../support/env.ts";
 import { failingDisk, type Stroke } from "../support/failing.ts";
+import { type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { type Framing, type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
 const STORES = ["jsonl", "v2"] as const;
-type StoreName = (typeof STORES)[number];
 
 function append(server: HereServer, ...entries: Json[]): Promise<Json> {
   return server.request("append", { entries });
@@ -20,23 +16,6 @@ function append(server: HereServer, ...entries: Json[]): Promise<Json> {
 /** What holds the bytes of the entries. */
 function bodyFile(store: StoreName, sessionFile: string): string {
   return store === "jsonl" ? sessionFile : `${sessionFile}/segments/0000000000000001.seg`;
-}
-
-/** Appends an entry as another program does. */
-function writeElsewhere(store: StoreName, file: string, id: string, parentId: string): void {
-  const { type, ...rest } = user("from elsewhere", {}) as Json;
-  const line = JSON.stringify({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
-  if (store === "jsonl") return appendFileSync(file, `${line}\n`);
-  const log = segmentedStore({
-    disk: realDisk,
-    env: testEnv(9),
-    locks: noLocks,
-    durability: "os",
-    quarantine: "/nowhere",
-    containerFor: () => file,
-  }).open(file);
-  log.append([Buffer.from(line)]);
-  log.close();
 }
 
 describe.each(STORES)("entries of another program on %s that cannot be read", (store) => {

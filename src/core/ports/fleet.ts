@@ -221,7 +221,7 @@ export interface Fleet {
    * Returns how many milliseconds ago this process last asked for more time for a session that it has, and was given it;
    * Infinity where it was not since it was taken. It is asked for while nothing is written.
    */
-  renewedAgo?(sessionId: string): number;
+  renewedAgo(sessionId: string): number;
   /** Appends lines. */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**

@@ -66,8 +66,7 @@ export interface Stores {
   exists(file: string): boolean;
   /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
   holds(file: string): boolean;
-  /** Returns what all names of a file have in common; undefined where there is none. */
-  identityOf(file: string): string | undefined;
+  isSame(a: string, b: string): boolean;
   /** Returns the session id in the header of a file; undefined where there is none. */
   idIn(file: string): string | undefined;
   /** Returns the file of a session id, or of an unambiguous beginning of one. */

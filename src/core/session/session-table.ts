@@ -10,15 +10,17 @@ export interface SuspendedSession {
   readonly head: string | null;
 }
 
+type TableStores = Pick<Stores, "exists" | "isSame" | "idIn">;
+
 export class SessionTable {
-  private readonly stores: Pick<Stores, "identityOf" | "idIn">;
+  private readonly stores: TableStores;
   /** The current session; it may also be one of those that are kept open. */
   current: Session | null = null;
   /** Sessions that are kept open, by id, the least recently used first. */
   private readonly kept = new Map<string, Session>();
   private readonly suspended = new Map<string, SuspendedSession>();
 
-  constructor(stores: Pick<Stores, "identityOf" | "idIn">) {
+  constructor(stores: TableStores) {
     this.stores = stores;
   }
 
@@ -106,13 +108,11 @@ export class SessionTable {
     const open = this.all;
     const named = open.find((session) => session.file === file);
     if (named) return named;
-    const identity = this.stores.identityOf(file);
-    if (identity === undefined) return undefined;
+    if (!this.stores.exists(file)) return undefined;
     // Files of other agents, and those with a damaged header, do not say it.
     const id = this.stores.idIn(file);
-    const hasFile = (session: Session): boolean =>
-      session.file !== null && this.stores.identityOf(session.file) === identity;
-    return open.find((session) => (id === undefined || session.id === id) && hasFile(session));
+    const mayHave = id === undefined ? open : open.filter((session) => session.id === id);
+    return mayHave.find((session) => session.file !== null && this.stores.isSame(file, session.file));
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
@@ -122,7 +122,6 @@ export class SessionTable {
     for (const [id, resting] of this.suspended) if (resting.file === file) return id;
     const id = this.suspended.size > 0 ? this.stores.idIn(file) : undefined;
     const resting = id === undefined ? undefined : this.suspended.get(id);
-    const identity = resting && this.stores.identityOf(resting.file);
-    return identity !== undefined && identity === this.stores.identityOf(file) ? id : undefined;
+    return resting && this.stores.isSame(file, resting.file) ? id : undefined;
   }
 }

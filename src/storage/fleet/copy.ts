@@ -102,7 +102,7 @@ export class FleetCopy implements Outside {
 
   ready(): Promise<void> | undefined {
     const { elapsed, trustedFor, fleet } = this.options;
-    const heardAgo = Math.min(elapsed() - this.answered, fleet.renewedAgo?.(this.id) ?? Number.POSITIVE_INFINITY);
+    const heardAgo = Math.min(elapsed() - this.answered, fleet.renewedAgo(this.id));
     const isSure = this.epoch !== null && heardAgo < trustedFor && !this.hasMoved;
     if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.

@@ -1,0 +1,36 @@
+/** What other programs do to the files of a server. */
+
+import { appendFileSync, symlinkSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { noLocks } from "../../src/storage/locks/locks.ts";
+import { segmentedStore } from "../../src/storage/v2/store.ts";
+import { user } from "./drafts.ts";
+import { testEnv } from "./env.ts";
+import type { Json } from "./server.ts";
+
+export type StoreName = "jsonl" | "v2";
+
+/** Appends an entry as another program does. */
+export function writeElsewhere(store: StoreName, file: string, id: string, parentId: string): void {
+  const { type, ...rest } = user("from elsewhere", {}) as Json;
+  const line = JSON.stringify({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
+  if (store === "jsonl") return appendFileSync(file, `${line}\n`);
+  const log = segmentedStore({
+    disk: realDisk,
+    env: testEnv(9),
+    locks: noLocks,
+    durability: "os",
+    quarantine: "/nowhere",
+    containerFor: () => file,
+  }).open(file);
+  log.append([Buffer.from(line)]);
+  log.close();
+}
+
+/** Returns the same file by the name that it has through a link to its folder. */
+export function otherName(path: string): string {
+  const folder = `${dirname(path)} by another name`;
+  symlinkSync(dirname(path), folder);
+  return join(folder, basename(path));
+}
