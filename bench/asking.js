@@ -4,12 +4,17 @@ import { readdirSync, rmSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Child, ECHO, figure, fresh, request } from "./measure.js";
-import { env, home, library, node, program, quick } from "./options.js";
+import { env, home, library, node, options, program, quick } from "./options.js";
 import { piRequest, serving } from "./pi.js";
 
 const worker = fileURLToPath(new URL("worker.js", import.meta.url));
 
 export const ours = (...args) => new Child(node, [program, "--events", "none", ...args], env);
+/** Ours, of which no machine code is kept. */
+export const oursAnew = (...args) =>
+  new Child(node, [program, "--events", "none", ...args], { ...env, XDG_CACHE_HOME: newFile() });
+/** The program with Node in it, which `npm run package` makes. */
+export const standalone = (...args) => new Child(options.standalone, ["--events", "none", ...args], env);
 export const echo = () => new Child(node, ["-e", ECHO], env);
 export const theirs = (pi, ...args) => new Child(pi.node, serving(pi, ...args), env);
 export const state = (id) => request(id, "get_state");

@@ -26,6 +26,7 @@ export const { values: options, positionals } = parseArgs({
     node: { type: "string" },
     pi073: { type: "string" },
     pi15: { type: "string" },
+    standalone: { type: "string" },
     growth: { type: "boolean", default: false },
     compare: { type: "boolean", default: false },
     program: { type: "string", default: join(root, "dist/bin/pi-session-server.js") },

@@ -109,7 +109,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     sharedState: confined?.hasState,
     later: (work) => setTimeout(work, PUT_OFF).unref(),
     fleet,
-    leavesFleet: settings.readOnly && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
+    leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
   const { fleet: care } = stores;
   const sweep = care && new LateSweep(() => care.finishLate());

@@ -41,7 +41,7 @@ export function deleted(sessionId: string): Failure {
 export function notBroughtHere(sessionId: string): Failure {
   return new Failure(
     "session_not_found",
-    `No session on this machine has the id ${sessionId}. A server with --read-only brings none here from the fleet: a server without it does when it opens the session, and from then on this one shows it, too.`,
+    `No session on this machine has the id ${sessionId}. A server with --read-only or --no-session brings none here from the fleet: a server without these does when it opens the session, and from then on this one shows it, too.`,
     { sessionId },
   );
 }
