@@ -1,7 +1,7 @@
 // Bundles the program and the parts that it loads when they are needed.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { pageScriptModule } from "./page-script.js";
@@ -52,6 +52,72 @@ const besides = (part) => ({
   setup: ({ onResolve }) =>
     onResolve({ filter: new RegExp(`${part}/main\\.ts$`) }, () => ({ path: `./${part}.js`, external: true })),
 });
+
+/** Files of the program that are loaded by the first call of one of their functions, by the file that calls them. */
+const LATER = {
+  "src/storage/stores.ts": [
+    "./catalog/candidates.ts",
+    "./catalog/catalog.ts",
+    "./catalog/joint.ts",
+    "./fleet/care-files.ts",
+    "./fleet/failures.ts",
+    "./fleet/kept.ts",
+    "./fleet/store.ts",
+    "./foreign/live.ts",
+    "./foreign/store.ts",
+    "./health/health.ts",
+    "./lifecycle/import.ts",
+    "./lifecycle/lifecycle.ts",
+    "./lifecycle/output-file.ts",
+    "./lifecycle/recorded-migrations.ts",
+    "./v2/migration.ts",
+    "./v2/store.ts",
+  ],
+  "src/server/main.ts": [
+    "../storage/fleet/connect.ts",
+    "../storage/fleet/identity.ts",
+    "../storage/fleet/late-sweep.ts",
+    "./agent/acp-proxy.ts",
+    "./agent/process.ts",
+  ],
+  "src/server/host-connection.ts": [
+    "./acp/conversation.ts",
+    "./agent/acp-agents.ts",
+    "./agent/editor-agents.ts",
+    "./agent/pi-behind.ts",
+  ],
+};
+
+/** Has the files of LATER loaded later. Each function of theirs is one that loads them, and each class makes one of theirs. */
+const whenCalled = {
+  name: "files of the program when they are called",
+  setup({ onResolve, onLoad, onEnd }) {
+    const met = new Set();
+    onResolve({ filter: /^\./ }, ({ path, importer, kind }) => {
+      const by = relative(".", importer);
+      if (kind !== "import-statement" || !LATER[by]?.includes(path)) return;
+      met.add(`${by} ${path}`);
+      return { path: join(dirname(importer), path), namespace: "later" };
+    });
+    onLoad({ filter: /./, namespace: "later" }, ({ path }) => {
+      const loaded = `require(${JSON.stringify(path)})`;
+      const text = readFileSync(path, "utf8");
+      const functions = [...text.matchAll(/^export (?:async )?function\*? (\w+)/gm)];
+      const classes = [...text.matchAll(/^export class (\w+)/gm)];
+      const lines = [
+        ...functions.map(([, name]) => `export const ${name} = (...all) => ${loaded}.${name}(...all);`),
+        ...classes.map(([, name]) => `export function ${name}(...all) { return new (${loaded}.${name})(...all); }`),
+      ];
+      return { contents: lines.join("\n"), resolveDir: dirname(path) };
+    });
+    onEnd(() => {
+      const all = Object.entries(LATER).flatMap(([by, paths]) => paths.map((path) => `${by} ${path}`));
+      const missing = all.filter((edge) => !met.has(edge));
+      if (missing.length > 0)
+        return { errors: missing.map((edge) => ({ text: `LATER has no import any more: ${edge}` })) };
+    });
+  },
+};
 
 /** The licences of the packages of which files were made. */
 export function licencesOf(...metafiles) {
@@ -125,7 +191,7 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     ...OPTIONS,
     ...whole,
     entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(folder), ...Object.keys(PARTS).map(besides), ...plugins],
+    plugins: [await commandsWhenAskedFor(folder), whenCalled, ...Object.keys(PARTS).map(besides), ...plugins],
     define,
     write: false,
   });

@@ -15,7 +15,7 @@ import { jointCatalog } from "./catalog/joint.ts";
 import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
 import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
-import { type FleetConnection, fleetOf } from "./fleet/store.ts";
+import { type FleetConnection, fleetOf, type InFleet } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
 import { foreignStore } from "./foreign/store.ts";
@@ -56,6 +56,7 @@ import { MIGRATED, nowAt, type OpeningOptions, openingOf } from "./opening.ts";
 import { makeMigrations } from "./v2/migration.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
+import { whenUsed } from "./when-used.ts";
 
 export interface StoresOptions extends OpeningOptions {
   readonly env: Env;
@@ -79,28 +80,35 @@ export interface StoresOptions extends OpeningOptions {
   readonly leavesFleet?: boolean;
 }
 
+/** The part of a fleet where there is none: everything is as it was. */
+const WITHOUT_FLEET: InFleet = {
+  copying: (options) => options,
+  store: (store) => store,
+  arrivals: () => ({}),
+  catalog: ({ here }) => here,
+  lifeCycle: (own) => own,
+  care: () => ({}),
+  giving: () => ({}),
+};
+
 export function makeStores(options: StoresOptions): Stores {
   const { disk, env, paths, cwd, durability, readOnly = false } = options;
   const snapshots = snapshotCache(disk, paths.state, undefined, options.later);
   const common = { ...options, snapshots, quarantine: join(paths.state, "quarantine") };
   const files: JsonlOptions = { ...common, fileFor: (header) => fileFor(paths, header) };
-  const inFleet = fleetOf(readOnly ? undefined : options.fleet, {
-    ...{ disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) },
-  });
+  const places = { disk, stateFolder: paths.state, quarantine: common.quarantine, now: () => timestamp(env) };
+  const inFleet = readOnly || !options.fleet ? WITHOUT_FLEET : fleetOf(options.fleet, places);
   const copies = {
     jsonl: jsonlStore(inFleet.copying(files)),
-    v2: segmentedStore({ ...inFleet.copying(common), containerFor: (header) => containerFor(paths, header) }),
+    v2: once(() =>
+      segmentedStore({ ...inFleet.copying(common), containerFor: (header) => containerFor(paths, header) }),
+    ),
   };
   const jsonl = inFleet.store(copies.jsonl);
-  const v2 = inFleet.store(copies.v2);
-  const byName = { jsonl, v2, memory: memoryStore() };
-  const foreign = foreignStore(disk, env, paths.state);
-  const { stores, allowed, at, openLog } = openingOf(options, {
-    jsonl,
-    memory: byName.memory,
-    v2: () => v2,
-    foreign: () => foreign,
-  });
+  const v2 = once(() => inFleet.store(copies.v2()));
+  const memory = memoryStore();
+  const foreign = once(() => foreignStore(disk, env, paths.state));
+  const { stores, allowed, at, openLog } = openingOf(options, { jsonl, memory, v2, foreign });
   const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -121,7 +129,7 @@ export function makeStores(options: StoresOptions): Stores {
   const ours = (path: string): string => {
     const file = allowed(path);
     // A database of pi_agent_rust can be migrated.
-    const refusal = foreign.refusal(file, MIGRATED);
+    const refusal = foreign().refusal(file, MIGRATED);
     if (refusal) throw refusal;
     return file;
   };
@@ -141,7 +149,7 @@ export function makeStores(options: StoresOptions): Stores {
     factsAt: (file) => factsAt(disk, file, openForReading),
     openTrashed: (file) => at(file).open(file, true),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign.open(allowed(file), { asReader: true }),
+    openForeign: (file) => foreign().open(allowed(file), { asReader: true }),
     absolute: (path) => absolute(path, cwd),
     allowed,
     find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
@@ -160,7 +168,7 @@ export function makeStores(options: StoresOptions): Stores {
     // SQLite opens its files by their paths.
     ...(options.sharedState ? { sqlite: () => undefined } : {}),
   };
-  const local = makeCatalog(catalog);
+  const local = whenUsed(() => makeCatalog(catalog), ["close"]);
   const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
     options.kind === "v2"
       ? { path: containerFor(paths, { id, cwd }), store: "v2" }
@@ -173,20 +181,19 @@ export function makeStores(options: StoresOptions): Stores {
     find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
     open: (file) => openLog(allowed(file)),
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
-    stores: options.kind === "v2" ? [copies.v2, copies.jsonl] : [copies.jsonl],
+    stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
-  const health = makeHealth({ ...catalog, locks: options.locks, lifecycle: lifeCycleDeps, roots: options.roots ?? [] });
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   return {
     ...stores,
-    names: Object.keys(byName),
+    names: ["jsonl", "v2", "memory"],
     absolute: allowed,
     ...arrivals,
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),
       find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
     }),
-    kept: keptPlace(disk, common.quarantine),
+    kept: whenUsed(() => keptPlace(disk, common.quarantine)),
     ...inFleet.care({
       local,
       open: openForReading,
@@ -197,7 +204,7 @@ export function makeStores(options: StoresOptions): Stores {
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
       hasBytes: (file, bytes) => hasBytes(disk, file, bytes),
       write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
-      memory: byName.memory,
+      memory,
     }),
     idIn,
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
@@ -235,46 +242,68 @@ export function makeStores(options: StoresOptions): Stores {
     pause,
     settle: () => snapshots.settle(),
     operations,
-    lifeCycle: inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
-      idAt: idIn,
-      open: (file) => openLog(allowed(file)),
-      isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
-      arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId })),
-    }),
-    migrations: recordedMigrations(
-      lifeCycleDeps,
-      makeMigrations(
-        {
-          ...options,
-          openFile: openSource,
-          openContainer: v2.open,
-          fileFor: (header, folder) => join(folder, fileName(header)),
-          leaves,
-        },
-        allowed,
-        ours,
-        readOnly,
+    lifeCycle: whenUsed(() =>
+      inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
+        idAt: idIn,
+        open: (file) => openLog(allowed(file)),
+        isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
+        arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId })),
+      }),
+    ),
+    migrations: whenUsed(() =>
+      recordedMigrations(
+        lifeCycleDeps,
+        makeMigrations(
+          {
+            ...options,
+            openFile: openSource,
+            openContainer: v2().open,
+            fileFor: (header, folder) => join(folder, fileName(header)),
+            leaves,
+          },
+          allowed,
+          ours,
+          readOnly,
+        ),
       ),
     ),
-    catalog: inFleet.catalog({
-      local,
-      here: jointCatalog(local, () =>
-        makeCatalog({
-          ...catalog,
-          paths: { root: join(paths.state, "agents"), state: paths.state },
-          agents: { places: options.agentPlaces ?? [], store: foreign },
+    catalog: whenUsed(
+      () =>
+        inFleet.catalog({
+          local,
+          here: jointCatalog(local, () =>
+            makeCatalog({
+              ...catalog,
+              paths: { root: join(paths.state, "agents"), state: paths.state },
+              agents: { places: options.agentPlaces ?? [], store: foreign() },
+            }),
+          ),
+          placeFor,
         }),
-      ),
-      placeFor,
+      ["close"],
+    ),
+    health: whenUsed(() => {
+      const health = makeHealth({
+        ...catalog,
+        locks: options.locks,
+        lifecycle: lifeCycleDeps,
+        roots: options.roots ?? [],
+      });
+      return {
+        ...health,
+        holders(sessionPaths) {
+          const files = [...sessionPaths];
+          return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces ?? [], files)]);
+        },
+      };
     }),
-    health: {
-      ...health,
-      holders(sessionPaths) {
-        const files = [...sessionPaths];
-        return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces ?? [], files)]);
-      },
-    },
   };
+}
+
+/** Returns a function that makes something at its first call. */
+function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => (made ??= make());
 }
 
 /** The members of a header that decide where a copy is. */

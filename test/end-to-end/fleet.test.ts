@@ -397,20 +397,23 @@ test.each(STORES)(
   },
 );
 
-test("a server that only reads says what is to be done about a session that only the fleet has", async () => {
-  const sessionId = "01991f6e-1f1d-7c3e-b0a4-000000000000";
-  for (const [url, words] of [
-    ["postgres://db.example/agents", "without it"],
-    ["", "list_sessions"],
-  ]) {
-    const place = temporaryPlace();
-    const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
-    const wire = await lives.start(["--read-only"]);
-    const { message, data } = await wire.failure("open_session", { sessionId });
-    expect([data.name, message]).toEqual(["session_not_found", expect.stringContaining(words)]);
-    await lives.end();
-  }
-});
+test.each(["--read-only", "--no-session"])(
+  "a server with %s says what is to be done about a session that only the fleet has",
+  async (option) => {
+    const sessionId = "01991f6e-1f1d-7c3e-b0a4-000000000000";
+    for (const [url, words] of [
+      ["postgres://db.example/agents", `with ${option === "--read-only" ? "" : "--read-only or "}${option}`],
+      ["", "list_sessions"],
+    ]) {
+      const place = temporaryPlace();
+      const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
+      const wire = await lives.start([option]);
+      const { message, data } = await wire.failure("open_session", { sessionId });
+      expect([data.name, message]).toEqual(["session_not_found", expect.stringContaining(words)]);
+      await lives.end();
+    }
+  },
+);
 
 test("a session that is nowhere here is not said to be missing while the fleet cannot be asked", async () => {
   const fleet = new MemoryFleet();

@@ -27,7 +27,7 @@ export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journ
   readonly longFrom?: number;
 }
 
-/** The part of a fleet in the stores of one server; without a fleet, everything is as it was. */
+/** The part of a fleet in the stores of one server. */
 export interface InFleet {
   copying<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
@@ -53,19 +53,7 @@ export interface FleetPlaces {
 }
 
 /** Returns the part of a fleet in stores. */
-export function fleetOf(connection: FleetConnection | undefined, places: FleetPlaces): InFleet {
-  if (!connection)
-    return {
-      ...{
-        copying: (options) => options,
-        store: (store) => store,
-        arrivals: () => ({}),
-        catalog: ({ here }) => here,
-        lifeCycle: (own) => own,
-        care: () => ({}),
-        giving: () => ({}),
-      },
-    };
+export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFleet {
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
   const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now);
