@@ -1,7 +1,7 @@
 // Builds the program as one file with a small one that starts it, and the library as modules with declarations.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { chmodSync, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { buildProgram, inPlaceOf, OPTIONS } from "./program.js";
@@ -56,6 +56,9 @@ const OTHERS_URL = require("node:url").pathToFileURL(__filename).href;`;
 
 try {
   const { text } = await buildProgram(`${fresh}/bin`);
+  // start.ts runs them.
+  for (const file of [`${fresh}/bin/program.js`, `${fresh}/bin/later.js`])
+    writeFileSync(file, `(function (require, module, PROGRAM_URL) {${readFileSync(file, "utf8")}\n})`);
   writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...OPTIONS,

@@ -12,7 +12,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { build } from "esbuild";
-import { buildProgram, licencesOf, OPTIONS, PARTS } from "./program.js";
+import { buildProgram, FILES, licencesOf, OPTIONS } from "./program.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const { values } = parseArgs({ options: { node: { type: "string" }, out: { type: "string" } } });
@@ -76,12 +76,11 @@ try {
       stdio: ["pipe", "ignore", "inherit"],
     });
   keep("program", true);
-  for (const part of Object.keys(PARTS)) keep(part, false);
+  for (const part of FILES.slice(1)) keep(part, false);
   rmSync(home, { recursive: true, force: true });
 
   const assets = {};
-  for (const part of ["program", ...Object.keys(PARTS)])
-    for (const name of [`${part}.js`, `${part}.js.code`]) assets[name] = join(folder, name);
+  for (const part of FILES) for (const name of [`${part}.js`, `${part}.js.code`]) assets[name] = join(folder, name);
   for (const place of ["dist/schema", "docs/conformance"])
     for (const name of readdirSync(place)) assets[`${place}/${name}`] = resolve(place, name);
   const config = join(folder, "sea.json");

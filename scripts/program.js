@@ -1,9 +1,10 @@
 // Bundles the program and the parts that it loads when they are needed.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { LATER_PART, laterInProgram, sharedWithPart } from "./later.js";
 import { pageScriptModule } from "./page-script.js";
 
 /** What a module exports. */
@@ -52,72 +53,6 @@ const besides = (part) => ({
   setup: ({ onResolve }) =>
     onResolve({ filter: new RegExp(`${part}/main\\.ts$`) }, () => ({ path: `./${part}.js`, external: true })),
 });
-
-/** Files of the program that are loaded by the first call of one of their functions, by the file that calls them. */
-const LATER = {
-  "src/storage/stores.ts": [
-    "./catalog/candidates.ts",
-    "./catalog/catalog.ts",
-    "./catalog/joint.ts",
-    "./fleet/care-files.ts",
-    "./fleet/failures.ts",
-    "./fleet/kept.ts",
-    "./fleet/store.ts",
-    "./foreign/live.ts",
-    "./foreign/store.ts",
-    "./health/health.ts",
-    "./lifecycle/import.ts",
-    "./lifecycle/lifecycle.ts",
-    "./lifecycle/output-file.ts",
-    "./lifecycle/recorded-migrations.ts",
-    "./v2/migration.ts",
-    "./v2/store.ts",
-  ],
-  "src/server/main.ts": [
-    "../storage/fleet/connect.ts",
-    "../storage/fleet/identity.ts",
-    "../storage/fleet/late-sweep.ts",
-    "./agent/acp-proxy.ts",
-    "./agent/process.ts",
-  ],
-  "src/server/host-connection.ts": [
-    "./acp/conversation.ts",
-    "./agent/acp-agents.ts",
-    "./agent/editor-agents.ts",
-    "./agent/pi-behind.ts",
-  ],
-};
-
-/** Has the files of LATER loaded later. Each function of theirs is one that loads them, and each class makes one of theirs. */
-const whenCalled = {
-  name: "files of the program when they are called",
-  setup({ onResolve, onLoad, onEnd }) {
-    const met = new Set();
-    onResolve({ filter: /^\./ }, ({ path, importer, kind }) => {
-      const by = relative(".", importer);
-      if (kind !== "import-statement" || !LATER[by]?.includes(path)) return;
-      met.add(`${by} ${path}`);
-      return { path: join(dirname(importer), path), namespace: "later" };
-    });
-    onLoad({ filter: /./, namespace: "later" }, ({ path }) => {
-      const loaded = `require(${JSON.stringify(path)})`;
-      const text = readFileSync(path, "utf8");
-      const functions = [...text.matchAll(/^export (?:async )?function\*? (\w+)/gm)];
-      const classes = [...text.matchAll(/^export class (\w+)/gm)];
-      const lines = [
-        ...functions.map(([, name]) => `export const ${name} = (...all) => ${loaded}.${name}(...all);`),
-        ...classes.map(([, name]) => `export function ${name}(...all) { return new (${loaded}.${name})(...all); }`),
-      ];
-      return { contents: lines.join("\n"), resolveDir: dirname(path) };
-    });
-    onEnd(() => {
-      const all = Object.entries(LATER).flatMap(([by, paths]) => paths.map((path) => `${by} ${path}`));
-      const missing = all.filter((edge) => !met.has(edge));
-      if (missing.length > 0)
-        return { errors: missing.map((edge) => ({ text: `LATER has no import any more: ${edge}` })) };
-    });
-  },
-};
 
 /** The licences of the packages of which files were made. */
 export function licencesOf(...metafiles) {
@@ -174,12 +109,16 @@ export const OPTIONS = {
   logLevel: "warning",
 };
 
-/** The parts beside the program, and what of the sources each is made of. */
-export const PARTS = { conformance: "conformance", redact: "core/redact", page: "page", view: "view" };
+/** The parts beside the program that share nothing with it, and what of the sources each is made of. */
+const PARTS = { conformance: "conformance", redact: "core/redact", page: "page", view: "view" };
+
+/** The names of the files that buildProgram writes. */
+export const FILES = ["program", "later", ...Object.keys(PARTS)];
 
 /**
  * Writes the program and its parts into a folder. With `isWhole` they need nothing but Node, and say where they stand by
- * PROGRAM_URL, as the program always does. Returns the text of the program, and what each file was made of.
+ * PROGRAM_URL, as the program always does. Returns the text of what start.ts
+ * runs, and what each file was made of.
  */
 export async function buildProgram(folder, { isWhole = false } = {}) {
   mkdirSync(folder, { recursive: true });
@@ -187,14 +126,27 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
   const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };
   const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => inPlaceOf(file, contents)) : [];
-  const { outputFiles, metafile } = await build({
+  const programPlugins = [await commandsWhenAskedFor(folder), ...Object.keys(PARTS).map(besides), ...plugins];
+  const program = (shared) =>
+    build({
+      ...OPTIONS,
+      ...whole,
+      entryPoints: ["src/cli/main.ts"],
+      plugins: [laterInProgram(shared), ...programPlugins],
+      define,
+      write: false,
+    });
+  const shared = new Set();
+  const ofProgram = new Set(Object.keys((await program([])).metafile.inputs));
+  const later = await build({
     ...OPTIONS,
     ...whole,
-    entryPoints: ["src/cli/main.ts"],
-    plugins: [await commandsWhenAskedFor(folder), whenCalled, ...Object.keys(PARTS).map(besides), ...plugins],
+    ...LATER_PART,
+    plugins: [sharedWithPart(ofProgram, shared), ...programPlugins],
     define,
-    write: false,
+    outfile: `${folder}/later.js`,
   });
+  const { outputFiles, metafile } = await program([...shared]);
   const text = outputFiles[0].text.replace(/^#!.*\n/, "");
   writeFileSync(`${folder}/program.js`, text);
   const part = async (name, more) => {
@@ -209,11 +161,12 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   const page = { plugins: [inPlaceOf("src/page/script.ts", await pageScriptModule())], minify: true };
   const made = [
     metafile,
+    later.metafile,
     await part("conformance", isWhole ? {} : kit),
     await part("redact"),
     await part("page", page),
     await part("view", { plugins: [besides("page")] }),
   ];
-  writeFileSync(`${folder}/page.LICENSES.txt`, licencesOf(made[3]));
-  return { text, metafiles: made };
+  writeFileSync(`${folder}/page.LICENSES.txt`, licencesOf(made[4]));
+  return { text: text + readFileSync(`${folder}/later.js`, "utf8"), metafiles: made };
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Starts the program, which lies next to this file, with the machine code that V8 made of it in an earlier run.
+ * Starts the program, which lies next to this file in two parts, with the machine code that V8 made of it in an earlier run.
  * Compiling it takes 20 of the 100 ms to the first reply on Node 20, and 17 of 67 on Node 24. The code is kept in the
  * user's cache folder, by build, V8 version and architecture. It is derived: without it, the program only starts
  * slower. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
@@ -25,18 +25,18 @@ const KEEP_AFTER = 2000;
  * does not check.
  */
 const GROWTH = 1.05;
-/** Number of code files that are kept, each for one build, V8 version and architecture. */
-const MAX_KEPT = 4;
+/** Number of code files that are kept, two for each build, V8 version and architecture. */
+const MAX_KEPT = 8;
 /** Bytes of the checksum before the code; V8 itself trusts the code that it gets. */
 const CHECKSUM = 4;
 
-const program = join(dirname(fileURLToPath(import.meta.url)), "program.js");
+const place = dirname(fileURLToPath(import.meta.url));
 
-function codeFile(): string | undefined {
+function codeFile(part: string): string | undefined {
   const { XDG_CACHE_HOME, HOME, NODE_DISABLE_COMPILE_CACHE } = process.env;
   if (NODE_DISABLE_COMPILE_CACHE === "1") return undefined;
   const caches = XDG_CACHE_HOME || join(HOME || homedir(), ".cache");
-  return join(caches, "pi-session-server", `${BUILD}-${process.versions.v8}-${process.arch}.code`);
+  return join(caches, "pi-session-server", `${BUILD}-${process.versions.v8}-${process.arch}-${part}.code`);
 }
 
 function keptCode(file: string): Buffer | undefined {
@@ -76,21 +76,41 @@ function keep(disk: Disk, file: string, code: Uint8Array): void {
   }
 }
 
-const file = codeFile();
-const cachedData = file === undefined ? undefined : keptCode(file);
-// The build writes only ASCII, so the bytes are the text.
-const text = Buffer.from(readWhole(realDisk, program).buffer).toString("latin1");
-const script = new Script(`(function (require, PROGRAM_URL) {${text}\n})`, { filename: program, cachedData });
-if (file !== undefined) {
-  const known = cachedData && !script.cachedDataRejected ? cachedData.length : 0;
-  let kept = false;
-  const keepOnce = (): void => {
-    if (kept) return;
-    kept = true;
-    const code = script.createCachedData();
-    if (code.length > known * GROWTH) keep(realDisk, file, code);
-  };
-  setTimeout(keepOnce, KEEP_AFTER).unref();
-  if (known === 0) process.on("exit", keepOnce);
+/** Runs a part of the program, which is a function of its file. */
+function run(part: string, ...given: unknown[]): void {
+  const file = codeFile(part);
+  const cachedData = file === undefined ? undefined : keptCode(file);
+  const filename = join(place, `${part}.js`);
+  // The build writes only ASCII, so the bytes are the text. It is not put together of several, which would be copied.
+  const text = Buffer.from(readWhole(realDisk, filename).buffer).toString("latin1");
+  const script = new Script(text, { filename, cachedData });
+  if (file !== undefined) {
+    const known = cachedData && !script.cachedDataRejected ? cachedData.length : 0;
+    let kept = false;
+    const keepOnce = (): void => {
+      if (kept) return;
+      kept = true;
+      const code = script.createCachedData();
+      if (code.length > known * GROWTH) keep(realDisk, file, code);
+    };
+    setTimeout(keepOnce, KEEP_AFTER).unref();
+    if (known === 0) process.on("exit", keepOnce);
+  }
+  script.runInThisContext()(...given);
 }
-script.runInThisContext()(createRequire(program), pathToFileURL(program).href);
+
+const program = join(place, "program.js");
+const nodes = createRequire(program);
+let later: { exports: unknown } | undefined;
+
+/** Returns what a module of Node's, a package or another part of the program exports. */
+function load(name: string): unknown {
+  if (name !== "./later.js") return nodes(name);
+  if (!later) {
+    later = { exports: {} };
+    run("later", nodes, later);
+  }
+  return later.exports;
+}
+
+run("program", load, { exports: {} }, pathToFileURL(program).href);

@@ -1,0 +1,141 @@
+// The part of the program that few processes need: a file of its own, later.js, which the first call into it loads. Both
+// share the files that the program has anyway, so that there is one of each.
+import { readFileSync } from "node:fs";
+import { join, relative } from "node:path";
+
+/** Files that are loaded by the first call of one of their functions, or by import(), by the file that does so. */
+const LATER = {
+  "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
+  "src/server/host-connection.ts": [
+    "./acp/conversation.ts",
+    "./agent/acp-agents.ts",
+    "./agent/editor-agents.ts",
+    "./agent/pi-behind.ts",
+  ],
+  "src/server/main.ts": [
+    "../storage/fleet/connect.ts",
+    "../storage/fleet/identity.ts",
+    "../storage/fleet/late-sweep.ts",
+    "./agent/acp-proxy.ts",
+    "./agent/process.ts",
+    "./openrpc.ts",
+  ],
+  "src/storage/stores.ts": [
+    "./catalog/candidates.ts",
+    "./catalog/catalog.ts",
+    "./catalog/joint.ts",
+    "./fleet/care-files.ts",
+    "./fleet/failures.ts",
+    "./fleet/kept.ts",
+    "./fleet/store.ts",
+    "./foreign/live.ts",
+    "./foreign/store.ts",
+    "./health/health.ts",
+    "./lifecycle/import.ts",
+    "./lifecycle/lifecycle.ts",
+    "./lifecycle/output-file.ts",
+    "./lifecycle/recorded-migrations.ts",
+    "./v2/migration.ts",
+    "./v2/store.ts",
+  ],
+};
+
+const edges = Object.entries(LATER).flatMap(([by, paths]) =>
+  paths.map((path) => ({ by, path, file: join(by, "..", path) })),
+);
+const files = [...new Set(edges.map(({ file }) => file))];
+/** A function that returns what each of some files exports, which it then loads, by their paths. */
+const loading = (paths) =>
+  `{${paths.map((path) => `${JSON.stringify(path)}: () => require(${JSON.stringify(join(process.cwd(), path))})`).join(",\n")}}`;
+
+/** Returns the names of what a file exports, but types, of some kinds of declarations. */
+function namesIn(file, kinds) {
+  const text = readFileSync(file, "utf8");
+  const declared = [...text.matchAll(new RegExp(`^export (?:async )?(?:${kinds})\\*? (\\w+)`, "gm"))];
+  return declared.map(([, name]) => name);
+}
+
+/** The names that a file passes on. */
+function passedOn(file) {
+  const lists = [...readFileSync(file, "utf8").matchAll(/^export \{([^}]*)\}/gm)].flatMap(([, list]) =>
+    list.split(","),
+  );
+  const names = lists.map((name) => name.trim()).filter((name) => name !== "" && !name.startsWith("type "));
+  return names.map((name) => name.split(" ").at(-1));
+}
+
+/**
+ * Has the program load those files from the part. Each of their functions is one that loads them, and each class makes one
+ * of theirs. `shared` are the files of the program that the part uses.
+ */
+export const laterInProgram = (shared) => ({
+  name: "later.js in the program",
+  setup({ onResolve, onLoad, onEnd }) {
+    const met = new Set();
+    onResolve({ filter: /^\.\/later\.js$/ }, ({ path }) => ({ path, external: true }));
+    onResolve({ filter: /^later$/ }, ({ path }) => ({ path, namespace: "later" }));
+    onResolve({ filter: /^\./ }, ({ path, importer, kind }) => {
+      const edge = edges.find((one) => one.by === relative(".", importer) && one.path === path);
+      if (!edge) return;
+      met.add(edge);
+      return { path: edge.file, namespace: kind === "dynamic-import" ? "imported later" : "called later" };
+    });
+    onLoad({ filter: /./, namespace: "later" }, () => ({
+      contents: `
+        const shared = ${loading(shared)};
+        let files;
+        export const later = (path) => (files ??= require("./later.js")((name) => shared[name](), import.meta.url))[path]();`,
+      resolveDir: process.cwd(),
+    }));
+    onLoad({ filter: /./, namespace: "imported later" }, ({ path }) => ({
+      contents: `module.exports = require("later").later(${JSON.stringify(path)});`,
+      resolveDir: process.cwd(),
+    }));
+    onLoad({ filter: /./, namespace: "called later" }, ({ path }) => {
+      const loaded = `later(${JSON.stringify(path)})`;
+      const lines = [
+        'import { later } from "later";',
+        ...namesIn(path, "function").map((name) => `export const ${name} = (...all) => ${loaded}.${name}(...all);`),
+        ...namesIn(path, "class").map(
+          (name) => `export function ${name}(...all) { return new (${loaded}.${name})(...all); }`,
+        ),
+      ];
+      return { contents: lines.join("\n"), resolveDir: process.cwd() };
+    });
+    onEnd(() => ({
+      errors: edges
+        .filter((edge) => !met.has(edge))
+        .map(({ by, path }) => ({ text: `scripts/later.js names an import that is no more: ${path} in ${by}` })),
+    }));
+  },
+});
+
+/** What the part is made of: it is a function that gets what the program shares, and where the program stands. */
+export const LATER_PART = {
+  stdin: { contents: `module.exports = ${loading(files)};`, resolveDir: process.cwd(), sourcefile: "later" },
+  banner: { js: 'module.exports=(SHARED,PROGRAM_URL)=>{"use strict";const module={exports:{}};' },
+  footer: { js: "return module.exports}" },
+};
+
+/** Has the part take what files of the program export from the program. Notes in `shared` which ones it takes. */
+export const sharedWithPart = (ofProgram, shared) => ({
+  name: "files that later.js shares",
+  setup({ onResolve, onLoad, resolve }) {
+    onResolve({ filter: /^\./ }, async ({ path, pluginData, ...from }) => {
+      if (pluginData === "found") return;
+      const found = await resolve(path, { ...from, pluginData: "found" });
+      const file = relative(".", found.path);
+      if (found.external || !file.startsWith("src/") || !ofProgram.has(file)) return;
+      shared.add(file);
+      return { path: file, namespace: "shared" };
+    });
+    onLoad({ filter: /./, namespace: "shared" }, ({ path }) => {
+      const names = [...namesIn(path, "function|class|const|let"), ...passedOn(path)];
+      return {
+        contents: `const shared = SHARED(${JSON.stringify(path)});\n${names
+          .map((name) => `export const ${name} = shared.${name};`)
+          .join("\n")}`,
+      };
+    });
+  },
+});
