@@ -44,18 +44,18 @@ const edges = Object.entries(LATER).flatMap(([by, paths]) =>
   paths.map((path) => ({ by, path, file: join(by, "..", path) })),
 );
 const files = [...new Set(edges.map(({ file }) => file))];
-/** A function that returns what each of some files exports, which it then loads, by their paths. */
+/** Returns an object as text: by the path of each file, a function that loads it and returns what it exports. */
 const loading = (paths) =>
   `{${paths.map((path) => `${JSON.stringify(path)}: () => require(${JSON.stringify(join(process.cwd(), path))})`).join(",\n")}}`;
 
-/** Returns the names of what a file exports, but types, of some kinds of declarations. */
+/** Returns the names of what a file declares and exports, of these kinds of declarations. */
 function namesIn(file, kinds) {
   const text = readFileSync(file, "utf8");
   const declared = [...text.matchAll(new RegExp(`^export (?:async )?(?:${kinds})\\*? (\\w+)`, "gm"))];
   return declared.map(([, name]) => name);
 }
 
-/** The names that a file passes on. */
+/** Returns the names of what a file passes on of other files, but types. */
 function passedOn(file) {
   const lists = [...readFileSync(file, "utf8").matchAll(/^export \{([^}]*)\}/gm)].flatMap(([, list]) =>
     list.split(","),

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Starts the program, which lies next to this file in two parts, with the machine code that V8 made of it in an earlier run.
- * Compiling it takes 20 of the 100 ms to the first reply on Node 20, and 17 of 67 on Node 24. The code is kept in the
+ * Compiling it takes a fifth of the time to the first reply. The code is kept in the
  * user's cache folder, by build, V8 version and architecture. It is derived: without it, the program only starts
  * slower. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
  */

@@ -1,7 +1,7 @@
 /**
  * Returns an object that is made when it is first used: most processes never ask for most of what they could be asked for,
- * and loading and making all of it took a third of the time to the first reply. Calls of those named in `idle` do nothing
- * as long as it is not made.
+ * and loading and making all of it takes a seventh of what a start takes beyond Node's own. Calls of those named in `idle`
+ * do nothing as long as it is not made.
  */
 export function whenUsed<T extends object>(make: () => T, idle: readonly (keyof T)[] = []): T {
   let made: T | undefined;
