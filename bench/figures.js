@@ -6,14 +6,12 @@ import { shown, table } from "./measure.js";
 /** How the rows begin that the README has; the other rows are in docs/figures.md only. */
 export const README_ROWS = [
   "spawn to first reply",
-  "get_state, round trip p50",
   "switch_session, 100,000 entries",
   "fork at the last message",
   "durable append over the wire",
   "list 1,000 sessions",
-  // What Pi is faster at.
+  // What Pi 0.73.1 is faster at.
   "get_fork_messages, 100,000 entries",
-  "branchWithSummary, library",
 ];
 
 const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");

@@ -6,7 +6,7 @@
 //   --million               also sessions of a million entries
 //   --shapes                also sessions of unusual shapes
 //   --figures               also into docs/figures.md, the table of this Node, or that of growth
-//   --readme                so, too, and some of its rows into README.md
+//   --readme                so, too, and six of its rows into README.md
 //   --json                  figures with their spread, as JSON
 //   --into <dir>            where docs/figures.md and README.md are (this folder)
 //   --from <file>           instead of measuring: a file that --json wrote, for --figures and --readme
