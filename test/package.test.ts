@@ -306,3 +306,36 @@ test("require works where Node can load modules with it", () => {
   });
   expect(out).toBe("function\n");
 });
+
+test("what most servers are asked for needs the first file of the program alone", () => {
+  const bin = join(mkdtempSync(join(tmpdir(), "pi-session-server-first-")), "bin");
+  cpSync(join(ROOT, "dist/bin"), bin, { recursive: true, filter: (path) => !path.endsWith("later.js") });
+  const asked = [
+    ["append", { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] }],
+    ["get_state", {}],
+    ["get_messages", {}],
+    ["get_tree", {}],
+    ["new_session", {}],
+    ["list_sessions", {}],
+  ] as const;
+  const requests = asked.map(([method, params], id) => JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+  const text = execFileSync(process.execPath, [join(bin, "pi-session-server.js"), "--events", "none"], {
+    cwd: bin,
+    encoding: "utf8",
+    env: { PATH: process.env.PATH, HOME: join(bin, "..") },
+    input: `${requests.join("\n")}\n`,
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  const replies = text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(replies.filter(({ error }) => error === undefined).map(({ id }) => asked[id][0])).toEqual([
+    "append",
+    "get_state",
+    "get_messages",
+    "get_tree",
+    "new_session",
+  ]);
+  rmSync(join(bin, ".."), { recursive: true });
+});

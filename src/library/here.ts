@@ -16,6 +16,7 @@ import { snapshotCache } from "../storage/log/snapshot-cache.ts";
 import { memoryStore } from "../storage/memory.ts";
 import { openingOf } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
+import { once } from "../storage/when-used.ts";
 import { foreignStore, segmentedStore } from "./others.ts";
 import type { Durability } from "./types.ts";
 
@@ -52,14 +53,6 @@ function locksFor(stateFolder: string): Locks {
 
 /** Milliseconds after which is done what no caller waits for. */
 const PUT_OFF = 50;
-
-function once<T>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => {
-    made ??= make();
-    return made;
-  };
-}
 
 /** Returns the stores of a session folder. */
 export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): SessionStores {

@@ -56,7 +56,7 @@ import { MIGRATED, nowAt, type OpeningOptions, openingOf } from "./opening.ts";
 import { makeMigrations } from "./v2/migration.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
-import { whenUsed } from "./when-used.ts";
+import { once, whenUsed } from "./when-used.ts";
 
 export interface StoresOptions extends OpeningOptions {
   readonly env: Env;
@@ -298,12 +298,6 @@ export function makeStores(options: StoresOptions): Stores {
       };
     }),
   };
-}
-
-/** Returns a function that makes something at its first call. */
-function once<T>(make: () => T): () => T {
-  let made: T | undefined;
-  return () => (made ??= make());
 }
 
 /** The members of a header that decide where a copy is. */

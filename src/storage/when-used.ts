@@ -1,3 +1,12 @@
+/** Returns a function that makes something at its first call. */
+export function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
+
 /**
  * Returns an object that is made when it is first used: most processes never ask for most of what they could be asked for,
  * and loading and making all of it takes a seventh of what a start takes beyond Node's own. Calls of those named in `idle`
