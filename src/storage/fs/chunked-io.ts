@@ -1,7 +1,7 @@
 /** Chunked file I/O that pauses between pieces, so that other requests are not held up. */
 
 import { createHash } from "node:crypto";
-import { sameBytes } from "../../core/json/json.ts";
+import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import {
   closeQuietly,
   type Disk,
@@ -117,6 +117,29 @@ export function* piecesOf(disk: Disk, fd: number, start: number, end: number): G
     readAll(disk, fd, piece, at);
     yield piece;
   }
+}
+
+/**
+ * Yields pieces as bytes, short ones together in blocks of at most `size`, for a write takes longer than it takes to copy
+ * them. Each block is valid until the next.
+ */
+export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): Generator<Uint8Array> {
+  let gathered: Buffer | undefined;
+  let filled = 0;
+  for (const piece of pieces) {
+    const bytes = typeof piece === "string" ? bytesOf(piece) : piece;
+    if (gathered && filled + bytes.length > size) {
+      if (filled > 0) yield gathered.subarray(0, filled);
+      filled = 0;
+    }
+    if (bytes.length >= size) yield bytes;
+    else {
+      gathered ??= Buffer.allocUnsafe(size);
+      gathered.set(bytes, filled);
+      filled += bytes.length;
+    }
+  }
+  if (gathered && filled > 0) yield gathered.subarray(0, filled);
 }
 
 /** Whether two files have the same bytes. */

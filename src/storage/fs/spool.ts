@@ -8,6 +8,7 @@ import { dirname } from "node:path";
 import { isErrno, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Spool, Spooled } from "../../core/ports/spool.ts";
+import { blocksOf } from "./chunked-io.ts";
 import { closeQuietly, type Disk, removeQuietly, temporaryName, writeAll } from "./disk.ts";
 import { readAt } from "./files.ts";
 import { sweepTemporaryFiles } from "./staging.ts";
@@ -61,22 +62,7 @@ export class FileSpool implements Spool {
       }
       file.size += bytes.length;
     };
-    let gathered: Buffer | undefined;
-    let filled = 0;
-    for (const piece of pieces) {
-      const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
-      if (filled + bytes.length > BLOCK && gathered) {
-        write(gathered.subarray(0, filled));
-        filled = 0;
-      }
-      if (bytes.length >= BLOCK) write(bytes);
-      else {
-        gathered ??= Buffer.allocUnsafe(BLOCK);
-        gathered.set(bytes, filled);
-        filled += bytes.length;
-      }
-    }
-    if (gathered && filled > 0) write(gathered.subarray(0, filled));
+    for (const block of blocksOf(pieces, BLOCK)) write(block);
   }
 
   /** Returns the reply that takes the bytes of a file from `start` on. */

@@ -2,9 +2,8 @@
 
 import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { pause, piecesOf } from "../fs/chunked-io.ts";
+import { blocksOf, pause, piecesOf } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { LF } from "../log/lines.ts";
@@ -12,6 +11,8 @@ import { bringAttachments } from "./import.ts";
 
 /** Milliseconds of writing without a pause. */
 const SLICE = 20;
+/** Bytes that are written at once: making 64 KB of a page takes about 10 ms, so that a block is no longer than a slice. */
+const BLOCK = 1 << 16;
 
 /** See Stores.writeOutput. */
 export async function writeOutput(
@@ -25,8 +26,8 @@ export async function writeOutput(
   let written: string | undefined;
   const fill = async (fd: number): Promise<void> => {
     let since = performance.now();
-    for (const piece of pieces) {
-      writeAll(disk, fd, typeof piece === "string" ? bytesOf(piece) : piece);
+    for (const block of blocksOf(pieces, BLOCK)) {
+      writeAll(disk, fd, block);
       if (performance.now() - since < SLICE) continue;
       await pause();
       since = performance.now();
