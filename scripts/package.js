@@ -43,10 +43,24 @@ const KEEPING = `
   if (isRun === "run") run(require, module, exports, require("node:url").pathToFileURL(part).href);
 `;
 
+/** Whether the Node of a version can put a program into a copy of itself. */
+function hasBuilder(version) {
+  const [major, minor] = version.replace("v", "").split(".").map(Number);
+  return major > 25 || (major === 25 && minor >= 5);
+}
+
+/** Returns the Node that is named. Ends with a sentence when it is too old. */
+function named(node) {
+  const version = execFileSync(node, ["--version"], { encoding: "utf8" }).trim();
+  if (hasBuilder(version)) return node;
+  console.error(`${node} is Node ${version}, which cannot put a program into itself. Name one of 25.5 or newer,`);
+  console.error("or leave --node out: then the newest that npm has is taken.");
+  process.exit(1);
+}
+
 /** Returns a Node that can put a program into a copy of itself: this one, or the newest that npm has for this machine. */
 function nodeWithBuilder(place) {
-  const [major, minor] = process.versions.node.split(".").map(Number);
-  if (major > 25 || (major === 25 && minor >= 5)) return process.execPath;
+  if (hasBuilder(process.versions.node)) return process.execPath;
   const name = `node-${process.platform}-${process.arch}`;
   execFileSync("npm", ["install", "--prefix", place, "--no-save", "--no-audit", "--no-fund", `${name}@latest`], {
     stdio: ["ignore", "ignore", "inherit"],
@@ -60,11 +74,26 @@ function nodesLicence(node) {
   return existsSync(file) ? `Node.js\n\n${readFileSync(file, "utf8").trim()}\n\n${"-".repeat(80)}\n\n` : "";
 }
 
+/** Throws unless each request has its result: code of which something fails would be kept without what comes after it. */
+function checkReplies(output) {
+  const replies = output
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  for (const [id, [method]] of FIRST.entries()) {
+    const reply = replies.find((one) => one.id === id);
+    if (!reply?.result) throw new Error(`${method}: ${JSON.stringify(reply?.error ?? "no reply")}`);
+  }
+}
+
+const given = values.node && named(values.node);
 const folder = mkdtempSync(join(root, "dist.package.tmp"));
 try {
-  const node = values.node ?? nodeWithBuilder(folder);
+  const node = given ?? nodeWithBuilder(folder);
   const { metafiles } = await buildProgram(folder, { isWhole: true });
   await build({ ...OPTIONS, entryPoints: { standalone: "src/cli/standalone.ts" }, outdir: folder });
+  // The parts are scripts that load each other, wherever they lie.
+  writeFileSync(join(folder, "package.json"), '{ "type": "commonjs" }\n');
   writeFileSync(join(folder, "keeping.cjs"), KEEPING);
   const home = mkdtempSync(join(tmpdir(), "pi-session-server-package-"));
   const requests = FIRST.map(([method, params], id) => JSON.stringify({ jsonrpc: "2.0", id, method, params }));
@@ -73,9 +102,10 @@ try {
       cwd: home,
       env: { HOME: home },
       input: isRun ? `${requests.join("\n")}\n` : "",
-      stdio: ["pipe", "ignore", "inherit"],
+      stdio: ["pipe", "pipe", "inherit"],
+      encoding: "utf8",
     });
-  keep("program", true);
+  checkReplies(keep("program", true));
   for (const part of FILES.slice(1)) keep(part, false);
   rmSync(home, { recursive: true, force: true });
 
