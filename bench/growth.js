@@ -1,6 +1,7 @@
 // How the time of every command grows with the session: each on the same kind of session at several sizes, in one
 // process per size, and the exponent that fits: 0 is flat, 1 linear.
 import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { withFigures } from "./figures.js";
 import { idOf, writeSession } from "./generate.js";
@@ -116,6 +117,7 @@ export function exponent(sizes, times) {
 
 export async function growth(options) {
   const sizes = options.quick ? [100, 400] : [1000, 10_000, 100_000, ...(options.million ? [1_000_000] : [])];
+  const load = loadavg()[0];
   const bySize = [];
   for (const size of sizes) bySize.push(await timesAt(size, options));
   const commands = ASKED.map(nameOf).filter((name) => bySize.some(({ times }) => times.has(name)));
@@ -134,7 +136,7 @@ export async function growth(options) {
   ]);
   const asked = new Set(ASKED.map(([method]) => method));
   const others = bySize[0].commands.filter((name) => !asked.has(name));
-  const how = `Node ${process.version}, milliseconds by entries`;
+  const how = `Node ${process.version}, ${cpus().length} processors, load ${load.toFixed(1)} before, milliseconds by entries`;
   const head = ["command", ...sizes.map((size) => new Intl.NumberFormat("en").format(size)), "exponent"];
   console.log(`${how}\n\n${table(head, lines)}`);
   if (options.document)
