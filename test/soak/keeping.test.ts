@@ -5,7 +5,7 @@
  */
 
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { FleetPruning } from "../../src/storage/fleet/pruning.ts";
 import { user } from "../support/drafts.ts";
 import { KilledDatabase, linesInDatabase, OUT_OF_ORDER, wait } from "../support/fleet-databases.ts";
@@ -24,11 +24,13 @@ class KeptMachine {
   wire: Wire | undefined;
   place: Place | undefined;
   private readonly url: string;
-  private readonly name: string;
+  readonly name: string;
   private readonly store: string;
   private lives: HereLives | undefined;
   private fleet: SqlFleet | undefined;
   private life = 0;
+  /** What was refused last of each session, and why. */
+  readonly refusals = new Map<string, string>();
 
   constructor(url: string, name: string, store: string) {
     this.url = url;
@@ -63,6 +65,8 @@ class KeptMachine {
   /** Asks, and returns undefined where that fails. */
   async ask(method: string, params: Json): Promise<Json | undefined> {
     const reply = await this.wire?.request(method, params);
+    const sessionId = params.sessionId as string | undefined;
+    if (reply?.error && sessionId !== undefined) this.refusals.set(sessionId, `${method}: ${reply.error.message}`);
     return reply?.result;
   }
 }
@@ -179,8 +183,12 @@ soak("keeping", async (random, number) => {
       const items = (await machine.ask("list_trash", {}))?.items ?? [];
       for (const { sessionId } of items) if (sessionId !== null) await machine.ask("restore_session", { sessionId });
     }
-    // Some restores were interrupted.
-    for (const sessionId of acknowledged.keys()) await machine.ask("restore_session", { sessionId });
+    // Some restores were interrupted. What is in the archive is not written to, nor looked at.
+    for (const sessionId of acknowledged.keys()) {
+      await machine.ask("restore_session", { sessionId });
+      await machine.ask("unarchive_session", { sessionId });
+    }
+    machine.refusals.clear();
     // What a copy has more than the fleet goes there with the next write.
     for (const sessionId of acknowledged.keys()) await write(machine, sessionId, random);
   }
@@ -208,19 +216,23 @@ soak("keeping", async (random, number) => {
     const row = database.server.sql(
       `select state, entries, generation, removed_at from pi_fleet.session where id = '${sessionId}'`,
     );
-    const copies = machines.filter(({ place }) =>
-      textsBelow(place as Place, /./).some((found) => found.includes(text)),
-    );
-    return `row ${row}, and ${copies.length} machines have it`;
+    const copies = machines.map((machine) => {
+      const { home } = machine.place as Place;
+      const paths = filesBelow(home).filter((path) => readFileSync(path, "latin1").includes(text));
+      return `machine ${machine.name} has it in ${paths.map((path) => relative(home, path)).join(", ") || "no file"} and was refused ${machine.refusals.get(sessionId) ?? "nothing"}`;
+    });
+    return [`row ${row}`, ...copies].join("; ");
   }
 
   /** Returns the texts of files below the home of a machine whose paths fit. */
   function textsBelow({ home }: Place, fits: RegExp): string[] {
-    const names = readdirSync(home, { recursive: true, withFileTypes: true });
-    return names
-      .filter((one) => one.isFile())
-      .map((one) => join(one.parentPath, one.name))
+    return filesBelow(home)
       .filter((path) => fits.test(path))
       .map((path) => readFileSync(path, "latin1"));
+  }
+
+  function filesBelow(home: string): string[] {
+    const names = readdirSync(home, { recursive: true, withFileTypes: true });
+    return names.filter((one) => one.isFile()).map((one) => join(one.parentPath, one.name));
   }
 });
