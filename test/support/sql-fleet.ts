@@ -35,7 +35,7 @@ export function sqlFleet(
     ...fleetOptions(fleet),
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, name, tenant),
+    keeper: new SqlKeeper(connections, name, tenant, lease),
     connections,
   };
 }

@@ -75,7 +75,10 @@ export interface FleetKeeper {
   restore(sessionId: string, archived: boolean): Promise<boolean>;
   /** Returns the end that a deleted session had whose lines were removed; null where there is none. */
   removedEnd(sessionId: string): Promise<FleetEnd | null>;
-  /** Has a deleted session whose lines were removed begin again, without lines. Returns whether there was one. */
+  /**
+   * Has a deleted session whose lines were removed begin again, without lines. Returns whether there was one. This process
+   * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
+   */
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean>;
   /** Yields the sessions with their rows, by their ids; only the deleted ones where these are asked for. */
   rows(): AsyncIterable<FleetRow>;

@@ -75,7 +75,7 @@ export function connectFleet(
   return {
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, place.processId, tenant),
+    keeper: new SqlKeeper(connections, place.processId, tenant, LEASE),
     pruning: new FleetPruning(connections, tenant),
     shown: address.shown,
     trustedFor: (LEASE * 2) / 3,

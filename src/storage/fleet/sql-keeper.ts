@@ -50,12 +50,14 @@ export class SqlKeeper implements FleetKeeper {
   private readonly connections: Connections;
   private readonly holder: string;
   private readonly tenant: string;
+  private readonly lease: number;
 
-  /** `holder`: the process that takes what it changes. */
-  constructor(connections: Connections, holder: string, tenant: string) {
+  /** `holder`: the process that takes what it changes. `lease`: milliseconds for which nobody else may take it then. */
+  constructor(connections: Connections, holder: string, tenant: string, lease: number) {
     this.connections = connections;
     this.holder = holder;
     this.tenant = tenant;
+    this.lease = lease;
   }
 
   /** Runs a change that begins with `held`. Returns whether it was made. */
@@ -142,13 +144,17 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {
-    const held = `update pi_fleet.session set state = 0, deleted_at = null, removed_at = null, archived = $3, header = $4,
-        entries = 0, bytes = 0, chain = $5, indexed = 0, messages = 0, ${LET_GO}
-      where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and holder is null)
+    const values = new SqlValues(this.tenant, storable(sessionId));
+    const isNobodys = "(holder is null or lease_until <= clock_timestamp())";
+    const held = `update pi_fleet.session set state = 0, deleted_at = null, removed_at = null,
+        archived = ${values.add(archived)}, header = ${values.add(Buffer.from(headerLine))},
+        entries = 0, bytes = 0, chain = ${values.add(Buffer.from(NOTHING.chain, "hex"))}, indexed = 0, messages = 0,
+        epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
+        lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
+        changed_at = clock_timestamp()
+      where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and ${isNobodys})
       returning id`;
-    const nothing = Buffer.from(NOTHING.chain, "hex");
-    const values = new SqlValues(this.tenant, storable(sessionId), archived, Buffer.from(headerLine), nothing);
-    // Where the answer is lost, somebody may have taken it since.
+    // Where the answer is lost, it is there, and this process has it.
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 

@@ -260,6 +260,33 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       expect(await textsOf(one.wire, sessionId)).toContain("later");
     });
 
+    test("while a machine gives back what was pruned, no copy with less begins it, and no prune forgets it", async () => {
+      const fleet = connect();
+      const [one, two] = [await machine(kind, fleet), await machine(kind)];
+      const sessionId = await one.make("one");
+      await textsOf(two.wire, sessionId);
+      await one.wire.result("switch_session", { sessionId });
+      await one.wire.result("append", { entries: [user("later")] });
+      await one.wire.result("new_session");
+      await one.wire.result("delete_session", { sessionId });
+      await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+      const { keeper } = fleet;
+      const beginAgain = keeper.beginAgain.bind(keeper);
+      let refusal: Json | undefined;
+      keeper.beginAgain = async (...given) => {
+        const isBegun = await beginAgain(...given);
+        await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await two.wire.result("switch_session", { sessionId });
+        refusal = (await two.wire.request("append", { entries: [user("less")] })).error;
+        await two.wire.result("new_session");
+        return isBegun;
+      };
+      await one.wire.result("restore_session", { sessionId });
+      expect(refusal?.data.name).toBe("session_locked");
+      expect(rowsOf(sessionId)[0]).toBe("3");
+      expect(await textsOf(two.wire, sessionId)).toContain("later");
+    });
+
     test("what only a machine has that was away is told to it, and is there after a restore", async () => {
       const fleet = connect();
       const away = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
