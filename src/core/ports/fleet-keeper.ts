@@ -73,13 +73,16 @@ export interface FleetKeeper {
   takeAway(sessionId: string): Promise<Holder | null>;
   /** Brings a deleted session back. Returns whether there was one that has its lines. */
   restore(sessionId: string, archived: boolean): Promise<boolean>;
-  /** Returns the end that a deleted session had whose lines were removed; null where there is none. */
+  /**
+   * Returns the end that a deleted session had whose lines were removed, or nothing's of one that was begun and got none;
+   * null where there is neither.
+   */
   removedEnd(sessionId: string): Promise<FleetEnd | null>;
   /**
-   * Has a deleted session whose lines were removed begin again, without lines. Returns whether there was one. This process
+   * Has such a session begin again, without lines, if `had` is still what it had. Returns whether it is there. This process
    * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
    */
-  beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean>;
+  beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
   /** Yields the sessions with their rows, by their ids; only the deleted ones where these are asked for. */
   rows(): AsyncIterable<FleetRow>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */

@@ -205,8 +205,8 @@ export class FleetCopy implements Outside {
     this.debt.renew();
     const had = this.end.entries;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
-      // Of what is deleted a row is left: a session that is missing was lost with a server.
-      const taking = await this.take(this.debt.isOwed || had > 0);
+      // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
+      const taking = await this.take(this.debt.isOwed || had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
         if (!(await this.catchUp(taking.end))) return;
         if (isHost) await this.debt.tell();

@@ -52,7 +52,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         // One whose file is here already, as after a restore that was interrupted.
         const file = fileAt(own, where);
         const sessionId = file === undefined ? undefined : place.idAt(file);
-        if (file !== undefined && sessionId !== undefined && (await broughtBack(place, sessionId, file)))
+        if (file !== undefined && sessionId !== undefined && (await toldOfReturn(place, sessionId, file)))
           return { sessionId, sessionPath: file, movedTo: file };
         // Or one that the fleet deleted, because nobody wrote to it, and that is in no trash.
         const fetched = file === undefined ? await fetchedBack(own, place, where) : undefined;
@@ -130,12 +130,13 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   try {
     if (end && !hasAll(log, end)) return false;
     // One that the fleet never had stays here.
-    const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived) : (await fleet.look(id)) !== null;
+    const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived, end) : (await fleet.look(id)) !== null;
     if (!isThere) return false;
   } finally {
     log.close();
   }
-  await pushed(place, file);
+  if (end) await push(place, file);
+  else await pushed(place, file);
   return end !== null;
 }
 
@@ -226,15 +227,15 @@ async function withSession<T>(
   );
 }
 
-/** Tells the fleet of a deleted session that is here again. Throws storage_failed. */
-async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<void> {
+/** Tells the fleet of a deleted session that is here again. Returns whether it was deleted there. Throws storage_failed. */
+async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: string): Promise<boolean> {
   try {
-    await broughtBack(place, sessionId, path);
+    return await broughtBack(place, sessionId, path);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     throw new Failure(
       "storage_failed",
-      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, delete it and bring it back again, unless it can be written to.",
+      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again.",
       { fleet: true, sessionId, sessionPath: path },
       { cause: error },
     );
@@ -279,16 +280,18 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
 }
 
 /** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
-async function pushed({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
-  let log: Log | undefined;
+async function pushed(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   try {
-    log = open(file);
-    if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+    await push(place, file);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-  } finally {
-    log?.close();
   }
+}
+
+async function push({ open }: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
+  await closing(open(file), async (log) => {
+    if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+  });
 }
 
 async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {

@@ -42,6 +42,9 @@ export const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, cha
 /** Of such a session only this row is left, and nothing that was in the others. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
 
+/** A session that was deleted and has no lines any more, or one that was begun, or began again, and got none. */
+const WITHOUT_ROWS = "(state = 2 and (removed_at is not null or entries = 0) or state = 0 and entries = 0)";
+
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
@@ -83,9 +86,10 @@ export class SqlKeeper implements FleetKeeper {
 
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     if (await this.keepOnce(sessionId, epoch, kept)) return true;
+    // Its rows may have been pruned since.
+    if (kept.as === "deleted" || kept.as === "gone") return this.is(sessionId, "epoch >= $3 and state = 2", epoch + 1);
     // Nobody else took the session, and it was let go.
     const ours = "epoch = $3 and holder is null";
-    if (kept.as === "deleted" || kept.as === "gone") return this.is(sessionId, `${ours} and state = 2`, epoch + 1);
     const archived = kept.as === "there" && kept.archived;
     return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, archived);
   }
@@ -124,7 +128,7 @@ export class SqlKeeper implements FleetKeeper {
     const values = new SqlValues(this.tenant, storable(sessionId));
     const [row] = await this.connections.read({
       text: `select epoch from pi_fleet.session s where tenant = $1 and id = $2 and state = 2 and removed_at is null
-        and (entries = 0 or ${has("entry")} or ${has("pack")})`,
+        and (${has("entry")} or ${has("pack")})`,
       values: values.all,
     });
     if (!row) return false;
@@ -137,22 +141,22 @@ export class SqlKeeper implements FleetKeeper {
   async removedEnd(sessionId: string): Promise<FleetEnd | null> {
     const [row] = await this.connections.read({
       text: `select entries, bytes, chain from pi_fleet.session
-        where tenant = $1 and id = $2 and state = 2 and removed_at is not null`,
+        where tenant = $1 and id = $2 and ${WITHOUT_ROWS}`,
       values: [this.tenant, storable(sessionId)],
     });
     return row ? endOf(row) : null;
   }
 
-  async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean): Promise<boolean> {
+  async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean> {
     const values = new SqlValues(this.tenant, storable(sessionId));
-    const isNobodys = "(holder is null or lease_until <= clock_timestamp())";
     const held = `update pi_fleet.session set state = 0, deleted_at = null, removed_at = null,
         archived = ${values.add(archived)}, header = ${values.add(Buffer.from(headerLine))},
         entries = 0, bytes = 0, chain = ${values.add(Buffer.from(NOTHING.chain, "hex"))}, indexed = 0, messages = 0,
         epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
         changed_at = clock_timestamp()
-      where tenant = $1 and id = $2 and (state = 2 and removed_at is not null or state = 0 and entries = 0 and ${isNobodys})
+      where tenant = $1 and id = $2 and ${WITHOUT_ROWS} and (holder is null or lease_until <= clock_timestamp())
+        and entries = ${values.add(had.entries)} and chain = ${values.add(Buffer.from(had.chain, "hex"))}
       returning id`;
     // Where the answer is lost, it is there, and this process has it.
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");

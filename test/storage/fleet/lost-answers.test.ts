@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { FleetAttachment, FleetFacts, Taking } from "../../../src/core/ports/fleet.ts";
+import type { FleetAttachment, FleetEnd, FleetFacts, Taking } from "../../../src/core/ports/fleet.ts";
 import type { SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -123,7 +123,9 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
       await tell(keeper.keep(id, await begun(one, id), kept));
     server.sql(`update pi_fleet.session set deleted_at = '2020-01-01' where id = 'pruned' and tenant = '${tenant}'`);
     await new FleetPruning(changed.connections, tenant).prune({ rows: HOUR });
-    await tell(keeper.beginAgain("pruned", HEADER, false));
+    const had = (await keeper.removedEnd("pruned")) as FleetEnd;
+    expect(await keeper.beginAgain("pruned", HEADER, false, { ...had, entries: had.entries - 1 })).toBe(false);
+    await tell(keeper.beginAgain("pruned", HEADER, false, had));
     for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) await tell(keeper.restore(id, true));
     const epoch = await begun(one, "facts");
     await tell(keeper.forgetFacts("facts", epoch));
@@ -179,8 +181,20 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
       server.sql("update pi_fleet.session set lease_until = now() where id = 'begins'");
       return taken(other, "begins");
     });
-    expect(await begins.keeper.beginAgain("begins", HEADER, false)).toBe(true);
+    const had = (await begins.keeper.removedEnd("begins")) as FleetEnd;
+    expect(await begins.keeper.beginAgain("begins", HEADER, false, had)).toBe(true);
     expect(stateOf("back", "begins")).toBe("0|another");
+  });
+
+  test("say that a session is deleted whose rows were pruned since", async () => {
+    const other = connect("pruning", "another");
+    for (const as of ["deleted", "gone"] as const) {
+      const one = connect("pruning");
+      const epoch = await begun(one, as);
+      losing(one, () => pruned(other, "pruning"));
+      expect(await one.keeper.keep(as, epoch, { as })).toBe(true);
+      expect(stateOf("pruning", as)).toBe("2|");
+    }
   });
 
   test("remove no attachment that somebody has given anew since", async () => {

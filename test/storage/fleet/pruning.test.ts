@@ -287,6 +287,41 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       expect(await textsOf(two.wire, sessionId)).toContain("later");
     });
 
+    test("a restore whose lines do not come to the fleet says so, and the same again finishes it", async () => {
+      const fleet = connect();
+      const [one, two] = [await machine(kind, fleet), await machine(kind)];
+      const sessionId = await one.make("one");
+      await textsOf(two.wire, sessionId);
+      const remote = fleet.fleet;
+      const append = remote.append.bind(remote);
+      for (const isDeletedAgain of [false, true]) {
+        await one.wire.result("delete_session", { sessionId });
+        await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        remote.append = async () => ({ kind: "away", reason: "test: away" });
+        const { data, message } = await one.wire.failure("restore_session", { sessionId });
+        expect([data.name, message]).toEqual(["storage_failed", expect.stringContaining("restore it again")]);
+        remote.append = append;
+        // What is deleted meanwhile has no lines to come back with.
+        if (isDeletedAgain) await two.wire.result("delete_session", { sessionId });
+        await one.wire.result("restore_session", { sessionId });
+        expect(rowsOf(sessionId)[0]).toBe("2");
+        expect(await textsOf((await machine(kind)).wire, sessionId)).toContain("answer to one");
+      }
+    });
+
+    test("an append that only the disk got before a server died is in the fleet when its repeat is acknowledged", async () => {
+      const before = new HereLives({ seed: 1 });
+      const params = { entries: [user("one"), assistant("answer")], idempotencyKey: "a key" };
+      const dying = await before.start(["--store", kind]);
+      await dying.result("append", params);
+      const { sessionId } = await dying.result("get_state");
+      await before.end();
+      const wire = await new HereLives({ fleet: connect(), place: before.place, seed: 2 }).start(["--store", kind]);
+      await wire.result("switch_session", { sessionId });
+      await wire.result("append", params);
+      expect(rowsOf(sessionId)[0]).toBe("2");
+    });
+
     test("what only a machine has that was away is told to it, and is there after a restore", async () => {
       const fleet = connect();
       const away = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
@@ -409,6 +444,33 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     expect(stdout).toContain(idle);
     expect(stdout).not.toContain(busy);
     expect(server.sql("select id from pi_fleet.session where state = 1")).toBe(busy);
+  });
+
+  test("two at once remove nothing of a session that began anew between them", async () => {
+    const { wire, make } = await machine("jsonl");
+    const two = await machine("jsonl");
+    const sessionId = await make("one");
+    await textsOf(two.wire, sessionId);
+    await wire.result("delete_session", { sessionId });
+    const slow = connect();
+    const { connections } = slow;
+    const run = connections.run.bind(connections);
+    let isBegun = false;
+    connections.run = async (question, sent) => {
+      const { text } = typeof question === "function" ? question({ durability: "primary", version: "" }) : question;
+      if (!isBegun && text.includes("delete from pi_fleet.entry")) {
+        isBegun = true;
+        await new FleetPruning(connect().connections, "").prune({ rows: 0, ids: 0 });
+        await two.wire.result("switch_session", { sessionId });
+        await two.wire.result("append", { entries: [user("anew")] });
+        await two.wire.result("new_session");
+      }
+      return run(question, sent);
+    };
+    await new FleetPruning(connections, "").prune({ rows: 0 });
+    expect(isBegun).toBe(true);
+    expect(server.sql(`select generation, entries from pi_fleet.session where id = '${sessionId}'`)).toBe("0|3");
+    expect(rowsOf(sessionId)[0]).toBe("3");
   });
 
   test("a session that is deleted for good leaves its id, and its words for a day", async () => {
