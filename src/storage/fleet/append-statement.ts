@@ -52,15 +52,15 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
           : entryPart(sent, values);
   const lease = leaseFor(by, values);
   const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = decode(a.chain, 'hex'), state = 1,
-      lease_until = ${lease}, changed_at = clock_timestamp(), messages = a.messages, modified = a.modified,
+      deleted_at = null, removed_at = null, lease_until = ${lease}, changed_at = clock_timestamp(), messages = a.messages, modified = a.modified,
       is_plain = a.plain,
       indexed = case when s.indexed = a.entries and not a.behind then a.past else s.indexed end
     from json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
       entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,
       modified double precision, plain boolean, behind boolean)
     where s.tenant = ${values.add(by.tenant)} and s.id = a.id and s.epoch = a.epoch
-      and s.holder = ${values.add(by.holder)} and s.entries = a.entries
-      and s.chain = decode(a.continued, 'hex') and s.state < 2 ${onServer(by, values)}
+      and s.holder = ${values.add(by.holder)} and s.state < 2 ${onServer(by, values)}
+      and ${continues("a.entries", "decode(a.continued, 'hex')")}
     returning a.n, a.epoch, a.behind, s.tenant, s.id, s.generation`;
   const facts = factParts(
     sent.map((one) => one.facts),
@@ -88,6 +88,15 @@ function sessionRow({ sessionId, epoch, before, after, facts }: FleetBatch, n: n
 /** Returns a statement that changes nothing on another server than the one on which its writer took the session. */
 export function statementOf(text: string, by: Appender, values: SqlValues): SqlStatement {
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
+}
+
+/**
+ * Returns the condition that lines continue what a session has. One that begins again after its lines were removed keeps
+ * their end until then, so that nobody with fewer begins it.
+ */
+export function continues(entries: string, chain: string): string {
+  return `(s.deleted_at is null and s.entries = ${entries} and s.chain = ${chain}
+    or s.deleted_at is not null and ${entries} = 0)`;
 }
 
 /** Returns the condition that a statement is run where its writer took the session, unless it is sent nowhere else. */

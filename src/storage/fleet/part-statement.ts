@@ -4,7 +4,7 @@
  */
 
 import type { FleetPart } from "../../core/ports/fleet.ts";
-import { type Appender, leaseFor, onServer, statementOf } from "./append-statement.ts";
+import { type Appender, continues, leaseFor, onServer, statementOf } from "./append-statement.ts";
 import type { SqlStatement } from "./driver.ts";
 import type { Pack } from "./pack.ts";
 import { copyPart, packPart, packsProof, placeOf } from "./pack-parts.ts";
@@ -40,9 +40,10 @@ export function clearStatement(part: FleetPart, by: Appender): SqlStatement {
  * nothing. Whoever takes the session waits until the statement is over.
  */
 function heldBy({ sessionId, epoch, before }: FleetPart, by: Appender, values: SqlValues): string {
-  return `update pi_fleet.session set lease_until = ${leaseFor(by, values)}
+  const lease = leaseFor(by, values);
+  return `update pi_fleet.session s set lease_until = ${lease}
     where tenant = ${values.add(by.tenant)} and id = ${values.add(sessionId)} and epoch = ${values.add(epoch)}
-      and holder = ${values.add(by.holder)} and entries = ${values.add(before.entries)}
-      and chain = ${values.add(Buffer.from(before.chain, "hex"))} and state < 2 ${onServer(by, values)}
+      and holder = ${values.add(by.holder)} and state < 2 ${onServer(by, values)}
+      and ${continues(`${values.add(before.entries)}::bigint`, values.add(Buffer.from(before.chain, "hex")))}
     returning tenant, id, epoch`;
 }

@@ -67,12 +67,17 @@ interface PendingAppend extends JointAppend {
   readonly packs?: readonly Pack[];
 }
 
+/** One that begins again has none of the lines that it had. */
+const END = `case when deleted_at is null or state = 2 then entries else 0 end as entries,
+  case when deleted_at is null or state = 2 then bytes else 0 end as bytes,
+  case when deleted_at is null or state = 2 then chain else decode('${NOTHING.chain}', 'hex') end as chain`;
+
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
-  where tenant = $1 and id = $2 and state < 2
+  where tenant = $1 and id = $2 and state < 2 and (deleted_at is null or holder = $4)
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
-  returning epoch, entries, bytes, chain, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
+  returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
   on conflict (tenant, id) do nothing`;
@@ -80,7 +85,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 /** Also tells of which server nothing is said of a session. */
 const LOOK = (
   fact: ServerFact,
-): string => `select header, entries, bytes, chain, epoch, state, holder_name, holder_host,
+): string => `select header, ${END}, epoch, state, deleted_at is not null as is_deleted, holder_name, holder_host,
     holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
@@ -187,7 +192,8 @@ export class PostgresFleet implements Fleet {
     if (looked.kind !== "done") return awayOf(looked);
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
-      if (there.state === 2) return { kind: "deleted" };
+      // One that was to begin again, and whose lines did not come, is as deleted as before.
+      if (there.state === 2 || (there.is_deleted && !there.held)) return { kind: "deleted" };
       if (!there.held) return undefined;
       return { kind: "held", holder: holderOf(there), end: endOf(there) };
     }

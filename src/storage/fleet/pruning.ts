@@ -123,7 +123,8 @@ const ORPHANED = `b.tenant = $1 and b.touched_at < clock_timestamp() - interval 
 const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <= clock_timestamp())
   and s.id in (select session_id from pi_fleet.pack where tenant = $1 and generation < 0)`;
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
-const UNFINISHED = "tenant = $1 and state = 0 and (lease_until is null or lease_until <= clock_timestamp())";
+const UNFINISHED = `tenant = $1 and state = 0 and deleted_at is null
+  and (lease_until is null or lease_until <= clock_timestamp())`;
 const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
 
 /** Parameters: $2 age, $3 archived ones, $4 named ones, $5 ids that stay. */

@@ -16,7 +16,7 @@ import type {
 import type { Holder } from "../../core/ports/store.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
-import { endOf, NOTHING } from "./ends.ts";
+import { endOf } from "./ends.ts";
 import { describedRow, factParts, storable } from "./fact-parts.ts";
 import { HOLDER, holderOf } from "./holders.ts";
 import { asciiWords } from "./known-words.ts";
@@ -42,8 +42,9 @@ export const LET_GO = "epoch = epoch + 1, holder = null, lease_until = null, cha
 /** Of such a session only this row is left, and nothing that was in the others. */
 const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = generation + 1, emptied = generation + 1`;
 
-/** A session that was deleted and has no lines any more, or one that was begun, or began again, and got none. */
-const WITHOUT_ROWS = "(state = 2 and (removed_at is not null or entries = 0) or state = 0 and entries = 0)";
+/** A session that was deleted and has no lines any more, also one that begins again, or one that was begun and got none. */
+const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
+  or state = 0 and (deleted_at is not null or entries = 0))`;
 
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
@@ -149,10 +150,9 @@ export class SqlKeeper implements FleetKeeper {
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean> {
     const values = new SqlValues(this.tenant, storable(sessionId));
-    const held = `update pi_fleet.session set state = 0, deleted_at = null, removed_at = null,
-        archived = ${values.add(archived)}, header = ${values.add(Buffer.from(headerLine))},
-        entries = 0, bytes = 0, chain = ${values.add(Buffer.from(NOTHING.chain, "hex"))}, indexed = 0, messages = 0,
-        epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
+    // Until its lines are here it keeps the end that it had, and when it was deleted.
+    const held = `update pi_fleet.session set state = 0, archived = ${values.add(archived)},
+        header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
         changed_at = clock_timestamp()
       where tenant = $1 and id = $2 and ${WITHOUT_ROWS} and (holder is null or lease_until <= clock_timestamp())

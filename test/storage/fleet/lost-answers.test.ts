@@ -177,11 +177,11 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     const begins = connect("back");
     await deleted(other, "begins");
     await pruned(other, "back");
+    const had = (await begins.keeper.removedEnd("begins")) as FleetEnd;
     losing(begins, () => {
       server.sql("update pi_fleet.session set lease_until = now() where id = 'begins'");
-      return taken(other, "begins");
+      return other.keeper.beginAgain("begins", HEADER, false, had);
     });
-    const had = (await begins.keeper.removedEnd("begins")) as FleetEnd;
     expect(await begins.keeper.beginAgain("begins", HEADER, false, had)).toBe(true);
     expect(stateOf("back", "begins")).toBe("0|another");
   });

@@ -292,6 +292,9 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       const [one, two] = [await machine(kind, fleet), await machine(kind)];
       const sessionId = await one.make("one");
       await textsOf(two.wire, sessionId);
+      await one.wire.result("switch_session", { sessionId });
+      await one.wire.result("append", { entries: [user("later")] });
+      await one.wire.result("new_session");
       const remote = fleet.fleet;
       const append = remote.append.bind(remote);
       for (const isDeletedAgain of [false, true]) {
@@ -301,11 +304,20 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
         const { data, message } = await one.wire.failure("restore_session", { sessionId });
         expect([data.name, message]).toEqual(["storage_failed", expect.stringContaining("restore it again")]);
         remote.append = append;
-        // What is deleted meanwhile has no lines to come back with.
+        await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        // A copy that has less does not begin it, and what is deleted meanwhile has no lines to come back with.
         if (isDeletedAgain) await two.wire.result("delete_session", { sessionId });
+        else {
+          await two.wire.result("switch_session", { sessionId });
+          const { data: refused } = await two.wire.failure("append", { entries: [user("less")] });
+          expect(refused.name).toBe("session_not_found");
+          await two.wire.result("new_session");
+          await two.wire.request("restore_session", { sessionId });
+          expect(rowsOf(sessionId)[0]).toBe("0");
+        }
         await one.wire.result("restore_session", { sessionId });
-        expect(rowsOf(sessionId)[0]).toBe("2");
-        expect(await textsOf((await machine(kind)).wire, sessionId)).toContain("answer to one");
+        expect(rowsOf(sessionId)[0]).toBe("3");
+        expect(await textsOf((await machine(kind)).wire, sessionId)).toContain("later");
       }
     });
 
