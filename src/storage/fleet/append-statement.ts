@@ -8,6 +8,7 @@ import type { SqlStatement } from "./driver.ts";
 import { factParts, type SentFacts, storable } from "./fact-parts.ts";
 import type { Pack } from "./pack.ts";
 import { copyPart, packPart, packsProof, placeOf, showPart } from "./pack-parts.ts";
+import { BEGINS_AGAIN } from "./schema.ts";
 import { isServer, WAITS_FOR } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
@@ -90,13 +91,9 @@ export function statementOf(text: string, by: Appender, values: SqlValues): SqlS
   return { text, values: values.all, ...(by.server === undefined ? {} : { server: by.server }) };
 }
 
-/**
- * Returns the condition that lines continue what a session has. One that begins again after its lines were removed keeps
- * their end until then, so that nobody with fewer begins it.
- */
+/** Returns the condition that lines continue what a session `s` has, which is nothing where it begins again. */
 export function continues(entries: string, chain: string): string {
-  return `(s.deleted_at is null and s.entries = ${entries} and s.chain = ${chain}
-    or s.deleted_at is not null and ${entries} = 0)`;
+  return `(case when ${BEGINS_AGAIN("s.")} then ${entries} = 0 else s.entries = ${entries} and s.chain = ${chain} end)`;
 }
 
 /** Returns the condition that a statement is run where its writer took the session, unless it is sent nowhere else. */

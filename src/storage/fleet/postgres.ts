@@ -29,7 +29,7 @@ import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
-import { KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { BEGINS_AGAIN, KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 import { LACKED, SqlBlobs } from "./sql-blobs.ts";
 
@@ -68,14 +68,14 @@ interface PendingAppend extends JointAppend {
 }
 
 /** One that begins again has none of the lines that it had. */
-const END = `case when deleted_at is null or state = 2 then entries else 0 end as entries,
-  case when deleted_at is null or state = 2 then bytes else 0 end as bytes,
-  case when deleted_at is null or state = 2 then chain else decode('${NOTHING.chain}', 'hex') end as chain`;
+const END = `case when ${BEGINS_AGAIN()} then 0 else entries end as entries,
+  case when ${BEGINS_AGAIN()} then 0 else bytes end as bytes,
+  case when ${BEGINS_AGAIN()} then decode('${NOTHING.chain}', 'hex') else chain end as chain`;
 
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
-  where tenant = $1 and id = $2 and state < 2 and (deleted_at is null or holder = $4)
+  where tenant = $1 and id = $2 and state < 2 and (holder = $4 or not ${BEGINS_AGAIN()})
     and (holder is null or holder = $4 or lease_until <= clock_timestamp())
   returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
@@ -85,7 +85,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 /** Also tells of which server nothing is said of a session. */
 const LOOK = (
   fact: ServerFact,
-): string => `select header, ${END}, epoch, state, deleted_at is not null as is_deleted, holder_name, holder_host,
+): string => `select header, ${END}, epoch, state, ${BEGINS_AGAIN()} as begins_again, holder_name, holder_host,
     holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
@@ -193,7 +193,7 @@ export class PostgresFleet implements Fleet {
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
       // One that was to begin again, and whose lines did not come, is as deleted as before.
-      if (there.state === 2 || (there.is_deleted && !there.held)) return { kind: "deleted" };
+      if (there.state === 2 || (there.begins_again && !there.held)) return { kind: "deleted" };
       if (!there.held) return undefined;
       return { kind: "held", holder: holderOf(there), end: endOf(there) };
     }

@@ -11,7 +11,7 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
 import { isolationOf } from "./isolation.ts";
-import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { LET_GO } from "./sql-keeper.ts";
 
 /** Sessions that one transaction marks, or whose rows are looked for together. */
@@ -125,7 +125,9 @@ const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
 const UNFINISHED = `tenant = $1 and state = 0 and deleted_at is null
   and (lease_until is null or lease_until <= clock_timestamp())`;
-const REMOVED = "tenant = $1 and state = 2 and removed_at is not null";
+/** One that was to begin again, and whose lines did not come, is among these. */
+const REMOVED = `tenant = $1 and (state = 2 and removed_at is not null
+  or ${BEGINS_AGAIN()} and (lease_until is null or lease_until <= clock_timestamp()))`;
 
 /** Parameters: $2 age, $3 archived ones, $4 named ones, $5 ids that stay. */
 const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and ($3::boolean or not s.archived)

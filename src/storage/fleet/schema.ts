@@ -172,6 +172,12 @@ const VERSIONS: readonly string[] = [
   comment on table pi_fleet.attached is 'the attachments that lines of a session name';`,
 ];
 
+/**
+ * The condition of a session that begins again: its lines were removed, and a machine is to give them anew. Until they are
+ * there, its row has the end that it had, so that nobody with fewer begins it.
+ */
+export const BEGINS_AGAIN = (of = ""): string => `(${of}state = 0 and ${of}deleted_at is not null)`;
+
 /** Tables with rows of a session that have its generation. */
 export const SESSION_ROWS = ["entry", "pack", "said", "spent", "attached"] as const;
 

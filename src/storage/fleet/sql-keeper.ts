@@ -20,7 +20,7 @@ import { endOf } from "./ends.ts";
 import { describedRow, factParts, storable } from "./fact-parts.ts";
 import { HOLDER, holderOf } from "./holders.ts";
 import { asciiWords } from "./known-words.ts";
-import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
 import { SqlValues } from "./sql-values.ts";
 
@@ -44,7 +44,7 @@ const NO_ROWS = `removed_at = clock_timestamp(), header = '', generation = gener
 
 /** A session that was deleted and has no lines any more, also one that begins again, or one that was begun and got none. */
 const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
-  or state = 0 and (deleted_at is not null or entries = 0))`;
+  or ${BEGINS_AGAIN()} or state = 0 and entries = 0)`;
 
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
@@ -88,7 +88,9 @@ export class SqlKeeper implements FleetKeeper {
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     if (await this.keepOnce(sessionId, epoch, kept)) return true;
     // Its rows may have been pruned since.
-    if (kept.as === "deleted" || kept.as === "gone") return this.is(sessionId, "epoch >= $3 and state = 2", epoch + 1);
+    const isGone = kept.as === "gone" ? "and removed_at is not null" : "";
+    if (kept.as === "deleted" || kept.as === "gone")
+      return this.is(sessionId, `epoch >= $3 and state = 2 ${isGone}`, epoch + 1);
     // Nobody else took the session, and it was let go.
     const ours = "epoch = $3 and holder is null";
     const archived = kept.as === "there" && kept.archived;
@@ -150,8 +152,9 @@ export class SqlKeeper implements FleetKeeper {
 
   async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean> {
     const values = new SqlValues(this.tenant, storable(sessionId));
-    // Until its lines are here it keeps the end that it had, and when it was deleted.
-    const held = `update pi_fleet.session set state = 0, archived = ${values.add(archived)},
+    // Until its lines are here it keeps the end that it had, and when it was deleted; one without lines is begun.
+    const held = `update pi_fleet.session set state = 0, deleted_at = case when entries > 0 then deleted_at end,
+        removed_at = case when entries > 0 then removed_at end, archived = ${values.add(archived)},
         header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
         changed_at = clock_timestamp()
@@ -165,7 +168,8 @@ export class SqlKeeper implements FleetKeeper {
   async *rows(): AsyncIterable<FleetRow> {
     for (let after = ""; ; ) {
       const rows = await this.connections.read({
-        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.state, s.indexed, s.epoch, e.*,
+        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, e.*,
+            case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state,
             exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
           from (select * from pi_fleet.session where tenant = $1 and id collate "C" > $2
             order by id collate "C" limit ${ROWS_AT_ONCE}) s

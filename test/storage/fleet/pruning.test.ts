@@ -321,6 +321,20 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       }
     });
 
+    test("a restore on a machine that goes on alone is not done before the fleet has the lines", async () => {
+      const fleet = connect();
+      const { wire, place, make } = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
+      const sessionId = await make("one");
+      await wire.result("delete_session", { sessionId });
+      await asked(place, "prune", "--older-than", "now", "--apply", "--yes");
+      const append = fleet.fleet.append.bind(fleet.fleet);
+      fleet.fleet.append = async () => ({ kind: "away", reason: "test: away" });
+      expect((await wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
+      fleet.fleet.append = append;
+      await wire.request("restore_session", { sessionId });
+      await vi.waitFor(() => expect(rowsOf(sessionId)[0]).toBe("2"), { timeout: 20_000 });
+    });
+
     test("an append that only the disk got before a server died is in the fleet when its repeat is acknowledged", async () => {
       const before = new HereLives({ seed: 1 });
       const params = { entries: [user("one"), assistant("answer")], idempotencyKey: "a key" };
