@@ -59,7 +59,6 @@ try {
   // start.ts runs them.
   for (const file of [`${fresh}/bin/program.js`, `${fresh}/bin/later.js`])
     writeFileSync(file, `(function (require, module, PROGRAM_URL) {${readFileSync(file, "utf8")}\n})`);
-  writeFileSync(`${fresh}/bin/package.json`, '{ "type": "commonjs" }\n');
   await build({
     ...OPTIONS,
     entryPoints: { "pi-session-server": "src/cli/start.ts" },

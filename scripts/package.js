@@ -92,8 +92,6 @@ try {
   const node = given ?? nodeWithBuilder(folder);
   const { metafiles } = await buildProgram(folder, { isWhole: true });
   await build({ ...OPTIONS, entryPoints: { standalone: "src/cli/standalone.ts" }, outdir: folder });
-  // The parts are scripts that load each other, wherever they lie.
-  writeFileSync(join(folder, "package.json"), '{ "type": "commonjs" }\n');
   writeFileSync(join(folder, "keeping.cjs"), KEEPING);
   const home = mkdtempSync(join(tmpdir(), "pi-session-server-package-"));
   const requests = FIRST.map(([method, params], id) => JSON.stringify({ jsonrpc: "2.0", id, method, params }));

@@ -122,6 +122,8 @@ export const FILES = ["program", "later", ...Object.keys(PARTS)];
  */
 export async function buildProgram(folder, { isWhole = false } = {}) {
   mkdirSync(folder, { recursive: true });
+  // Its parts are scripts that load each other, wherever the folder lies.
+  writeFileSync(`${folder}/package.json`, '{ "type": "commonjs" }\n');
   // It is run by start.ts, or by standalone.ts, which say where it stands.
   const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
   const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };

@@ -53,8 +53,8 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
           : entryPart(sent, values);
   const lease = leaseFor(by, values);
   const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = decode(a.chain, 'hex'), state = 1,
-      deleted_at = null, removed_at = null, lease_until = ${lease}, changed_at = clock_timestamp(), messages = a.messages, modified = a.modified,
-      is_plain = a.plain,
+      deleted_at = null, removed_at = null, lease_until = ${lease}, changed_at = clock_timestamp(),
+      messages = a.messages, modified = a.modified, is_plain = a.plain,
       indexed = case when s.indexed = a.entries and not a.behind then a.past else s.indexed end
     from json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
       entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,

@@ -127,7 +127,6 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   if (await keeper.restore(id, archived)) return true;
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
-  const { count } = log.nodes;
   try {
     if (end && !hasAll(log, end)) return false;
     // One that the fleet never had stays here.
@@ -140,7 +139,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   else {
     await push(place, file);
     // Alone, a machine keeps for later what it gives; until then the session stays deleted for others.
-    if (count > 0 && (await fleet.look(id)) === null) throw away("its lines are not there yet");
+    if (end.entries > 0 && (await fleet.look(id)) === null) throw away("its lines are not there yet");
   }
   return end !== null;
 }

@@ -75,8 +75,8 @@ const END = `case when ${BEGINS_AGAIN()} then 0 else entries end as entries,
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8 * interval '1 millisecond'
-  where tenant = $1 and id = $2 and state < 2 and (holder = $4 or not ${BEGINS_AGAIN()})
-    and (holder is null or holder = $4 or lease_until <= clock_timestamp())
+  where tenant = $1 and id = $2 and state < 2
+    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or lease_until <= clock_timestamp()))
   returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)

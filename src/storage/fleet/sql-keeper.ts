@@ -88,9 +88,9 @@ export class SqlKeeper implements FleetKeeper {
   async keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     if (await this.keepOnce(sessionId, epoch, kept)) return true;
     // Its rows may have been pruned since.
-    const isGone = kept.as === "gone" ? "and removed_at is not null" : "";
-    if (kept.as === "deleted" || kept.as === "gone")
-      return this.is(sessionId, `epoch >= $3 and state = 2 ${isGone}`, epoch + 1);
+    const isDeleted = "epoch >= $3 and state = 2";
+    if (kept.as === "deleted") return this.is(sessionId, isDeleted, epoch + 1);
+    if (kept.as === "gone") return this.is(sessionId, `${isDeleted} and removed_at is not null`, epoch + 1);
     // Nobody else took the session, and it was let go.
     const ours = "epoch = $3 and holder is null";
     const archived = kept.as === "there" && kept.archived;
@@ -155,13 +155,14 @@ export class SqlKeeper implements FleetKeeper {
     // Until its lines are here it keeps the end that it had, and when it was deleted; one without lines is begun.
     const held = `update pi_fleet.session set state = 0, deleted_at = case when entries > 0 then deleted_at end,
         removed_at = case when entries > 0 then removed_at end, archived = ${values.add(archived)},
-        header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1, holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
+        header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1,
+        holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
         changed_at = clock_timestamp()
       where tenant = $1 and id = $2 and ${WITHOUT_ROWS} and (holder is null or lease_until <= clock_timestamp())
         and entries = ${values.add(had.entries)} and chain = ${values.add(Buffer.from(had.chain, "hex"))}
       returning id`;
-    // Where the answer is lost, it is there, and this process has it.
+    // Where the answer is lost it has begun, or somebody has begun it since.
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 

@@ -62,6 +62,18 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     await wire.result("new_session");
     return JSON.stringify(entries);
   };
+  const pruneNow = (place: Place): Promise<Json> => asked(place, "prune", "--older-than", "now", "--apply", "--yes");
+  /** Returns a session with three entries, and a second machine whose copy lacks the last. */
+  const lessOn = async (kind: string) => {
+    const fleet = connect();
+    const [one, two] = [await machine(kind, fleet), await machine(kind)];
+    const sessionId = await one.make("one");
+    await textsOf(two.wire, sessionId);
+    await one.wire.result("switch_session", { sessionId });
+    await one.wire.result("append", { entries: [user("later")] });
+    await one.wire.result("new_session");
+    return { fleet, one, two, sessionId };
+  };
   const seenBy = async (wire: Wire): Promise<string[]> =>
     (await wire.result("list_sessions")).sessions.map(({ sessionId }: Json) => sessionId);
 
@@ -210,7 +222,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
         };
         await two.wire.result("delete_session", { sessionId }).catch(() => {});
         fleet.fleet.look = look;
-        await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await pruneNow(two.place);
         await two.wire.result("restore_session", { sessionId }).catch(() => {});
         expect(rowsOf(sessionId)[0], `${failing} calls`).toBe("4");
         expect(await seenBy(one.wire)).toContain(sessionId);
@@ -230,7 +242,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
         };
         expect((await one.wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
         keeper.restore = restore;
-        if (isPruned) await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        if (isPruned) await pruneNow(one.place);
         await one.wire.result("restore_session", { sessionId });
         expect(rowsOf(sessionId)[0]).toBe("2");
         expect(await seenBy((await machine(kind)).wire)).toContain(sessionId);
@@ -252,7 +264,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       await two.wire.result("append", { entries: [user("later")] });
       await two.wire.result("new_session");
       await two.wire.result("delete_session", { sessionId });
-      await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+      await pruneNow(two.place);
       await one.wire.result("restore_session", { sessionId });
       expect(rowsOf(sessionId)[0]).toBe("0");
       await two.wire.result("restore_session", { sessionId });
@@ -261,21 +273,15 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     });
 
     test("while a machine gives back what was pruned, no copy with less begins it, and no prune forgets it", async () => {
-      const fleet = connect();
-      const [one, two] = [await machine(kind, fleet), await machine(kind)];
-      const sessionId = await one.make("one");
-      await textsOf(two.wire, sessionId);
-      await one.wire.result("switch_session", { sessionId });
-      await one.wire.result("append", { entries: [user("later")] });
-      await one.wire.result("new_session");
+      const { fleet, one, two, sessionId } = await lessOn(kind);
       await one.wire.result("delete_session", { sessionId });
-      await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+      await pruneNow(one.place);
       const { keeper } = fleet;
       const beginAgain = keeper.beginAgain.bind(keeper);
       let refusal: Json | undefined;
       keeper.beginAgain = async (...given) => {
         const isBegun = await beginAgain(...given);
-        await asked(two.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await pruneNow(two.place);
         await two.wire.result("switch_session", { sessionId });
         refusal = (await two.wire.request("append", { entries: [user("less")] })).error;
         await two.wire.result("new_session");
@@ -288,23 +294,17 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     });
 
     test("a restore whose lines do not come to the fleet says so, and the same again finishes it", async () => {
-      const fleet = connect();
-      const [one, two] = [await machine(kind, fleet), await machine(kind)];
-      const sessionId = await one.make("one");
-      await textsOf(two.wire, sessionId);
-      await one.wire.result("switch_session", { sessionId });
-      await one.wire.result("append", { entries: [user("later")] });
-      await one.wire.result("new_session");
+      const { fleet, one, two, sessionId } = await lessOn(kind);
       const remote = fleet.fleet;
       const append = remote.append.bind(remote);
       for (const isDeletedAgain of [false, true]) {
         await one.wire.result("delete_session", { sessionId });
-        await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await pruneNow(one.place);
         remote.append = async () => ({ kind: "away", reason: "test: away" });
         const { data, message } = await one.wire.failure("restore_session", { sessionId });
         expect([data.name, message]).toEqual(["storage_failed", expect.stringContaining("restore it again")]);
         remote.append = append;
-        await asked(one.place, "prune", "--older-than", "now", "--apply", "--yes");
+        await pruneNow(one.place);
         // A copy that has less does not begin it, and what is deleted meanwhile has no lines to come back with.
         if (isDeletedAgain) await two.wire.result("delete_session", { sessionId });
         else {
@@ -326,7 +326,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       const { wire, place, make } = await machine(kind, { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
       const sessionId = await make("one");
       await wire.result("delete_session", { sessionId });
-      await asked(place, "prune", "--older-than", "now", "--apply", "--yes");
+      await pruneNow(place);
       const append = fleet.fleet.append.bind(fleet.fleet);
       fleet.fleet.append = async () => ({ kind: "away", reason: "test: away" });
       expect((await wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
@@ -474,7 +474,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
 
   test("two at once remove nothing of a session that began anew between them", async () => {
     const { wire, make } = await machine("jsonl");
-    const two = await machine("jsonl");
+    const two = await machine("v2");
     const sessionId = await make("one");
     await textsOf(two.wire, sessionId);
     await wire.result("delete_session", { sessionId });
