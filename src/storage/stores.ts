@@ -176,9 +176,19 @@ export function makeStores(options: StoresOptions): Stores {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
           store: "jsonl",
         };
+  // A fleet says whether a session is archived, so that the copy may be in either place.
+  const isOfFleet = inFleet !== WITHOUT_FLEET || options.leavesFleet === true;
+  const findOpenable = (id: string): string => {
+    try {
+      return findById(disk, sessionFolders(paths, disk), id, openForReading);
+    } catch (error) {
+      if (!isOfFleet || !isMissing(error)) throw error;
+      return findById(disk, archivedFolders(paths, disk), id, openForReading);
+    }
+  };
   const arrivals = inFleet.arrivals({
     placeFor,
-    find: (id) => findById(disk, sessionFolders(paths, disk), id, openForReading),
+    find: findOpenable,
     open: (file) => openLog(allowed(file)),
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
@@ -210,10 +220,9 @@ export function makeStores(options: StoresOptions): Stores {
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     find(id) {
       try {
-        return findById(disk, sessionFolders(paths, disk), id, openForReading);
+        return findOpenable(id);
       } catch (error) {
-        const isMissing = error instanceof Failure && error.name === "session_not_found";
-        throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
+        throw options.leavesFleet && isMissing(error) ? notBroughtHere(id) : error;
       }
     },
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
@@ -311,6 +320,10 @@ interface Placed {
 export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Confines {
   const sessions = [paths.flat, paths.root].filter((folder) => folder !== undefined);
   return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Failure && error.name === "session_not_found";
 }
 
 function isSameQuietly(disk: Disk, a: string, b: string): boolean {

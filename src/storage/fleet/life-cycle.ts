@@ -239,7 +239,7 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
     if (!(error instanceof Failure)) throw error;
     throw new Failure(
       "storage_failed",
-      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again.",
+      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it.",
       { fleet: true, sessionId, sessionPath: path },
       { cause: error },
     );

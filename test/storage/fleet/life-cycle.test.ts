@@ -182,6 +182,38 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
+  test.each(["jsonl", "v2"])(
+    "one in the archive of this machine opens where it is, and is there once (%s)",
+    async (kind) => {
+      const { one: first, sessionId } = await pair();
+      const lives = new HereLives({ fleet: connect(), seed: fleets.length });
+      const one = await lives.start(["--store", kind]);
+      await one.result("switch_session", { sessionId });
+      await one.result("new_session");
+      const { movedTo } = await one.result("archive_session", { sessionId });
+      for (const by of ["archived for all", "brought back by another machine"]) {
+        if (by !== "archived for all") await first.result("unarchive_session", { sessionId });
+        await first.result("switch_session", { sessionId });
+        await first.result("append", { entries: [user(`by the first, ${by}`)] });
+        await first.result("new_session");
+        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
+          expect(await one.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
+          expect(JSON.stringify(await one.result("get_messages"))).toContain(`by the first, ${by}`);
+          await one.result("append", { entries: [user(`here, ${by}`)] });
+          await one.result("new_session");
+        }
+        await first.result("switch_session", { sessionId });
+        expect(JSON.stringify(await first.result("get_messages"))).toContain(`here, ${by}`);
+        await first.result("new_session");
+      }
+      await one.result("unarchive_session", { sessionId });
+      const { movedTo: again } = await one.result("archive_session", { sessionId });
+      expect(again).toBe(movedTo);
+      expect((await one.result("delete_session", { sessionId })).sessionPath).toBe(movedTo);
+      expect((await one.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
+    },
+  );
+
   test("one that gets another directory has it for all", async () => {
     const { one, two, sessionId, home } = await pair();
     await one.result("relocate_session", { sessionId, cwd: home });
