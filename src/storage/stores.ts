@@ -138,6 +138,7 @@ export function makeStores(options: StoresOptions): Stores {
     archived: () => archivedFolders(paths, disk),
     both: () => allFolders(paths, disk),
   };
+  const findAnywhere = (id: string): string => findById(disk, [folders.both()], id, openForReading);
   const isDurable = durability === "sync";
   const operations = operationLog({ ...options, stateFolder: paths.state, isDurable });
   const lifeCycleDeps: LifecycleDeps = {
@@ -152,7 +153,7 @@ export function makeStores(options: StoresOptions): Stores {
     openForeign: (file) => foreign().open(allowed(file), { asReader: true }),
     absolute: (path) => absolute(path, cwd),
     allowed,
-    find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+    find: findAnywhere,
     withId(id) {
       const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
       const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
@@ -178,17 +179,14 @@ export function makeStores(options: StoresOptions): Stores {
         };
   // A fleet says whether a session is archived, so that the copy may be in either place.
   const isOfFleet = inFleet !== WITHOUT_FLEET || options.leavesFleet === true;
-  const findOpenable = (id: string): string => {
-    try {
-      return findById(disk, sessionFolders(paths, disk), id, openForReading);
-    } catch (error) {
-      if (!isOfFleet || !isMissing(error)) throw error;
-      return findById(disk, archivedFolders(paths, disk), id, openForReading);
-    }
+  const openable = isOfFleet ? [folders.listed, folders.archived] : [folders.listed];
+  const find = (id: string, isWhole?: boolean): string => {
+    const places = openable.map((foldersOf) => foldersOf());
+    return findById(disk, places, id, openForReading, isWhole);
   };
   const arrivals = inFleet.arrivals({
     placeFor,
-    find: findOpenable,
+    find,
     open: (file) => openLog(allowed(file)),
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
@@ -201,14 +199,14 @@ export function makeStores(options: StoresOptions): Stores {
     ...arrivals,
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),
-      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+      find: findAnywhere,
     }),
     kept: whenUsed(() => keptPlace(disk, common.quarantine)),
     ...inFleet.care({
       local,
       open: openForReading,
       openCopy: (file) => openLog(allowed(file)),
-      find: (id) => findById(disk, allFolders(paths, disk), id, openForReading),
+      find: findAnywhere,
       sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
@@ -220,7 +218,7 @@ export function makeStores(options: StoresOptions): Stores {
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
     find(id) {
       try {
-        return findOpenable(id);
+        return find(id);
       } catch (error) {
         throw options.leavesFleet && isMissing(error) ? notBroughtHere(id) : error;
       }
@@ -331,17 +329,28 @@ function isSameQuietly(disk: Disk, a: string, b: string): boolean {
   return one !== null && other !== null && isSameFile(one, other);
 }
 
-/** Returns the file of the session with an id or unique prefix. Throws invalid_id, session_not_found, ambiguous_id. */
-function findById(disk: Disk, folders: Iterable<string>, id: string, openForReading: (file: string) => Log): string {
+/**
+ * Returns the file of the session with an id, or else, unless `isWhole`, of the only one whose id begins with it, in the
+ * first of the places that has any. Throws invalid_id, session_not_found, ambiguous_id.
+ */
+function findById(
+  disk: Disk,
+  places: readonly Iterable<string>[],
+  id: string,
+  openForReading: (file: string) => Log,
+  isWhole = false,
+): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-  const { exact, prefixed } = filesOf(disk, folders, id);
-  let found = exact.length > 0 ? exact : prefixed;
+  const there = places.map((folders) => filesOf(disk, folders, id));
+  const exact = there.find(({ exact }) => exact.length > 0)?.exact;
+  const prefixed = isWhole ? undefined : there.find(({ prefixed }) => prefixed.length > 0)?.prefixed;
+  let found = exact ?? prefixed ?? [];
   // During a migration or rollback, or after an interrupted one, a session has a file and a container.
   if (found.length > 1) found = [...new Set(found.map((file) => nowAt(disk, file)))];
   if (found.length === 0) throw unknownId(id);
   // An interrupted move leaves two names of one session.
   if (found.every((file) => isSameQuietly(disk, file, found[0]))) return found[0];
-  throw ambiguousId(disk, id, found, exact.length > 0, candidatesOf(disk, found, openForReading));
+  throw ambiguousId(disk, id, found, exact !== undefined, candidatesOf(disk, found, openForReading));
 }
 
 /** Ids or paths that a failure lists at most. */

@@ -42,8 +42,11 @@ export interface ArrivalPlace extends TransferPlace {
   /** See FleetOptions. */
   readonly outage?: Outage;
   readonly longFrom?: number;
-  /** Returns the path of a session that is here. Throws session_not_found and what the finding of sessions throws. */
-  find(id: string): string;
+  /**
+   * Returns the path of a session that is here, by its id or, unless `isWhole`, by the beginning of that. Throws
+   * session_not_found and what the finding of sessions throws.
+   */
+  find(id: string, isWhole?: boolean): string;
   /** Returns whether a session is at a path, or one that was there has moved. */
   holds(file: string): boolean;
   /** Returns the path that a new session gets in the preferred store, and the name of that. */
@@ -60,16 +63,24 @@ export async function arrive(
   early = false,
 ): Promise<Log | undefined> {
   const { sessionPath, sessionId = "" } = where;
-  if (sessionPath !== undefined && !place.holds(sessionPath)) {
-    // Lists name sessions that are not here by the path that their copy will have.
-    const id = idInPath(sessionPath);
-    const isElsewhere = SESSION_ID.test(id) && localFile(place, id) === undefined;
-    return isElsewhere ? fetchSession(place, id, early) : undefined;
-  }
-  const file = sessionPath ?? localFile(place, sessionId);
-  if (file === undefined) return fetchSession(place, await wholeId(place.catalog, sessionId), early);
-  await bringUpToDate(place, file);
-  return undefined;
+  if (sessionPath === undefined) return arriveById(place, sessionId, early);
+  if (place.holds(sessionPath)) return bringUpToDate(place, sessionPath);
+  // Lists name sessions that are not here by the path that their copy will have.
+  const id = idInPath(sessionPath);
+  const isElsewhere = SESSION_ID.test(id) && localFile(place, id, true) === undefined;
+  return isElsewhere ? fetchSession(place, id, early) : undefined;
+}
+
+/** Brings the session with an id, or else the only one whose id begins with it. The copies here come before the fleet. */
+async function arriveById(place: ArrivalPlace, id: string, early: boolean): Promise<Log | undefined> {
+  const whole = localFile(place, id, true);
+  if (whole !== undefined) return bringUpToDate(place, whole);
+  // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
+  const isThere = place.outage?.lasts !== true && (await hasSession(place, id));
+  if (isThere) return fetchSession(place, id, early);
+  const begun = localFile(place, id);
+  if (begun !== undefined) return bringUpToDate(place, begun);
+  return fetchSession(place, await wholeId(place.catalog, id), early);
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -82,10 +93,19 @@ export async function wholeId(catalog: FleetCatalog | undefined, beginning: stri
   throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: ids.length });
 }
 
-/** Returns the path of a session that is here, or undefined where the fleet may have it. */
-function localFile({ find }: ArrivalPlace, id: string): string | undefined {
+async function hasSession(place: ArrivalPlace, id: string): Promise<boolean> {
   try {
-    return find(id);
+    return (await place.fleet.look(id)) !== null;
+  } catch (error) {
+    if (localFile(place, id) === undefined) throw error;
+    return false;
+  }
+}
+
+/** Returns the path of a session that is here, or undefined where the fleet may have it. */
+function localFile({ find }: ArrivalPlace, id: string, isWhole?: boolean): string | undefined {
+  try {
+    return find(id, isWhole);
   } catch (error) {
     if (error instanceof Failure && error.name === "session_not_found" && SESSION_ID.test(id)) return undefined;
     throw error;
@@ -93,7 +113,7 @@ function localFile({ find }: ArrivalPlace, id: string): string | undefined {
 }
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
+async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<undefined> {
   if (outage?.lasts) return;
   let log: Log | undefined;
   try {

@@ -214,6 +214,36 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
+  test("a whole id means that session, wherever it is, and not one whose id goes on", async () => {
+    const { one, two } = await pair();
+    const begin = async (wire: Wire, newSessionId: string): Promise<void> => {
+      await wire.result("new_session", { newSessionId });
+      await wire.result("append", { entries: [user(`in ${newSessionId}`)] });
+      await wire.result("new_session");
+    };
+    const textIn = async (where: Json): Promise<string> => {
+      await two.result("switch_session", where);
+      const text = JSON.stringify(await two.result("get_messages"));
+      await two.result("new_session");
+      return text;
+    };
+    for (const id of ["task-1", "job-1", "way-1"]) await begin(one, id);
+    for (const id of ["task-10", "task-11", "job-10", "way-10"]) await begin(two, id);
+    const listed = (await two.result("list_sessions")).sessions as Json[];
+    const { sessionPath } = listed.find(({ sessionId }) => sessionId === "way-1") as Json;
+    expect(await textIn({ sessionPath })).toContain('in way-1"');
+    for (const sessionId of ["task-1", "job-1"]) {
+      expect(await textIn({ sessionId })).toContain(`in ${sessionId}"`);
+      await two.result("archive_session", { sessionId });
+      expect(await textIn({ sessionId })).toContain(`in ${sessionId}"`);
+    }
+    expect(await textIn({ sessionId: "job-10" })).toContain('in job-10"');
+    expect(await textIn({ sessionId: "jo" })).toContain('in job-10"');
+    expect((await two.failure("open_session", { sessionId: "task" })).data.name).toBe("ambiguous_id");
+    await two.result("delete_session", { sessionId: "task-1" });
+    expect(stateOf("task-1")).toBe("2");
+  });
+
   test("one that gets another directory has it for all", async () => {
     const { one, two, sessionId, home } = await pair();
     await one.result("relocate_session", { sessionId, cwd: home });
