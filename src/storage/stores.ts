@@ -154,6 +154,7 @@ export function makeStores(options: StoresOptions): Stores {
     absolute: (path) => absolute(path, cwd),
     allowed,
     find: findAnywhere,
+    requireFree: inFleet.requireFree,
     withId(id) {
       const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
       const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
@@ -192,6 +193,13 @@ export function makeStores(options: StoresOptions): Stores {
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
+  const idsIn = (file: string): string[] => {
+    const log = lifeCycleDeps.openForeign(file);
+    const id = log ? log.header.id : idIn(file);
+    const within = log?.foreign?.inner().flatMap(idsIn) ?? [];
+    log?.close();
+    return id === undefined ? [] : [id, ...within];
+  };
   return {
     ...stores,
     names: ["jsonl", "v2", "memory"],
@@ -252,6 +260,7 @@ export function makeStores(options: StoresOptions): Stores {
     lifeCycle: whenUsed(() =>
       inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
         idAt: idIn,
+        idsIn,
         open: (file) => openLog(allowed(file)),
         isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
         arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId })),

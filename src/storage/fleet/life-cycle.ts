@@ -24,6 +24,8 @@ export interface LifeCyclePlace {
   /** Returns the id of the session at a path; undefined where it cannot be read. */
   idAt(file: string): string | undefined;
   open(file: string): Log;
+  /** Returns the ids of the session in a file, and of those within another agent's. */
+  idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
   /** Brings a session here, if the fleet has it. */
   arrive(sessionId: string): Promise<void>;
@@ -78,11 +80,12 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         ({ movedTo }) => asItIs(place, movedTo),
       ),
     async import(path, progress) {
+      await requireThere(place);
       // What the fleet has of it comes first, so that it is known again.
-      const id = place.idAt(path);
-      if (id !== undefined) await place.arrive(id);
+      for (const id of place.idsIn(path)) await place.arrive(id);
       const imported = await own.import(path, progress);
-      await pushed(place, imported.sessionPath);
+      for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
+        await givenTo(place, sessionId, sessionPath);
       return imported;
     },
     async takeBack(operation, as) {
@@ -128,7 +131,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !hasAll(log, end)) return false;
+    if (end && !hasAll(log, end)) throw lacking(log);
     // One that the fleet never had stays here.
     const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived, end) : (await fleet.look(id)) !== null;
     if (!isThere) return false;
@@ -142,6 +145,15 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
     if (end.entries > 0 && (await fleet.look(id)) === null) throw away("its lines are not there yet");
   }
   return end !== null;
+}
+
+function lacking({ file, header }: Log): Failure {
+  return new Failure(
+    "storage_failed",
+    "It is back on this machine, and stays deleted for the others, because the fleet had entries that this file lacks. Restore it on the machine whose trash has all of it, or clone it here.",
+    { fleet: true, sessionId: header.id, sessionPath: file },
+    { retryable: false },
+  );
 }
 
 /** Brings a deleted session back whose rows the fleet has. Returns undefined where there is none. */
@@ -236,7 +248,7 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   try {
     return await broughtBack(place, sessionId, path);
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
+    if (!(error instanceof Failure) || error.retryable === false) throw error;
     throw new Failure(
       "storage_failed",
       "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it.",
@@ -283,7 +295,22 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
   );
 }
 
-/** Gives the fleet a session that it has not. Where that fails, the first write to it does so. */
+/** Gives the fleet what an import brought. Throws why the fleet has not got it. */
+async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: string): Promise<void> {
+  try {
+    await push(place, sessionPath);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const isOpen = isAway(error) || error.name === "outcome_unknown";
+    const sentence = isOpen
+      ? "It is on this machine now, and the fleet's database has not confirmed it. Import it again when the database is there."
+      : `It is on this machine now, and the fleet did not take it: ${error.message}`;
+    const details = { ...error.details, fleet: true, sessionId, sessionPath };
+    throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error });
+  }
+}
+
+/** Gives the fleet what it lacks of a session. Where that fails, the first write to it does so. */
 async function pushed(place: Pick<LifeCyclePlace, "open">, file: string): Promise<void> {
   try {
     await push(place, file);

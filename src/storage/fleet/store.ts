@@ -12,6 +12,7 @@ import { FileLog, type FileLogOptions } from "../log/file-log.ts";
 import { type ArrivalPlace, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
+import { locked } from "./failures.ts";
 import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { JOURNAL_FOLDER, Journal } from "./journal.ts";
@@ -31,6 +32,8 @@ export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journ
 export interface InFleet {
   copying<T extends FileLogOptions>(options: T): T;
   store(store: Store): Store;
+  /** Throws session_locked where another machine writes to a session. */
+  readonly requireFree?: (id: string) => Promise<void>;
   /** Returns operations on whole sessions, of which the fleet is told. */
   lifeCycle(own: LifeCycle, place: Omit<LifeCyclePlace, "fleet" | "keeper" | "journal">): LifeCycle;
   /** Returns the care of the fleet, where there is one. */
@@ -61,6 +64,10 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
+    async requireFree(id) {
+      const there = await fleet.look(id);
+      if (there?.holder) throw locked(there.holder);
+    },
     arrivals: (place) => ({
       arrive: (where, early) => arrive({ ...place, fleet, catalog, outage, longFrom }, where, early),
     }),

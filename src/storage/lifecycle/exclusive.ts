@@ -45,6 +45,8 @@ export interface LifecycleDeps {
   find(id: string): string;
   /** Returns all session files with exactly this id, including archived ones. */
   withId(id: string): string[];
+  /** Throws session_locked where another machine writes to the session with an id. */
+  readonly requireFree?: (id: string) => Promise<void>;
   readonly cwd: string;
 }
 

@@ -109,6 +109,7 @@ async function importSource(
       other ??= file;
       continue;
     }
+    if (relation !== "has all") await deps.requireFree?.(id);
     await bringAttachments(disk, source.path, file);
     if (relation === "has its beginning") await continueWith(deps, source, file);
     else if (relation === "has some") await addMissing(deps, log, file);

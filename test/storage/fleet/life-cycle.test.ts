@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { assistant, user } from "../../support/drafts.ts";
+import { withSideChains } from "../../support/foreign/claude.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
@@ -283,6 +284,67 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     writeFileSync(file, `${line}${JSON.stringify(more)}\n`);
     expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "continued" });
     expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("5");
+  });
+
+  test("an import that would continue one to which another machine writes is refused, and changes nothing", async () => {
+    const { one, two, sessionId, sessionPath, home } = await pair();
+    const before = readFileSync(sessionPath, "utf8");
+    await two.result("switch_session", { sessionId });
+    await two.result("append", { entries: [user("by the other")] });
+    const file = join(home, "carried.jsonl");
+    writeFileSync(file, before);
+    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
+    const now = readFileSync(sessionPath, "utf8");
+    writeFileSync(
+      file,
+      `${now}${now
+        .trimEnd()
+        .split("\n")
+        .at(-1)
+        ?.replace(/"id":"[^"]+"/, '"id":"further"')}\n`,
+    );
+    const { message, data } = await one.failure("import_session", { path: file });
+    expect([data.name, message]).toEqual(["session_locked", expect.stringMatching(/is writing to this session/)]);
+    expect(readFileSync(sessionPath, "utf8")).toBe(now);
+    await two.result("new_session");
+    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "continued" });
+    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("6");
+  });
+
+  test("an import that the fleet has not got says so, and the same again gives it", async () => {
+    const { one, two, fleet, home, sessionPath } = await pair();
+    const file = join(home, "carried.jsonl");
+    writeFileSync(file, readFileSync(sessionPath, "utf8").replace(/"id":"[^"]+"/, '"id":"carried"'));
+    const { connections } = fleet;
+    const run = connections.run.bind(connections);
+    const away = async (): Promise<{ kind: "away"; reason: string }> => ({ kind: "away", reason: "test: away" });
+    connections.run = async (question) => {
+      const { text } = typeof question === "function" ? question(connections.fact as ServerFact) : question;
+      return text.includes("pi_fleet.entry") && !text.startsWith("select") ? away() : run(question);
+    };
+    const { message, data } = await one.failure("import_session", { path: file });
+    expect([data.name, message]).toEqual(["storage_failed", expect.stringMatching(/on this machine.*Import it again/)]);
+    expect(readFileSync(data.sessionPath, "utf8")).toBe(readFileSync(file, "utf8"));
+    connections.run = run;
+    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
+    expect(await seenBy(two)).toContain("carried");
+    await fleet.fleet.close();
+    writeFileSync(file, readFileSync(file, "utf8").replace("carried", "second"));
+    expect((await one.failure("import_session", { path: file })).message).toMatch(/Nothing was changed; try again/);
+    expect((await one.result("list_sessions", { here: true, query: "second" })).sessions).toEqual([]);
+  });
+
+  test("sessions within another agent's file come to the fleet with it, and are known on another machine", async () => {
+    const { one, two, home } = await pair();
+    const file = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
+    const { writer } = withSideChains();
+    writeFileSync(file, writer.text);
+    const { sessionId, subagents } = await one.result("import_session", { path: file });
+    const ids = [sessionId, ...subagents.map((within: Json) => within.sessionId)];
+    expect(ids).toHaveLength(3);
+    expect(await seenBy(two)).toEqual(expect.arrayContaining(ids));
+    const again = await two.result("import_session", { path: file });
+    expect([again, ...again.subagents].map(({ outcome }: Json) => outcome)).toEqual(["known", "known", "known"]);
   });
 
   test("a copy whose lines are damaged is whole again when it is opened, and after a repair", async () => {

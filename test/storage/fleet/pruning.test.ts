@@ -1,5 +1,6 @@
 /** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
 
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
@@ -265,7 +266,12 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       await two.wire.result("new_session");
       await two.wire.result("delete_session", { sessionId });
       await pruneNow(two.place);
-      await one.wire.result("restore_session", { sessionId });
+      for (let times = 0; times < 2; times++) {
+        const { message, data } = await one.wire.failure("restore_session", { sessionId });
+        expect([data.name, message]).toEqual(["storage_failed", expect.stringMatching(/this file lacks/)]);
+        expect(data.retryable).toBe(false);
+        expect(readFileSync(data.sessionPath, "utf8")).toContain("one");
+      }
       expect(rowsOf(sessionId)[0]).toBe("0");
       await two.wire.result("restore_session", { sessionId });
       expect(rowsOf(sessionId)[0]).toBe("3");
