@@ -53,17 +53,21 @@ export interface ArrivalPlace extends TransferPlace {
   placeFor(header: SessionHeader): { readonly path: string; readonly store: string };
 }
 
+/** The session that is to arrive. */
+export interface Wanted {
+  readonly sessionPath?: string;
+  readonly sessionId?: string;
+  /** Whether an id is no beginning of one. */
+  readonly isWhole?: boolean;
+}
+
 /**
  * Brings a session to where it is in the fleet, if it is there. With `early`, a long one may be returned as a log while it
  * is on its way. Throws storage_failed where it cannot be had.
  */
-export async function arrive(
-  place: ArrivalPlace,
-  where: { sessionPath?: string; sessionId?: string },
-  early = false,
-): Promise<Log | undefined> {
-  const { sessionPath, sessionId = "" } = where;
-  if (sessionPath === undefined) return arriveById(place, sessionId, early);
+export async function arrive(place: ArrivalPlace, where: Wanted, early = false): Promise<Log | undefined> {
+  const { sessionPath, sessionId = "", isWhole } = where;
+  if (sessionPath === undefined) return arriveById(place, sessionId, early, isWhole);
   if (place.holds(sessionPath)) return bringUpToDate(place, sessionPath);
   // Lists name sessions that are not here by the path that their copy will have.
   const id = idInPath(sessionPath);
@@ -72,12 +76,15 @@ export async function arrive(
 }
 
 /** Brings the session with an id, or else the only one whose id begins with it. The copies here come before the fleet. */
-async function arriveById(place: ArrivalPlace, id: string, early: boolean): Promise<Log | undefined> {
+async function arriveById(place: ArrivalPlace, id: string, early: boolean, isWhole = false): Promise<Log | undefined> {
+  // Files may have ids that no command takes.
+  if (isWhole && !SESSION_ID.test(id)) return undefined;
   const whole = localFile(place, id, true);
   if (whole !== undefined) return bringUpToDate(place, whole);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const isThere = place.outage?.lasts !== true && (await hasSession(place, id));
   if (isThere) return fetchSession(place, id, early);
+  if (isWhole) return undefined;
   const begun = localFile(place, id);
   if (begun !== undefined) return bringUpToDate(place, begun);
   return fetchSession(place, await wholeId(place.catalog, id), early);

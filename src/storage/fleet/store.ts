@@ -5,11 +5,11 @@ import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
-import type { Store } from "../../core/ports/store.ts";
+import type { Log, Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
-import { type ArrivalPlace, arrive } from "./arrival.ts";
+import { type ArrivalPlace, arrive, type Wanted } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { locked } from "./failures.ts";
@@ -43,7 +43,9 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): Pick<Stores, "arrive">;
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): {
+    arrive?(where: Wanted, early?: boolean): Promise<Log | undefined>;
+  };
 }
 
 /** The place in which stores keep what a fleet refused, and what it lacks. */

@@ -334,6 +334,22 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect((await one.result("list_sessions", { here: true, query: "second" })).sessions).toEqual([]);
   });
 
+  test.each(["job", "a name of two words", "jobs-1"])(
+    "a file with the id '%s' is imported, whatever ids are here",
+    async (id) => {
+      const { one, two, home, sessionPath } = await pair();
+      for (const newSessionId of ["jobs-10", "jobs-11"]) {
+        await two.result("new_session", { newSessionId });
+        await two.result("append", { entries: [user("other")] });
+      }
+      const file = join(home, "carried.jsonl");
+      writeFileSync(file, readFileSync(sessionPath, "utf8").replace(/"id":"[^"]+"/, `"id":"${id}"`));
+      expect(await two.result("import_session", { path: file })).toMatchObject({ outcome: "new", sessionId: id });
+      expect(await seenBy(one)).toContain(id);
+      expect(await two.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
+    },
+  );
+
   test("sessions within another agent's file come to the fleet with it, and are known on another machine", async () => {
     const { one, two, home } = await pair();
     const file = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
