@@ -71,17 +71,9 @@ export function tokensOf(folded: string, longestRun: number): string {
   return words + parts;
 }
 
-/** Returns the words of a folded text, each once, as a list that an index without a tokenizer keeps; `most` letters. */
-export function wordsOf(folded: string, most: number): Set<string> {
-  const words = new Set<string>();
-  let letters = 0;
-  for (const [word] of tokensOf(folded, Number.POSITIVE_INFINITY).matchAll(TOKEN)) {
-    if (words.has(word)) continue;
-    letters += word.length;
-    if (letters > most) break;
-    words.add(word);
-  }
-  return words;
+/** Yields the words of a folded text, for a list that an index without a tokenizer keeps. */
+export function* wordsOf(folded: string): Generator<string> {
+  for (const [word] of tokensOf(folded, Number.POSITIVE_INFINITY).matchAll(TOKEN)) yield word;
 }
 
 function* piecesOf(run: string): Generator<string> {

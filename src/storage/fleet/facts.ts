@@ -15,8 +15,8 @@ import { isSameEnd, NOTHING } from "./ends.ts";
 
 /** Kinds of texts that are found. Outputs of tools are nine tenths of a session, and are searched where they are. */
 const KINDS = ["talk", "calls"] as const;
-/** Letters of the words of one text. What the database makes of them has to stay below 1 MB. */
-const MOST_LETTERS = 500_000;
+/** Bytes of the words of one text. The database refuses a text with 1 MB of them, and a letter may take four. */
+const MOST_WORD_BYTES = 500_000;
 /** Members without one of which the output of a tool has no texts of these kinds, and no usage. */
 const SIGNS = ['"usage"', '"nestedCalls"', '"details"'];
 /** Bytes beyond which a line is not looked into. */
@@ -168,10 +168,23 @@ function isOnePath({ nodes }: Log, from: number, past: number): boolean {
 }
 
 function fleetText({ kind, nth, role, time, text, tool, files }: IndexedText, position: number): FleetText {
-  const words = [...wordsOf(fold(text), MOST_LETTERS)];
+  const words = keptWords(text);
   const marks = new Set(tool === undefined ? [] : [toolMark(tool)]);
   for (const file of files) for (const end of endsOf(file)) marks.add(fileMark(end));
   return { position, kind: kind as FleetText["kind"], nth, role, time, words, marks: [...marks] };
+}
+
+/** Returns the words of a text, each once, up to what the database keeps of one. */
+function keptWords(text: string): string[] {
+  const words = new Set<string>();
+  let bytes = 0;
+  for (const word of wordsOf(fold(text))) {
+    if (words.has(word)) continue;
+    bytes += Buffer.byteLength(word);
+    if (bytes > MOST_WORD_BYTES) break;
+    words.add(word);
+  }
+  return [...words];
 }
 
 function spendingsOf({ rows, models }: UsageCounter): FleetSpending[] {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { forSeedsAsync, type Random, range } from "../../support/random.ts";
+import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
@@ -65,6 +65,14 @@ function longText(): string {
   return Array.from({ length: 70_000 }, (_, n) => `word${n}`).join(" ");
 }
 
+/** Returns a text of Chinese letters, whose words are these and pairs of them: 1.2 MB of words. */
+function chineseText(): string {
+  const random = new Random(7);
+  return range(0, 200_000)
+    .map(() => String.fromCodePoint(0x4e00 + random.int(8_048)))
+    .join("");
+}
+
 describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
   let server: Postgres;
   const fleets: SqlFleet[] = [];
@@ -74,15 +82,16 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
     return fleet;
   };
   /** Two machines; the second has no copy of anything. */
-  const machines = async (): Promise<{ one: Wire; two: Wire; parent: string; fleet: SqlFleet }> => {
+  const machines = async (): Promise<{ one: Wire; two: Wire; parent: string; fleet: SqlFleet; other: HereLives }> => {
     server.sql(
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
     );
     const fleet = connect(`two ${fleets.length}`);
     const one = await new HereLives({ fleet: connect(`one ${fleets.length}`), seed: 1 }).start();
     const parent = await fill(one);
-    const two = await new HereLives({ fleet, seed: 2 }).start();
-    return { one, two, parent, fleet };
+    const other = new HereLives({ fleet, seed: 2 });
+    const two = await other.start();
+    return { one, two, parent, fleet, other };
   };
 
   beforeAll(async () => {
@@ -213,6 +222,26 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
     expect(found.hits).toHaveLength(0);
     expect(found.limited).toMatch(/output of tools/);
   });
+
+  test("keeps the words of a long Chinese text, appended, committed at first or added by a migration", async () => {
+    const { one, two, fleet, other } = await machines();
+    const text = chineseText();
+    const query = text.slice(0, 4);
+    const hits = async (): Promise<number> => (await two.result("search_sessions", { query })).hits.length;
+    await one.result("append", { entries: [user(text)] });
+    expect(await hits()).toBe(1);
+    await one.result("new_session");
+    await one.result("append", { entries: [user(text)] });
+    await expect.poll(() => fleet.catalog.behind(), { timeout: 60_000, interval: 50 }).toBe(0);
+    expect(await hits()).toBe(2);
+    await one.result("new_session");
+    const held = "select count(*) from pi_fleet.session where holder is not null";
+    await expect.poll(() => server.sql(held), { timeout: 60_000, interval: 50 }).toBe("0");
+    server.sql("update pi_fleet.session set indexed = 0");
+    server.sql("truncate pi_fleet.said, pi_fleet.spent");
+    expect(await other.care().index()).toMatchObject({ inUse: [] });
+    expect(await hits()).toBe(2);
+  }, 120_000);
 });
 
 /** Returns a row without what differs from machine to machine. */
