@@ -37,7 +37,9 @@ export type Taking =
   /** The session was deleted. */
   | { readonly kind: "deleted" }
   /** The database could not be asked, or did not answer. Asking again does no harm. */
-  | { readonly kind: "away"; readonly reason: string };
+  | { readonly kind: "away"; readonly reason: string }
+  /** The database cannot have such a session, and has none, however often it is asked. */
+  | { readonly kind: "unfit"; readonly reason: string };
 
 /**
  * Lines of a commit that is too long for one statement: nobody sees them, and nothing else can be where they are, until a
@@ -162,6 +164,8 @@ export type FleetOutcome =
   | { readonly kind: "refused" }
   /** Nothing was sent. */
   | { readonly kind: "away"; readonly reason: string }
+  /** The database does not take a value, however often it is sent. Nothing was written. */
+  | { readonly kind: "unfit"; readonly reason: string }
   /** Whether it was done is not known, and it may still happen, until the session is taken again. */
   | { readonly kind: "unknown"; readonly reason: string };
 
@@ -222,7 +226,7 @@ export interface Fleet {
    * Infinity where it was not since it was taken. It is asked for while nothing is written.
    */
   renewedAgo(sessionId: string): number;
-  /** Appends lines. */
+  /** Appends lines. Facts that the database does not take are left out, so that these lines are not found. */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**
    * Keeps a part of a commit, which may be sent again. Outcomes are those of an append, but nothing of it is there for
@@ -235,7 +239,7 @@ export interface Fleet {
   prepare?(part: FleetPart): void;
   /**
    * Adds facts of entries that are there without them; whoever knows the entries may do so. Refused, once the session was
-   * taken anew, or somebody else has added them.
+   * taken anew, or somebody else has added them. Facts that the database does not take are left out, as by `append`.
    */
   addFacts(facts: LateFacts): Promise<FleetOutcome>;
   /** Lets others take a session at once, if this process has it in this epoch. */

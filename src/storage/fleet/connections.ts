@@ -8,6 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
+import { unfit } from "./failures.ts";
 import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
 import { requireTenant } from "./isolation.ts";
 import {
@@ -55,8 +56,12 @@ export const MOVED = "moved";
 const UNMADE = "unmade";
 /** Answered with a warning wherever it arrives, and changes nothing. */
 const WARNED = "commit";
+/** The SQLSTATE of a row that needs another one. */
+export const LACKED = "23503";
 /** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
 export const NOT_PROVEN = "22012";
+/** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
+const OF_VALUES = /^(?:22|23|54)/;
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
 const CLOSED = "the fleet was closed";
@@ -153,6 +158,7 @@ export class Connections {
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
+    if (refusesValue(answer)) throw unfit(answer.reason);
     const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
     throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
@@ -364,6 +370,12 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
+}
+
+/** Returns whether an answer is that the server does not take a value, however often it is sent. Nothing was done. */
+export function refusesValue(answer: SqlAnswer): boolean {
+  if (answer.kind !== "failed" || answer.code === NOT_PROVEN || answer.code === LACKED) return false;
+  return answer.code === UNMADE || OF_VALUES.test(answer.code);
 }
 
 /** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */

@@ -18,7 +18,7 @@ import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
 import { endIn, isSameEnd, linesBetween, NOTHING, prefixIn } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, byOthers, deleted, isAway, locked, overtaken, tooSlow, unsettled } from "./failures.ts";
+import { asFailure, away, byOthers, isAway, notTaken, overtaken, tooSlow, unfit, unsettled } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
@@ -214,8 +214,7 @@ export class FleetCopy implements Outside {
         return;
       }
       if (taking.kind === "missing") return;
-      if (taking.kind === "held") throw locked(taking.holder);
-      if (taking.kind === "deleted") throw deleted(this.id);
+      if (taking.kind !== "away") throw notTaken(taking, this.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
@@ -412,6 +411,7 @@ export class FleetCopy implements Outside {
         })
       : await fleet.append(step.batch);
     if (outcome.kind === "away") return outcome.reason;
+    if (outcome.kind === "unfit") throw unfit(outcome.reason);
     if (outcome.kind === "committed") {
       this.answered = since;
       if (step.part) commit.keep(step.kept);
@@ -443,7 +443,7 @@ export class FleetCopy implements Outside {
    */
   private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
-    if (taking.kind === "deleted" || taking.kind === "missing") return deleted(this.id);
+    if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? endIn(this.log, count, this.end) : prefixIn(this.log, there, this.end);
@@ -457,7 +457,7 @@ export class FleetCopy implements Outside {
     commit.doubt = undefined;
     // What came after ours is fetched before the next write.
     if (isAll) this.epoch = null;
-    return taking.kind === "held" && here.entries < count ? locked(taking.holder) : null;
+    return taking.kind === "held" && here.entries < count ? notTaken(taking, this.id) : null;
   }
 
   /** Returns the failure of a commit that the fleet refused, after its lines were kept aside. */

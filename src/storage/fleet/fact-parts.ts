@@ -74,6 +74,16 @@ export function factParts(sent: readonly SentFacts[], values: SqlValues): string
   });
 }
 
+/** Returns whether there is something by which lines are found, or summed. */
+export function isFound({ texts, spendings }: Pick<FleetFacts, "texts" | "spendings">): boolean {
+  return texts.length > 0 || spendings.length > 0;
+}
+
+/** Returns facts without what the database may not take: lines that are not found are better than none. */
+export function unfound<T extends Pick<FleetFacts, "texts" | "spendings">>(facts: T): T {
+  return { ...facts, texts: [], spendings: [] };
+}
+
 function rowsOf(sent: readonly SentFacts[], of: (facts: SentFacts) => readonly object[]): object[] {
   return sent.flatMap((facts, n) => of(facts).map((row) => ({ n, ...row })));
 }

@@ -18,6 +18,12 @@ export function away(reason: string): Failure {
   );
 }
 
+/** Returns the failure for what the database does not take. That is no outage: whoever waits, or goes on alone, waits for ever. */
+export function unfit(reason: string): Failure {
+  const sentence = `The fleet's database does not take a value that it was to keep (${reason}), however often it is sent. Nothing was changed. Write it otherwise, or without --fleet.`;
+  return new Failure("storage_failed", sentence, { fleet: true }, { retryable: false });
+}
+
 /** Returns whether an error says that the fleet did not answer. */
 export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
@@ -31,7 +37,7 @@ export function tooSlow(): Failure {
   );
 }
 
-export function deleted(sessionId: string): Failure {
+function deleted(sessionId: string): Failure {
   const sentence =
     "The session was deleted from the fleet. clone writes what is known of it, and restore_session brings it back for all machines.";
   return new Failure("session_not_found", sentence, { sessionId });
@@ -54,6 +60,12 @@ export function locked(holder: Holder): Failure {
     `${holder.client}${where} is writing to this session. Close it there, or clone it here.`,
     { holder },
   );
+}
+
+/** Returns the failure for a session that cannot be had, however often it is asked for. */
+export function notTaken(taking: Exclude<Taking, { kind: "taken" | "away" }>, sessionId: string): Failure {
+  if (taking.kind === "held") return locked(taking.holder);
+  return taking.kind === "unfit" ? unfit(taking.reason) : deleted(sessionId);
 }
 
 /** Returns the failure for lines that others were faster than. */

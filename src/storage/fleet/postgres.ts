@@ -18,10 +18,18 @@ import type {
 } from "../../core/ports/fleet.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { type Appender, appendStatement, lateStatement, type SentBatch } from "./append-statement.ts";
-import { type Connections, MOVED, NO_TABLES, NOT_PROVEN, type SqlAnswer, type SqlQuestion } from "./connections.ts";
-import type { SqlStatement } from "./driver.ts";
+import {
+  type Connections,
+  LACKED,
+  MOVED,
+  NO_TABLES,
+  NOT_PROVEN,
+  refusesValue,
+  type SqlAnswer,
+  type SqlQuestion,
+} from "./connections.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
-import { describedRow } from "./fact-parts.ts";
+import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { holderOf } from "./holders.ts";
 import { isolate, isolationOf } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
@@ -31,7 +39,8 @@ import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
 import { BEGINS_AGAIN, KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
-import { LACKED, SqlBlobs } from "./sql-blobs.ts";
+import { SqlBlobs } from "./sql-blobs.ts";
+import { type FleetStatus, statusOf } from "./status.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
 export const LEASE = 30_000;
@@ -110,30 +119,6 @@ const HEADS = `select min(seq) as first, max(seq + count) as past, string_agg(he
     string_agg(array_to_string(ends, ','), ';') as ends
   from (${SPINE}) as spine`;
 
-/** Counts and sizes of a fleet. */
-export interface FleetStatus {
-  readonly server: string;
-  readonly durability: "replicated" | "primary";
-  readonly schemaVersion: number;
-  readonly sessions: number;
-  readonly entries: number;
-  readonly bytes: number;
-  /** Sessions that a process has now. */
-  readonly held: number;
-  /** Bytes of the tables on the database's disk; null for a tenant, who would learn what others have. */
-  readonly storedBytes: number | null;
-  /** The tenant whose sessions these are; empty for the one without a name. */
-  readonly tenant: string;
-  /** Whether roles see only the tenant that has their name. */
-  readonly isIsolated: boolean;
-}
-
-const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
-    count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.pack')
-      + pg_total_relation_size('pi_fleet.session') end as stored
-  from pi_fleet.session where tenant = $1 and state = 1`;
-
 export class PostgresFleet implements Fleet {
   private readonly connections: Connections;
   private readonly writer: FleetWriter;
@@ -180,7 +165,7 @@ export class PostgresFleet implements Fleet {
     const { id, shown } = this.writer;
     const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
     const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
-    if (taken.kind !== "done") return awayOf(taken);
+    if (taken.kind !== "done") return failed(taken);
     const [row] = taken.rows;
     if (row) {
       this.hold(sessionId, nameOf(taken.by));
@@ -189,7 +174,7 @@ export class PostgresFleet implements Fleet {
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run(this.looking(sessionId));
-    if (looked.kind !== "done") return awayOf(looked);
+    if (looked.kind !== "done") return failed(looked);
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
       // One that was to begin again, and whose lines did not come, is as deleted as before.
@@ -203,7 +188,7 @@ export class PostgresFleet implements Fleet {
       values: [this.tenant, sessionId, bytes(headerLine), Buffer.from(NOTHING.chain, "hex")],
     });
     // Where another server was promoted meanwhile, it may be missing there.
-    return begun.kind === "done" ? undefined : awayOf(begun);
+    return begun.kind === "done" ? undefined : failed(begun);
   }
 
   private looking(sessionId: string): SqlQuestion {
@@ -276,7 +261,7 @@ export class PostgresFleet implements Fleet {
       attached = await this.blobs.give(batch.attachments ?? []);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      return { kind: "away", reason: error.message };
+      return { kind: error.retryable ? "away" : "unfit", reason: error.message };
     }
     const { sessionId } = batch;
     const isAlone = this.alone.has(sessionId);
@@ -299,8 +284,13 @@ export class PostgresFleet implements Fleet {
       return Promise.all(appends.map(async (one) => (await this.appendAll([one]))[0]));
     if (answer.kind !== "done") {
       const outcome = this.outcomeOf(answer);
-      if (answer.kind === "failed" && outcome.kind === "away") this.alone.add(sessionId);
-      return appends.map(() => outcome);
+      const [{ batch }] = appends;
+      const outcomes =
+        outcome.kind === "unfit" && isFound(batch.facts)
+          ? await this.appendAll([{ ...appends[0], batch: { ...batch, facts: unfound(batch.facts) } }])
+          : appends.map(() => outcome);
+      if (answer.kind === "failed" && outcome.kind !== "refused") this.alone.add(sessionId);
+      return outcomes;
     }
     const durability = provenBy(answer.by, answer.rows[0]);
     const done = new Set(String(answer.rows[0].done ?? "").split(","));
@@ -321,11 +311,12 @@ export class PostgresFleet implements Fleet {
   async addFacts(facts: LateFacts): Promise<FleetOutcome> {
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
-    return this.commit(lateStatement(facts, by, { ...facts, words }), words);
+    const outcome = await this.commit(() => lateStatement(facts, by, { ...facts, words }), words);
+    return outcome.kind === "unfit" && isFound(facts) ? this.addFacts(unfound(facts)) : outcome;
   }
 
   /** Runs a statement that returns a row if it was done. */
-  private async commit(statement: SqlStatement, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
+  private async commit(statement: SqlQuestion, words: readonly string[], sent?: () => void): Promise<FleetOutcome> {
     const answer = await this.connections.run(statement, sent);
     if (answer.kind !== "done") return this.outcomeOf(answer);
     if (answer.rows.length === 0) return { kind: "refused" };
@@ -338,7 +329,7 @@ export class PostgresFleet implements Fleet {
     if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
     // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
     if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
-    return answer.kind === "unknown" ? { kind: "unknown", reason: answer.reason } : awayOf(answer);
+    return answer.kind === "unknown" ? { kind: "unknown", reason: answer.reason } : failed(answer);
   }
 
   async release(sessionId: string, epoch: number): Promise<void> {
@@ -444,20 +435,7 @@ export class PostgresFleet implements Fleet {
 
   /** Returns counts and sizes. Throws storage_failed. */
   async status(): Promise<FleetStatus> {
-    const schemaVersion = await this.schemaVersion();
-    const { isIsolated, boundTo } = await isolationOf(this.connections);
-    const values = [this.tenant, boundTo === null];
-    const [row] = schemaVersion === 0 ? [{}] : await this.connections.read({ text: STATUS, values });
-    const { fact } = this.connections;
-    const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
-    return {
-      server: `PostgreSQL ${fact?.version ?? ""}`.trim(),
-      durability: fact?.durability ?? "primary",
-      schemaVersion,
-      ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
-      storedBytes: boundTo === null ? count("stored") : null,
-      ...{ tenant: this.tenant, isIsolated },
-    };
+    return statusOf(this.connections, this.tenant, await this.schemaVersion());
   }
 
   close(): Promise<void> {
@@ -480,8 +458,8 @@ function unreachable(reason: string): Failure {
 }
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
-function awayOf(answer: Exclude<SqlAnswer, { kind: "done" }>): { readonly kind: "away"; readonly reason: string } {
-  return { kind: "away", reason: answer.reason };
+function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
+  return { kind: refusesValue(answer) ? "unfit" : "away", reason: answer.reason } as const;
 }
 
 function bytes(line: Uint8Array): Buffer {

@@ -13,8 +13,6 @@ import { storable } from "./fact-parts.ts";
 const PART = 1 << 20;
 /** Milliseconds for which it is remembered that the fleet has one: much less than the time for which one stays that nobody names. */
 const REMEMBERED = 3_600_000;
-/** The SQLSTATE of a row that needs another one. */
-export const LACKED = "23503";
 
 /** When somebody was last about to name it, in the same text whatever a connection has set. */
 const TOUCHED = "extract(epoch from touched_at)::text";

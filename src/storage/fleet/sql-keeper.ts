@@ -17,7 +17,7 @@ import type { Holder } from "../../core/ports/store.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf } from "./ends.ts";
-import { describedRow, factParts, storable } from "./fact-parts.ts";
+import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
 import { HOLDER, holderOf } from "./holders.ts";
 import { asciiWords } from "./known-words.ts";
 import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
@@ -212,6 +212,15 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   async addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean> {
+    try {
+      return await this.addAll(sessionId, epoch, facts, from, to);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.retryable || !isFound(facts)) throw error;
+      return this.addAll(sessionId, epoch, unfound(facts), from, to);
+    }
+  }
+
+  private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
     const { counts, description, texts, spendings } = facts;
     const described = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
