@@ -271,6 +271,8 @@ function* statusLines({
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
   if (ids > 0) yield `${count(ids, "id", "ids")} of sessions that were removed for good`;
+  if (sums.unguarded.length > 0)
+    yield `Tenants are not kept apart in ${sums.unguarded.join(", ")}: have the owner run pi-session-server fleet migrate`;
   if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }
 

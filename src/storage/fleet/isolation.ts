@@ -50,6 +50,18 @@ const STATE = `select current_user::text as role, c.relrowsecurity as isolated, 
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where n.nspname = 'pi_fleet' and c.relname = 'session'`;
 
+/** Tables that are not as they are isolated: in all of them the server keeps tenants apart, or in none. */
+const UNGUARDED = `select c.relname as "table"
+  from unnest($1::text[], $2::text[]) as own (name, rights)
+    join pg_namespace n on n.nspname = 'pi_fleet' join pg_class c on c.relnamespace = n.oid and c.relname = own.name
+    left join pg_roles r on r.rolname = '${TENANTS}'
+  where not c.relrowsecurity or r.oid is null
+    or not exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'own')
+    or exists (select from string_to_table(own.rights, ', ') as x where not has_table_privilege(r.oid, c.oid, x))
+    or exists (select from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+      and a.attstattarget is distinct from 0)
+  order by c.relname`;
+
 /** Isolates tenants from each other; again, it changes nothing. Throws storage_failed. */
 export async function isolate(connections: StatementRunner): Promise<void> {
   const { rows: roles } = await run(connections, "select 1 from pg_roles where rolname = $1", [TENANTS]);
@@ -104,6 +116,13 @@ export async function isolationOf(
   connections: StatementRunner,
 ): Promise<{ isIsolated: boolean; boundTo: string | null }> {
   return stateOf((statement) => connections.run(statement));
+}
+
+/** Returns the tables in which isolated tenants are not kept apart, as of a migration that ended before it was done. */
+export async function unguardedTables(connections: StatementRunner): Promise<string[]> {
+  if (!(await isolationOf(connections)).isIsolated) return [];
+  const answer = await run(connections, UNGUARDED, [Object.keys(RIGHTS), Object.values(RIGHTS)]);
+  return answer.rows.map(({ table }) => String(table));
 }
 
 async function stateOf(ask: AskServer): Promise<{ isIsolated: boolean; boundTo: string | null }> {

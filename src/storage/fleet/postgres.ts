@@ -31,7 +31,7 @@ import {
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { holderOf } from "./holders.ts";
-import { isolate, isolationOf } from "./isolation.ts";
+import { isolate, unguardedTables } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
@@ -405,8 +405,8 @@ export class PostgresFleet implements Fleet {
       version = Math.max(now, version + 1);
     }
     for (const text of KEEPING) await this.connections.run({ text });
-    // Tables that were added have rows of tenants, too.
-    if (before < SCHEMA_VERSION && (await isolationOf(this.connections)).isIsolated) await isolate(this.connections);
+    // Tables that were added have rows of tenants, too, also where the migration that added them ended here.
+    if ((await unguardedTables(this.connections)).length > 0) await isolate(this.connections);
     return { before, after: await this.schemaVersion() };
   }
 

@@ -1,7 +1,7 @@
 /** The counts and sizes of a fleet, as `fleet status` tells them. */
 
 import type { Connections } from "./connections.ts";
-import { isolationOf } from "./isolation.ts";
+import { isolationOf, unguardedTables } from "./isolation.ts";
 
 /** Counts and sizes of a fleet. */
 export interface FleetStatus {
@@ -19,6 +19,8 @@ export interface FleetStatus {
   readonly tenant: string;
   /** Whether roles see only the tenant that has their name. */
   readonly isIsolated: boolean;
+  /** Tables in which they see all tenants, or do nothing, although tenants are to be isolated. */
+  readonly unguarded: readonly string[];
 }
 
 const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
@@ -30,6 +32,7 @@ const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entrie
 /** Returns counts and sizes; `schemaVersion`: 0 where there are no tables. Throws storage_failed. */
 export async function statusOf(connections: Connections, tenant: string, schemaVersion: number): Promise<FleetStatus> {
   const { isIsolated, boundTo } = await isolationOf(connections);
+  const unguarded = await unguardedTables(connections);
   const values = [tenant, boundTo === null];
   const [row] = schemaVersion === 0 ? [{}] : await connections.read({ text: STATUS, values });
   const { fact } = connections;
@@ -40,6 +43,6 @@ export async function statusOf(connections: Connections, tenant: string, schemaV
     schemaVersion,
     ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
     storedBytes: boundTo === null ? count("stored") : null,
-    ...{ tenant, isIsolated },
+    ...{ tenant, isIsolated: isIsolated && unguarded.length === 0, unguarded },
   };
 }

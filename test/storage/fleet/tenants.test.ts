@@ -320,10 +320,40 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     expect(open).toBe("");
   });
 
+  /** Returns how the tables are guarded. */
+  const shape = (): string =>
+    server.sql("select polname, polrelid::regclass, pg_get_expr(polqual, polrelid) from pg_policy order by 2") +
+    server.sql(
+      "select relname, relacl, relrowsecurity from pg_class where relnamespace = 'pi_fleet'::regnamespace order by 1",
+    );
+
+  test.each([
+    `alter table pi_fleet.pack disable row level security; drop policy own on pi_fleet.pack; revoke all on pi_fleet.pack from ${TENANTS}`,
+    "alter table pi_fleet.pack disable row level security",
+    "drop policy own on pi_fleet.pack",
+    `revoke insert on pi_fleet.pack from ${TENANTS}`,
+    "alter table pi_fleet.pack alter column heads set statistics 100",
+  ])(
+    "of which one table is open, as after half a migration, are told so, and the next one mends it: %s",
+    async (change) => {
+      const { fleet } = fleetOf("fleet");
+      const told = async (): Promise<string> =>
+        (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
+          .stdout;
+      const before = shape();
+      expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
+      server.sql(change);
+      expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: ["pack"] });
+      expect(await told()).toMatch(/pack.*fleet migrate/);
+      expect(await told()).not.toContain("Each role sees only");
+      expect(await fleet.migrate()).toMatchObject({ before: expect.any(Number) });
+      expect(shape()).toBe(before);
+      expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
+      expect(await told()).toContain("Each role sees only");
+    },
+  );
+
   test("are isolated once, however often, by the owner alone, who sees all of them", async () => {
-    const shape = (): string =>
-      server.sql("select polname, polrelid::regclass, pg_get_expr(polqual, polrelid) from pg_policy order by 2") +
-      server.sql("select relname, relacl from pg_class where relnamespace = 'pi_fleet'::regnamespace order by 1");
     const once = shape();
     const { fleet } = fleetOf("fleet");
     await fleet.isolate();
