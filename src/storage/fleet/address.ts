@@ -7,7 +7,7 @@ export class AddressError extends Error {}
 
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
 const KNOWN = new Set(["host", "port", "user", "dbname", "sslmode", "sslrootcert", "application_name", "tenant"]);
-const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\]?)$/;
+const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
 export interface Address {
   /** The servers to try, in order; the first that may be written to is used. */
@@ -39,15 +39,16 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
       throw new AddressError(
         `The address of the fleet has ${name}=, which is not known. Known are ${[...KNOWN].join(", ")}.`,
       );
-  const hosts = (query.get("host") ?? decodeURIComponent(url.hostname)).split(",");
+  // An address of IPv6 is between brackets in a URL, and nowhere else.
+  const hosts = (query.get("host") ?? decoded(url.hostname)).split(",").map((host) => host.replace(/^\[(.*)\]$/, "$1"));
   const ports = (query.get("port") ?? url.port).split(",");
   if (ports.length > 1 && ports.length !== hosts.length)
     throw new AddressError("The address of the fleet lists several ports, but not one for each host.");
-  const password = decodeURIComponent(url.password);
+  const password = decoded(url.password);
   const common = {
-    user: query.get("user") ?? (decodeURIComponent(url.username) || undefined),
+    user: query.get("user") ?? (decoded(url.username) || undefined),
     password: password || undefined,
-    database: query.get("dbname") ?? (decodeURIComponent(url.pathname.slice(1)) || undefined),
+    database: query.get("dbname") ?? (decoded(url.pathname.slice(1)) || undefined),
     application_name: query.get("application_name") ?? "pi-session-server",
   };
   const servers = hosts.map((host, n) => ({
@@ -61,6 +62,17 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
     throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
   url.password = "";
   return { servers, shown: url.href, hasPassword: password !== "", tenant };
+}
+
+/** Returns a part of a URL without its escapes. No message has the part, which may be a password. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new AddressError(
+      "The address of the fleet has a percent sign in its user, password, host or database that begins no escape. Write %25 for it.",
+    );
+  }
 }
 
 function portOf(text: string): number | undefined {

@@ -24,6 +24,34 @@ describe("an address", () => {
     ]);
   });
 
+  test("may have a host that is an address of IPv6, which is between brackets", () => {
+    const hostsOf = (text: string): unknown[] => at(text).servers.map(({ host, port, ssl }) => [host, port, ssl]);
+    expect(hostsOf("postgres://me@[::1]:5433/a")).toEqual([["::1", 5433, false]]);
+    expect(hostsOf("postgres:///a?host=[::1],one&sslmode=disable")).toEqual([
+      ["::1", undefined, false],
+      ["one", undefined, false],
+    ]);
+    expect(at("postgres://me@[2001:db8::1]/a").servers).toMatchObject([{ host: "2001:db8::1", ssl: {} }]);
+  });
+
+  test.each([
+    "postgres://me:100%secret@db.example/a",
+    "postgres://100%secret@db.example/a",
+    "postgres://me@db.example/100%secret",
+    "postgres://me@100%secret/a",
+    "postgres://me:secret%e4@db.example/a",
+  ])("says how a percent sign is written, and nothing of what has one: %s", (text) => {
+    let error: unknown;
+    try {
+      at(text);
+    } catch (thrown) {
+      error = thrown;
+    }
+    expect(error).toBeInstanceOf(AddressError);
+    expect((error as AddressError).message).toContain("%25");
+    expect((error as AddressError).message).not.toContain("secret");
+  });
+
   test("may name a tenant", () => {
     expect(at("postgres:///a").tenant).toBe("");
     const named = at("postgres:///a?tenant=a%20b");
