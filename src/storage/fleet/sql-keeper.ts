@@ -26,6 +26,8 @@ import { SqlValues } from "./sql-values.ts";
 
 /** Sessions whose rows are looked at together. */
 const ROWS_AT_ONCE = 50;
+/** Times that a session is taken away whose holder takes it anew meanwhile. */
+const MOST_TAKINGS = 5;
 const STATES = ["filling", "there", "deleted"] as const;
 
 /** Changes a session that the caller, $4, has in epoch $3, and names it `held`. */
@@ -49,6 +51,10 @@ const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
+
+function unusable(reason: string): Failure {
+  return new Failure("storage_failed", `The fleet's database cannot be used (${reason}). Try again.`, { fleet: true });
+}
 
 export class SqlKeeper implements FleetKeeper {
   private readonly connections: Connections;
@@ -110,19 +116,28 @@ export class SqlKeeper implements FleetKeeper {
 
   async takeAway(sessionId: string): Promise<Holder | null> {
     const values = [this.tenant, storable(sessionId)];
-    const [row] = await this.connections.read((fact) => ({
-      text: `select ${serverColumn(fact)}, epoch, ${HOLDER} from pi_fleet.session
-        where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp()`,
-      values,
-    }));
-    if (!row) return null;
-    // In the epoch that was read: where the answer is lost, the same again takes it from nobody who took it since.
-    await this.connections.read({
-      text: `update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
-        where tenant = $1 and id = $2 and state < 2 and epoch = $3`,
-      values: [...values, row.epoch],
-    });
-    return holderOf(row);
+    /** Who had it when an answer was lost. */
+    let had: Readonly<Record<string, unknown>> | undefined;
+    for (let tries = 0; tries < MOST_TAKINGS; tries++) {
+      const [row] = await this.connections.read((fact) => ({
+        text: `select ${serverColumn(fact)}, epoch, holder, ${HOLDER} from pi_fleet.session
+          where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp()`,
+        values,
+      }));
+      // Whoever has it now took it since then, and keeps it.
+      if (had && had.holder !== row?.holder) return holderOf(had);
+      if (!row) return null;
+      // In the epoch that was read: from whoever took it since then nothing is taken.
+      const answer = await this.connections.run({
+        text: `update pi_fleet.session set epoch = epoch + 1, holder = null, lease_until = null
+          where tenant = $1 and id = $2 and state < 2 and epoch = $3 returning 1`,
+        values: [...values, row.epoch],
+      });
+      if (answer.kind === "failed" || answer.kind === "away") throw unusable(answer.reason);
+      if (answer.kind === "done" && answer.rows.length > 0) return holderOf(row);
+      had = answer.kind === "unknown" ? row : undefined;
+    }
+    throw unusable("others took the session each time before it could be taken from them");
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
@@ -307,9 +322,7 @@ export class SqlKeeper implements FleetKeeper {
     });
     if (answer.kind === "failed" && answer.code === NOT_PROVEN) return false;
     if (answer.kind === "done") return true;
-    throw new Failure("storage_failed", `The fleet's database cannot be used (${answer.reason}). Try again.`, {
-      fleet: true,
-    });
+    throw unusable(answer.reason);
   }
 
   async settle(): Promise<void> {
