@@ -88,6 +88,15 @@ function rowsOf(sent: readonly SentFacts[], of: (facts: SentFacts) => readonly o
   return sent.flatMap((facts, n) => of(facts).map((row) => ({ n, ...row })));
 }
 
+/** Bytes of the longest name that a file can have: an index refuses ids of some thousands. */
+const LONGEST_NAME = 255;
+
+/** Returns the id of the session that a path is of; null where no file can have such a name. */
+function parentIn(path: string): string | null {
+  const id = storable(idInPath(path));
+  return Buffer.byteLength(id) > LONGEST_NAME ? null : id;
+}
+
 /** Returns a description as its part takes it. */
 export function describedRow(id: string, description: FleetDescription): object {
   const { cwd, name, firstMessage, parentSession, timestamp } = description;
@@ -95,7 +104,7 @@ export function describedRow(id: string, description: FleetDescription): object 
     facts: JSON.stringify(description),
     cwd: storable(cwd),
     parent_path: storable(parentSession),
-    parent_id: parentSession ? storable(idInPath(parentSession)) : null,
+    parent_id: parentSession ? parentIn(parentSession) : null,
     created: momentOf(timestamp),
     name_sought: name === null ? null : storable(fold(name)),
     sought: storable(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),

@@ -9,12 +9,15 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
+import { Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const CODES = ["22003", "23514", "54000", "unmade"];
-/** Statements with lines, and those with words. */
-const [LINES, WORDS] = [/into pi_fleet\.(?:entry|pack)\b/, /into pi_fleet\.said\b/];
+/** Statements with lines, those with words, and those that begin a session. */
+const LINES = /into pi_fleet\.(?:entry|pack)\b/;
+const WORDS = /into pi_fleet\.said\b/;
+const HEADERS = /into pi_fleet\.session\b/;
 
 describe.skipIf(!POSTGRES)(`values that the database refuses${WITH_POSTGRES}`, () => {
   let server: Postgres;
@@ -28,7 +31,9 @@ describe.skipIf(!POSTGRES)(`values that the database refuses${WITH_POSTGRES}`, (
     await first.fleet.migrate();
   });
   beforeEach(() => {
-    server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said",
+    );
   });
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));
@@ -92,6 +97,18 @@ describe.skipIf(!POSTGRES)(`values that the database refuses${WITH_POSTGRES}`, (
     expect(server.sql("select entries from pi_fleet.session")).toBe("2");
   });
 
+  test("keep a session away that has them, and no other", async () => {
+    const { wire, refuse, database, began } = await machine();
+    refuse("54000", HEADERS);
+    await wire.result("new_session");
+    const { data } = await wire.failure("append", { entries: [user("first")] });
+    expect(data).toMatchObject({ name: "storage_failed", retryable: false });
+    expect(began).toEqual([]);
+    database.answer = () => undefined;
+    expect(await wire.result("append", { entries: [user("second")] })).not.toHaveProperty("durability");
+    expect(await said(wire)).toEqual(["second"]);
+  });
+
   test("are left out of the facts of lines, which are there", async () => {
     const { wire, refuse, database } = await machine();
     await begun(wire, "first");
@@ -107,6 +124,19 @@ describe.skipIf(!POSTGRES)(`values that the database refuses${WITH_POSTGRES}`, (
       ["third", 1],
     ] as const)
       expect(server.sql(`select count(*) from pi_fleet.said where words @@ '${query}'`)).toBe(`${count}`);
+  });
+
+  test("are no names that a file cannot have: a session whose parent has one is listed", async () => {
+    const { wire } = await machine();
+    const random = new Random(3);
+    const name = range(0, 6_000)
+      .map(() => random.int(36).toString(36))
+      .join("");
+    await wire.result("new_session", { parentSession: `/sessions/${name}.jsonl` });
+    await wire.result("append", { entries: [user("first")] });
+    const { sessionId } = await wire.result("get_state");
+    expect((await wire.result("list_sessions")).sessions).toMatchObject([{ sessionId }]);
+    expect(server.sql("select count(*) from pi_fleet.described")).toBe("1");
   });
 
   test("keep no session behind, of a long commit or in a migration", async () => {
