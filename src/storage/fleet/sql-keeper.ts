@@ -52,6 +52,7 @@ const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
 
+/** Returns the failure of a change that was not made. */
 function unusable(reason: string): Failure {
   return new Failure("storage_failed", `The fleet's database cannot be used (${reason}). Try again.`, { fleet: true });
 }
@@ -137,7 +138,8 @@ export class SqlKeeper implements FleetKeeper {
       if (answer.kind === "done" && answer.rows.length > 0) return holderOf(row);
       had = answer.kind === "unknown" ? row : undefined;
     }
-    throw unusable("others took the session each time before it could be taken from them");
+    const sentence = "Others took the session each time before it could be taken from them. Try again.";
+    throw new Failure("storage_failed", sentence, { fleet: true });
   }
 
   async restore(sessionId: string, archived: boolean): Promise<boolean> {
