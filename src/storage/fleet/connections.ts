@@ -60,6 +60,8 @@ const WARNED = "commit";
 export const LACKED = "23503";
 /** SQLSTATE of a division by zero, with which a statement undoes itself that finds something else than it was told. */
 export const NOT_PROVEN = "22012";
+/** The SQLSTATE of a row that is there already, because another one was faster. */
+const FASTER = "23505";
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /** Milliseconds for which others of several servers are waited for when one has answered. */
@@ -374,7 +376,7 @@ export class Connections {
 
 /** Returns whether an answer is that the server does not take a value, however often it is sent. Nothing was done. */
 export function refusesValue(answer: SqlAnswer): boolean {
-  if (answer.kind !== "failed" || answer.code === NOT_PROVEN || answer.code === LACKED) return false;
+  if (answer.kind !== "failed" || [NOT_PROVEN, LACKED, FASTER].includes(answer.code)) return false;
   return answer.code === UNMADE || OF_VALUES.test(answer.code);
 }
 
