@@ -37,6 +37,8 @@ export class Machine {
   readonly store: Store;
   /** Programs that know nothing of the fleet. */
   readonly plain: Store;
+  /** Another process of this machine, which keeps to the locks. */
+  readonly other: Store;
   readonly file: string;
 
   constructor(
@@ -57,6 +59,7 @@ export class Machine {
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
     this.store = fleetStore(store);
     this.plain = files?.other({ ignoresLocks: true }) as Store;
+    this.other = files?.other() as Store;
   }
 
   create(): Log {

@@ -198,8 +198,8 @@ export class FleetCopy implements Outside {
     try {
       log.acquireLock();
     } catch (error) {
-      // Whoever writes finds that out by itself.
-      if (error instanceof Failure) return;
+      // Whoever writes finds that out by itself. Who is to be told that all is there must not be.
+      if (error instanceof Failure && !this.isConfirming) return;
       throw error;
     }
     this.debt.renew();

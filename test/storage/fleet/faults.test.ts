@@ -317,6 +317,31 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(kept).toContain("never acknowledged");
   });
 
+  test.each(["writes to it", "has its lock"] as const)(
+    "what only this machine has is not confirmed while another process %s, which may take it back",
+    async (does) => {
+      const one = new Machine(kind);
+      const log = one.create();
+      await written(log, 0);
+      log.close();
+      if (does === "has its lock") one.fleet.table.rows.clear();
+      const other = one.other.open(one.file);
+      if (does === "has its lock") other.acquireLock();
+      else other.append(lines(1));
+      const asked = one.store.open(one.file);
+      asked.refresh();
+      // Of a container, only what is in its index is read beside a writer.
+      if (asked.nodes.count > one.fleet.table.linesOf(SESSION).length)
+        await expect(asked.confirm?.()).rejects.toEqual(failed("session_locked"));
+      other.rollBack();
+      other.close();
+      const now = asked.refresh().kind === "replaced" ? asked.reopen() : asked;
+      await now.confirm?.();
+      expect([textsOf(now), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [line(0)]]);
+      one.fleet.table.check();
+    },
+  );
+
   test("a copy of another session with the same id is not written to, and what the fleet has stays", async () => {
     const one = new Machine(kind);
     const log = one.create();
