@@ -34,6 +34,7 @@ export class Machine {
   readonly fleet: MemoryFleet;
   readonly aside: string[] = [];
   readonly journal: Journal;
+  readonly outage: Outage | undefined;
   readonly store: Store;
   /** Programs that know nothing of the fleet. */
   readonly plain: Store;
@@ -52,8 +53,8 @@ export class Machine {
     this.disk.makeFolder("/root/sessions");
     this.file = `/root/sessions/${SESSION}.${kind}`;
     this.journal = journalOn(disk);
-    const { journal } = this;
-    const outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
+    this.outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
+    const { journal, outage } = this;
     const ours = <T extends FileLogOptions>(options: T): T =>
       copying(options, fleetOptions(this.fleet, { aside: this.aside, journal, outage, ...more }));
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
@@ -82,6 +83,14 @@ export const written = async (log: Log, ...ns: number[]): Promise<void> => {
   await log.commit();
 };
 export const failed = (name: string, more: object = {}) => expect.objectContaining({ name, ...more });
+
+/** Lets a machine that writes nothing find out: what is asked beside everything else is known a moment later. */
+export async function followed(log: Log): Promise<void> {
+  for (let turns = 0; turns < 50; turns++) {
+    await log.follow?.();
+    await Promise.resolve();
+  }
+}
 
 /** Lets a machine find out, as far as calls arrive, what became of its session. Returns the log in its place now. */
 export async function found(log: Log): Promise<Log> {

@@ -23,6 +23,7 @@ import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
+import { Tenure } from "./tenure.ts";
 
 /** Times that one step of a commit is tried where the fleet answers, and each answer is that somebody else was first. */
 const MOST_TRIES = 20;
@@ -32,17 +33,10 @@ export class FleetCopy implements Outside {
   private readonly log: CopiedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
-  /** The epoch in which this process has the session; null when it does not, or when that is not sure. */
-  private epoch: number | null = null;
-  /** The highest epoch that it had. */
-  private highest = 0;
-  /** Whether the fleet may think that this process has the session. */
-  private mayHold = false;
+  /** Whether, and in which epoch, this process has the session. */
+  private readonly tenure: Tenure;
   /** The end up to which log and fleet are known to have the same. */
   private end: FleetEnd = NOTHING;
-  /** The server that said so. Where another one was promoted, it may lack some of that. */
-  private server: string | undefined;
-  private answered = 0;
   /** Number of entries whose facts the fleet has. */
   private indexed = 0;
   /** The adding of those that it lacks. */
@@ -63,6 +57,7 @@ export class FleetCopy implements Outside {
   constructor(log: CopiedLog, options: FleetOptions) {
     this.log = log;
     this.options = options;
+    this.tenure = new Tenure(log.header.id, options);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.lateStretch());
@@ -81,7 +76,7 @@ export class FleetCopy implements Outside {
   /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
   madeOf(end: FleetEnd): void {
     this.end = end;
-    this.server = this.options.fleet.server;
+    this.tenure.server = this.options.fleet.server;
   }
 
   get durability(): Log["durability"] {
@@ -101,10 +96,7 @@ export class FleetCopy implements Outside {
   // --- before a write ------------------------------------------------------------------------------------------
 
   ready(): Promise<void> | undefined {
-    const { elapsed, trustedFor, fleet } = this.options;
-    const heardAgo = Math.min(elapsed() - this.answered, fleet.renewedAgo(this.id));
-    const isSure = this.epoch !== null && heardAgo < trustedFor && !this.hasMoved;
-    if (isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    if (this.tenure.isSure || !this.log.persisted || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
     const given = this.options.journal.giving.get(this.id);
     if (given) return given.then(() => this.ready());
@@ -116,7 +108,7 @@ export class FleetCopy implements Outside {
     }
     this.readying ??= this.becomeWriter(true)
       .catch((error) => {
-        this.epoch = null;
+        this.tenure.epoch = null;
         if (!this.mayGoOnAfter(error)) this.refusal = asFailure(error);
       })
       .finally(() => {
@@ -126,8 +118,7 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
-    if (this.hasMoved) this.epoch = null;
-    if (this.epoch !== null || !this.log.persisted || this.isAlone) return undefined;
+    if (this.tenure.isSure || !this.log.persisted || this.isAlone) return undefined;
     if (this.news.take()) return this.follow(true);
     this.news.renew();
     return undefined;
@@ -157,24 +148,19 @@ export class FleetCopy implements Outside {
     if (!this.debt.isOwed) this.reached = "primary";
   }
 
-  /** Whether another server was promoted since it was last said what the fleet has. */
-  private get hasMoved(): boolean {
-    const { server } = this.options.fleet;
-    return server !== undefined && this.server !== undefined && server !== this.server;
-  }
-
   /**
    * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
    * database was restored. A session that is missing was deleted, unless there is another server.
    */
   private hasLost(there: FleetSession | null): boolean {
     const had = this.end.entries;
-    return there === null ? this.hasMoved && had > 0 : there.end.entries < had;
+    return there === null ? this.tenure.hasMoved && had > 0 : there.end.entries < had;
   }
 
   async follow(isHost = false): Promise<void> {
     const { log, debt } = this;
-    if (this.epoch !== null || !log.persisted || log.durableCount < log.nodes.count) return;
+    if (this.tenure.isSure || !log.persisted || log.durableCount < log.nodes.count) return;
+    this.tenure.epoch = null;
     const there = await this.options.fleet.look(this.id);
     debt.renew();
     const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
@@ -227,6 +213,12 @@ export class FleetCopy implements Outside {
     return true;
   }
 
+  /** Has what is committed count without the fleet. Others may take the session meanwhile. */
+  private goOnAlone(kept?: Promise<void>): Promise<void> {
+    this.tenure.epoch = null;
+    return this.debt.begin(this.end, kept);
+  }
+
   /**
    * Gives the fleet what was acknowledged while it was away, what it has lost of the first `had` entries, and what somebody
    * is about to be told of. This process has the session, and nothing waits.
@@ -245,20 +237,19 @@ export class FleetCopy implements Outside {
   }
 
   private async confirmNow(): Promise<void> {
-    const { options, debt } = this;
-    if (this.isAlone) return debt.begin(this.end);
+    if (this.isAlone) return this.goOnAlone();
     try {
-      const there = await options.fleet.look(this.id);
+      const there = await this.options.fleet.look(this.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
-      this.epoch = null;
+      this.tenure.epoch = null;
       this.isConfirming = true;
       await this.ready();
-      if (this.isAlone) await debt.begin(this.end);
+      if (this.isAlone) await this.goOnAlone();
       else this.requireOurs();
     } catch (error) {
       if (!this.mayGoOnAfter(error)) throw error;
-      await debt.begin(this.end);
+      await this.goOnAlone();
     } finally {
       this.isConfirming = false;
     }
@@ -266,18 +257,9 @@ export class FleetCopy implements Outside {
 
   /** Takes the session, and begins it in the fleet if `begins`. */
   private async take(begins = false): Promise<Taking> {
-    this.epoch = null;
-    this.mayHold = true;
-    const since = this.options.elapsed();
-    const taking = await this.options.fleet.take(this.id, this.highest, begins ? this.log.headerLine : undefined);
+    const taking = await this.tenure.take(begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
-    if (taking.kind !== "away") this.server = this.options.fleet.server;
-    if (taking.kind === "taken") {
-      this.epoch = taking.epoch;
-      this.indexed = taking.indexed;
-      this.highest = Math.max(this.highest, taking.epoch);
-      this.answered = since;
-    }
+    if (taking.kind === "taken") this.indexed = taking.indexed;
     return taking;
   }
 
@@ -289,7 +271,7 @@ export class FleetCopy implements Outside {
     const { log } = this;
     this.lookHere();
     const { count } = log.nodes;
-    this.server ??= this.options.fleet.server;
+    this.tenure.server ??= this.options.fleet.server;
     if (there.entries <= count) {
       const common = prefixIn(this.log, there, this.end);
       if (common === null) return this.giveWay(there);
@@ -344,15 +326,15 @@ export class FleetCopy implements Outside {
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
-      if (this.isAlone) return await debt.begin(end, kept);
+      if (this.isAlone) return await this.goOnAlone(kept);
       await this.pushThrough(commit);
       if (debt.isOwed) await debt.end();
     } catch (error) {
       let failure = error;
-      this.epoch = null;
+      this.tenure.epoch = null;
       if (this.mayGoOnAfter(error))
         try {
-          return await debt.begin(this.end, kept);
+          return await this.goOnAlone(kept);
         } catch (refused) {
           failure = refused;
         }
@@ -392,7 +374,8 @@ export class FleetCopy implements Outside {
 
   /** Does the next step of a commit. Returns the reason why the fleet did not answer, or undefined when it did. */
   private async advance(commit: RunningCommit): Promise<string | undefined> {
-    if (this.epoch === null) {
+    const { epoch } = this.tenure;
+    if (epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
       const refusal = await this.judge(taking, commit);
@@ -400,7 +383,6 @@ export class FleetCopy implements Outside {
       return undefined;
     }
     const since = this.options.elapsed();
-    const { epoch } = this;
     const { fleet } = this.options;
     const step = commit.prepared(this.end, epoch) ?? this.step(commit, epoch, commit.keptAfter(this.end));
     const outcome = step.part
@@ -413,12 +395,12 @@ export class FleetCopy implements Outside {
     if (outcome.kind === "away") return outcome.reason;
     if (outcome.kind === "unfit") throw unfit(outcome.reason);
     if (outcome.kind === "committed") {
-      this.answered = since;
+      this.tenure.answered = since;
       if (step.part) commit.keep(step.kept);
       else this.committed(step.batch, outcome.durability);
       return undefined;
     }
-    this.epoch = null;
+    this.tenure.epoch = null;
     if (outcome.kind === "refused") {
       commit.beginAgain();
       // Of a session that is gone meanwhile nothing can be copied.
@@ -456,7 +438,7 @@ export class FleetCopy implements Outside {
     this.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // What came after ours is fetched before the next write.
-    if (isAll) this.epoch = null;
+    if (isAll) this.tenure.epoch = null;
     return taking.kind === "held" && here.entries < count ? notTaken(taking, this.id) : null;
   }
 
@@ -471,14 +453,15 @@ export class FleetCopy implements Outside {
 
   lost(error: unknown): Failure {
     const { commit, end } = this;
-    this.epoch = null;
+    this.tenure.epoch = null;
     this.end = NOTHING;
     return asFailure(commit.doubted(storageFailure(error, "making the changes durable"), end));
   }
 
   /** Returns where facts are missing, if this process has the session. */
   private lateStretch(): LateStretch | null {
-    const { epoch, indexed, end } = this;
+    const { tenure, indexed, end } = this;
+    const { epoch } = tenure;
     if (epoch === null || indexed >= end.entries) return null;
     return { epoch, from: indexed, to: end.entries, added: (to) => (this.indexed = Math.max(this.indexed, to)) };
   }
@@ -489,9 +472,6 @@ export class FleetCopy implements Outside {
   }
 
   release(): void {
-    const epoch = this.epoch ?? this.highest;
-    this.epoch = null;
-    if (this.mayHold) this.options.fleet.release(this.id, epoch).catch(() => {});
-    this.mayHold = false;
+    this.tenure.release();
   }
 }

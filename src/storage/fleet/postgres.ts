@@ -63,6 +63,8 @@ export interface FleetWriter {
 interface LeasedSession {
   /** The server on which it was taken. */
   readonly server: string | undefined;
+  /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
+  entries: number;
   /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
   renewed: number;
 }
@@ -105,7 +107,7 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
   where tenant = $1 and id in (select x.id from pi_fleet.session x
     where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)
-  returning id`;
+  returning id, entries`;
 
 const STRETCHES = `select past as entries, bytes, chain
   from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
@@ -168,9 +170,10 @@ export class PostgresFleet implements Fleet {
     if (taken.kind !== "done") return failed(taken);
     const [row] = taken.rows;
     if (row) {
-      this.hold(sessionId, nameOf(taken.by));
+      const end = endOf(row);
+      this.hold(sessionId, { server: nameOf(taken.by), entries: end.entries });
       const numbers = { epoch: Number(row.epoch), indexed: Number(row.indexed) };
-      return { kind: "taken", ...numbers, end: endOf(row), durability: provenBy(taken.by, row) };
+      return { kind: "taken", ...numbers, end, durability: provenBy(taken.by, row) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run(this.looking(sessionId));
@@ -196,8 +199,8 @@ export class PostgresFleet implements Fleet {
   }
 
   /** Lets others see from now on that this process is there, also while it writes nothing. */
-  private hold(sessionId: string, server: string | undefined): void {
-    this.held.set(sessionId, { server, renewed: Number.NEGATIVE_INFINITY });
+  private hold(sessionId: string, known: Pick<LeasedSession, "server" | "entries">): void {
+    this.held.set(sessionId, { ...known, renewed: Number.NEGATIVE_INFINITY });
     this.renewing ??= setInterval(() => void this.renewAll(), RENEWED_EVERY).unref();
   }
 
@@ -211,9 +214,9 @@ export class PostgresFleet implements Fleet {
       values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
     });
     if (answer.kind !== "done") return;
-    for (const { id } of answer.rows) {
+    for (const { id, entries } of answer.rows) {
       const session = sessions.get(String(id));
-      if (session) session.renewed = asked;
+      if (session && Number(entries) >= session.entries) session.renewed = asked;
     }
   }
 
@@ -297,6 +300,8 @@ export class PostgresFleet implements Fleet {
     return batches.map(({ batch, facts }, n) => {
       if (!done.has(String(n))) return { kind: "refused" };
       this.alone.delete(batch.sessionId);
+      const held = this.held.get(batch.sessionId);
+      if (held) held.entries = batch.after.entries;
       this.words.note(facts.words ?? []);
       return { kind: "committed", durability };
     });

@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { type FleetFault, MemoryFleet } from "../../support/fleet.ts";
-import { failed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
+import { failed, followed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 
@@ -64,7 +64,7 @@ async function live(kind: MachineKind, at: number, fault: FleetFault, tries: num
 function remembered({ table }: MemoryFleet): () => void {
   const row = table.rows.get(SESSION);
   if (!row) throw new Error("the session is missing");
-  const before = { ...row, holder: null, lines: [...row.lines], epochs: [...row.epochs] };
+  const before = { ...row, holder: null, lines: [...row.lines], epochs: [...row.epochs], facts: [...row.facts] };
   return () => void Object.assign(row, before);
 }
 
@@ -289,12 +289,42 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, 1);
     log.unlock();
     goBack();
-    for (let turns = 0; turns < 50; turns++) {
-      await log.follow?.();
-      await Promise.resolve();
-    }
+    await followed(log);
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
   });
+
+  test.each(["others write", "an older state is restored"] as const)(
+    "who had a session and was not heard of for long finds out without a write that %s",
+    async (what) => {
+      let clock = 0;
+      const one = new Machine(kind, undefined, "one", { elapsed: () => clock });
+      const log = one.create();
+      await written(log, 0);
+      const goBack = remembered(one.fleet);
+      await written(log, 1);
+      const two = new Machine(kind, one.fleet.table, "two");
+      two.fleet.leasesEnd = true;
+      await two.put([0, 1].map(line));
+      // As long as it is sure that it has the session, nothing is asked.
+      const first = one.fleet.calls.length;
+      await followed(log);
+      expect(one.fleet.calls.slice(first)).toEqual([]);
+      if (what === "others write") {
+        const other = two.store.open(two.file);
+        await other.ready?.();
+        await written(other, 2);
+        other.close();
+      } else goBack();
+      clock = 5000;
+      await followed(log);
+      log.refresh();
+      const all = (what === "others write" ? [0, 1, 2] : [0, 1]).map(line);
+      expect([textsOf(log), one.fleet.table.linesOf(SESSION)]).toEqual([all, all]);
+      await written(log, all.length);
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([...all, line(all.length)]);
+      one.fleet.table.check();
+    },
+  );
 
   test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
     const one = new Machine(kind);

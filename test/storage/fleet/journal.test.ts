@@ -5,7 +5,16 @@ import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
+import {
+  failed,
+  followed,
+  found,
+  line,
+  lines,
+  Machine,
+  type MachineKind,
+  written,
+} from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
 
@@ -88,11 +97,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await written(log, 0, 1);
     log.unlock();
     one.fleet.faultAt = () => undefined;
-    let turns = 0;
-    for (; inFleet(one).length === 0 && turns < 50; turns++) {
-      await log.follow?.();
-      await Promise.resolve();
-    }
+    await followed(log);
     expect(inFleet(one)).toEqual([0, 1].map(line));
   });
 
@@ -103,12 +108,23 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     cut(one);
     await written(log, 1);
     one.fleet.faultAt = () => undefined;
-    for (let turns = 0; inFleet(one).length === 1 && turns < 50; turns++) {
-      await log.follow?.();
-      await Promise.resolve();
-    }
+    await followed(log);
     expect(inFleet(one)).toEqual([0, 1].map(line));
     expect(log.durability).toBe("replicated");
+  });
+
+  test("it is given without another write, too, where another session has found that the database is away", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create();
+    await written(log, 0);
+    cut(one);
+    // The machine of all sessions finds out by one of them, and the epoch of this one is what it was.
+    one.outage?.begin();
+    await written(log, 1);
+    expect([log.durability, inFleet(one)]).toEqual(["local", [line(0)]]);
+    one.fleet.faultAt = () => undefined;
+    await followed(log);
+    expect([log.durability, inFleet(one)]).toEqual(["replicated", [0, 1].map(line)]);
   });
 
   test.each([true, false])(
@@ -312,10 +328,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await pushedByAnother(one);
       if (life === "lives") await new MemoryFleet(one.fleet.table, "push").take(SESSION);
       one.fleet.faultAt = () => undefined;
-      for (let turns = 0; log.durability === "local" && turns < 50; turns++) {
-        await log.follow?.();
-        await Promise.resolve();
-      }
+      await followed(log);
       expect(["primary", "replicated"]).toContain(log.durability);
       expect(one.disk.paths().filter((path) => path.includes("fleet-journal/"))).toEqual([]);
     },

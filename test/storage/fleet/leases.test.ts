@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
+import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
@@ -89,6 +90,20 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     // It is another taking, which was not heard of.
     await fleet.take("a", 0);
     expect(renewed()).toEqual([false, false, false, false]);
+  });
+
+  test("are worth nothing where the database lacks what it has said of the session, as one that was restored", async () => {
+    const { renew, fleet } = await holding("one", ["a", "b"]);
+    const lines = [Buffer.from('{"n":1}')];
+    const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
+    const heads = [JSON.stringify(["1", null, "message", "user"])];
+    const batch = { epoch: 1, before: NOTHING, after: endAfter(NOTHING, lines), lines, heads, facts };
+    for (const sessionId of ["a", "b"])
+      expect(await fleet.append({ ...batch, sessionId })).toMatchObject({ kind: "committed" });
+    server.sql(`update pi_fleet.session set entries = 0, bytes = 0, chain = decode('${NOTHING.chain}', 'hex')
+      where id = 'a'`);
+    expect(await renew()).toBe("done");
+    expect(["a", "b"].map((id) => fleet.renewedAgo(id) < HOUR)).toEqual([false, true]);
   });
 
   test("of sessions that another process has taken are that one's, also when it lets go of them", async () => {

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { FleetTable } from "../../support/fleet.ts";
-import { failed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
+import { failed, followed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
 
@@ -84,20 +84,13 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const two = new Machine(kind, one.fleet.table, "two");
     await two.put([line(0)]);
     const reading = two.store.open(two.file);
-    // What is asked beside everything else is known a moment later.
-    const followed = async (): Promise<void> => {
-      for (let turns = 0; turns < 20; turns++) {
-        await reading.follow?.();
-        await Promise.resolve();
-      }
-    };
-    await followed();
+    await followed(reading);
     expect(textsOf(reading)).toEqual([0, 1].map(line));
     log.close();
     for (const lost of [2, 20]) {
       one.fleet.table.promote(lost);
       one.fleet.table.leave();
-      await followed();
+      await followed(reading);
       expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
       one.fleet.table.check();
     }
