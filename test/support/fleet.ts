@@ -346,7 +346,7 @@ export class MemoryFleet implements Fleet {
   async look(sessionId: string): Promise<FleetSession | null> {
     const answer = await this.call("look", () => this.table.rows.get(sessionId));
     if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-    if (!answer.result?.isThere) return null;
+    if (!answer.result?.isThere || answer.result.isDeleted) return null;
     const { headerLine, end, epoch, holder } = answer.result;
     const other = holder?.id === this.holder.id ? null : (holder?.shown ?? null);
     return { id: sessionId, headerLine, end, epoch, holder: other };

@@ -102,7 +102,7 @@ export class FleetCopy implements Outside {
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
-      if (this.refusal?.name !== "read_only" && this.refusal?.name !== "session_not_found") this.refusal = null;
+      this.forgetRefusal(null);
       this.holder = null;
       return undefined;
     }
@@ -128,10 +128,21 @@ export class FleetCopy implements Outside {
     const { log, options, debt } = this;
     const there = await options.fleet.look(this.id);
     debt.renew();
+    // Whoever was in the way of a write may have gone.
+    if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
     if (there !== null && there.end.entries > log.nodes.count) return true;
     if (debt.isOwed && there !== null && this.isAllIn(there.end)) this.paidByOthers();
     if (this.hasLost(there)) return true;
     return !there?.holder && (debt.isOwed || debt.isUntold);
+  }
+
+  /**
+   * Forgets why this process could not write, unless only a write finds out whether that still holds. `there`: what the
+   * fleet has now, if it was looked at and has it.
+   */
+  private forgetRefusal(there: FleetSession | null): void {
+    const { name } = this.refusal ?? {};
+    if (name !== "read_only" && (name !== "session_not_found" || there !== null)) this.refusal = null;
   }
 
   /** Whether all that the copy has is durable, and the same as what the fleet has. */
@@ -163,6 +174,7 @@ export class FleetCopy implements Outside {
     this.tenure.epoch = null;
     const there = await this.options.fleet.look(this.id);
     debt.renew();
+    this.forgetRefusal(there);
     const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
     if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
     const isNew = log.acquireLock();

@@ -372,6 +372,53 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
+  test("who was refused, because another machine writes, shows what that writes, and no longer than it does that it does", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    log.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    await written(other, 1);
+    const reading = one.store.open(one.file);
+    await reading.ready?.();
+    expect(() => reading.append(lines(1))).toThrow(failed("session_locked"));
+    await written(other, 2);
+    await followed(reading);
+    reading.refresh();
+    expect([textsOf(reading), reading.lockedBy?.client]).toEqual([[0, 1, 2].map(line), "two"]);
+    other.close();
+    await followed(reading);
+    expect(reading.lockedBy).toBe(null);
+    await written(reading, 3);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2, 3].map(line));
+    one.fleet.table.check();
+  });
+
+  test.each(["deleted", "another session's"] as const)(
+    "what a copy is refused for stays so while it is followed, and nothing is fetched for it (%s)",
+    async (what) => {
+      const one = new Machine(kind);
+      const log = one.create();
+      await written(log, 0, 1);
+      log.close();
+      const two = new Machine(kind, one.fleet.table, "two");
+      await two.put([what === "deleted" ? line(0) : userText(id(0), null, "something else")]);
+      const other = two.store.open(two.file);
+      const row = one.fleet.table.rows.get(SESSION);
+      if (row) row.isDeleted = what === "deleted";
+      await other.ready?.();
+      const name = what === "deleted" ? "session_not_found" : "read_only";
+      expect(() => other.append(lines(1))).toThrow(failed(name));
+      const first = two.fleet.calls.length;
+      await followed(other);
+      expect(new Set(two.fleet.calls.slice(first))).toEqual(new Set(["look"]));
+      expect(() => other.append(lines(1))).toThrow(failed(name));
+    },
+  );
+
   test("a copy of another session with the same id is not written to, and what the fleet has stays", async () => {
     const one = new Machine(kind);
     const log = one.create();

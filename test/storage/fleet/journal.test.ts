@@ -250,8 +250,8 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect([log.durability, textsOf(log)]).toEqual(["local", [0, 1].map(line)]);
     other.close();
     await two.fleet.close();
-    await Promise.resolve();
-    await log.ready?.();
+    await followed(log);
+    expect([log.durability, log.lockedBy, inFleet(one)]).toEqual(["replicated", null, [0, 1].map(line)]);
     await written(log, 2);
     expect(inFleet(one)).toEqual([0, 1, 2].map(line));
   });

@@ -97,6 +97,28 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     reading.close();
   });
 
+  test("it is given back without a write, too, after a write that was refused", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    for (const lost of [2, 20]) {
+      one.fleet.faultAt = () => "before";
+      log.append(lines(2));
+      await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
+      await log.ready?.();
+      expect(() => log.append(lines(2))).toThrow(failed("storage_failed"));
+      one.fleet.faultAt = () => undefined;
+      one.fleet.table.promote(lost);
+      one.fleet.table.leave();
+      await followed(log);
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+      one.fleet.table.check();
+    }
+    await written(log, 2);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
   test("where others have written since, the copy that has it gives way, and keeps it aside", async () => {
     const one = new Machine(kind, table());
     const log = one.create();
