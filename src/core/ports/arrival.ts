@@ -3,6 +3,8 @@
  * lines. Whoever reads one that is not here gets NotHere, waits, and asks again.
  */
 
+import { Failure } from "../failure.ts";
+
 /** The way of a session to this machine. */
 export interface Arrival {
   /**
@@ -25,6 +27,11 @@ export class NotHere extends Error {
     super("lines of the session are still on their way here");
     this.wait = wait;
   }
+}
+
+/** Returns the failure of what was asked of a session that was closed before the lines were here. */
+export function closedOnItsWay(): Failure {
+  return new Failure("storage_failed", "The session was closed while it was on its way here. Open it again.");
 }
 
 /** Returns what `run` returns when everything that it reads is here; it must have no effect before it has read that. */

@@ -5,11 +5,11 @@
  */
 
 import { Raw } from "../../core/json/raw.ts";
-import { NotHere } from "../../core/ports/arrival.ts";
+import { closedOnItsWay, NotHere } from "../../core/ports/arrival.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call, Outcome } from "../connection/call.ts";
-import type { BatchReply, Lane } from "./lane.ts";
+import type { BatchReply, Lane, QueuedCall } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
 
@@ -30,7 +30,9 @@ export interface ArrivalsHost {
   /** Queues the events about changes by other programs. */
   queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
   finish(lane: Lane, call: Call, batch: BatchReply | undefined, outcome: Outcome): void;
-  /** Runs the calls that waited. */
+  /** Runs a call that waited. */
+  runQueued(lane: Lane, next: QueuedCall): void;
+  /** Goes on with the calls that come after it. */
   goOn(lane: Lane): void;
 }
 
@@ -42,13 +44,16 @@ export class Arrivals {
   }
 
   /** Continues with sessions that are here by now. Throws NotHere where a call needs more of them than there is. */
-  require(lane: Lane, { command, params, target }: Call): void {
-    const { lanes, workspace } = this.host;
-    const session = target === undefined ? lanes.sessionOf(lane) : target;
-    this.requireIn(session, command.name);
+  require(lane: Lane, call: Call): void {
+    const { command, params } = call;
+    this.requireIn(this.sessionOf(lane, call), command.name);
     if (command.effect !== "replace") return;
     const { sessionId } = (params ?? {}) as { sessionId?: string };
-    if (sessionId !== undefined) this.requireIn(workspace.openWith(sessionId), command.name);
+    if (sessionId !== undefined) this.requireIn(this.host.workspace.openWith(sessionId), command.name);
+  }
+
+  private sessionOf(lane: Lane, { target }: Call): Session | null {
+    return target === undefined ? this.host.lanes.sessionOf(lane) : target;
   }
 
   private requireIn(session: Session | null | undefined, command: string): void {
@@ -61,34 +66,37 @@ export class Arrivals {
 
   /** Returns an outcome in the shape of the host's dialect, for which nothing is read later that may not be here. */
   outcome(lane: Lane, call: Call, ran: Outcome): Outcome {
-    const { lanes, replies } = this.host;
-    const outcome = replies.shaped(call, ran);
+    const outcome = this.host.replies.shaped(call, ran);
     if ("error" in outcome) {
       if (outcome.error instanceof NotHere) throw outcome.error;
       return outcome;
     }
-    const session = call.target === undefined ? lanes.sessionOf(lane) : call.target;
-    return session?.log.arrival ? { result: read(outcome.result) } : outcome;
+    return this.sessionOf(lane, call)?.log.arrival ? { result: read(outcome.result) } : outcome;
   }
 
-  /** Keeps a call at the head of its lane until what it asks for is here. */
+  /**
+   * Keeps a call until what it asks for is here, and runs it again. It stands before its lane, which waits for it; beside
+   * it there are only reads of a host that is asked, none of which waits for another.
+   */
   hold(lane: Lane, call: Call, batch: BatchReply | undefined, { wait }: NotHere): void {
     const { host } = this;
-    const held = { call, batch };
-    lane.calls.unshift(held);
-    lane.isHeld = true;
+    const held: QueuedCall = { call, batch };
+    const session = this.sessionOf(lane, call);
+    lane.lacking.push(held);
     wait()
+      .then(() => {
+        // What was asked of one session is not answered from the next one.
+        if (this.sessionOf(lane, call) !== session) throw closedOnItsWay();
+      })
       .then(
         () => undefined,
         (error: unknown) => ({ error }),
       )
       .then((failed) => {
-        lane.isHeld = false;
-        if (failed) {
-          lane.calls.splice(lane.calls.indexOf(held), 1);
-          // It may have been cancelled meanwhile.
-          host.finish(lane, held.call, batch, { error: held.call.fault ?? failed.error });
-        }
+        lane.lacking.splice(lane.lacking.indexOf(held), 1);
+        // It may have been cancelled meanwhile.
+        if (failed) host.finish(lane, held.call, batch, { error: held.call.fault ?? failed.error });
+        else host.runQueued(lane, held);
         host.goOn(lane);
       });
   }

@@ -28,7 +28,7 @@ import type { AgentGate } from "./agent-gate.ts";
 import { Arrivals } from "./arrivals.ts";
 import { CallContext, inPlace } from "./call-context.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
-import { BatchReply, type Lane, type Payload, type ReadSource, sourceOf } from "./lane.ts";
+import { BatchReply, type Lane, type Payload, type QueuedCall, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
 import { Lanes } from "./lanes.ts";
 import type { OpenRoom } from "./open-room.ts";
@@ -97,6 +97,7 @@ export class Dispatcher implements ReplyHost {
       ...{ workspace, lanes, replies },
       queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
       finish: (lane, call, batch, outcome) => this.finish(lane, call, batch, outcome, []),
+      runQueued: (lane, next) => this.runQueued(lane, next),
       goOn: (lane) => this.goOn(lane),
     });
   }
@@ -159,7 +160,7 @@ export class Dispatcher implements ReplyHost {
     for (const lane of this.lanes) {
       if (isMeant(lane.running)) lane.question?.cancel();
       if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
-      const waiting = lane.calls.find(({ call }) => isMeant(call));
+      const waiting = [...lane.lacking, ...lane.calls].find(({ call }) => isMeant(call));
       if (!waiting) continue;
       // The call keeps its place, so that its reply comes in its turn.
       waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
@@ -374,15 +375,17 @@ export class Dispatcher implements ReplyHost {
   }
 
   private pump(lane: Lane): void {
-    while (lane.calls.length > 0 && this.isNext(lane, lane.calls[0].call)) {
-      const next = lane.calls.shift() as (typeof lane.calls)[number];
-      // What came before it may have opened, closed or replaced the session that it names.
-      const call = this.lanes.resolved(next.call);
-      // A session that was opened meanwhile has an order of its own.
-      const isElsewhere = lane === this.lanes.sessionless ? call.target : call.peer && this.lanes.ofCall(call) !== lane;
-      if (isElsewhere) this.enqueue(call, next.batch);
-      else this.run(lane, call, next.batch);
-    }
+    while (lane.calls.length > 0 && this.isNext(lane, lane.calls[0].call))
+      this.runQueued(lane, lane.calls.shift() as QueuedCall);
+  }
+
+  private runQueued(lane: Lane, next: QueuedCall): void {
+    // What came before it may have opened, closed or replaced the session that it names.
+    const call = this.lanes.resolved(next.call);
+    // A session that was opened meanwhile has an order of its own.
+    const isElsewhere = lane === this.lanes.sessionless ? call.target : call.peer && this.lanes.ofCall(call) !== lane;
+    if (isElsewhere) this.enqueue(call, next.batch);
+    else this.run(lane, call, next.batch);
   }
 
   private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {

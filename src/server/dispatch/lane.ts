@@ -34,6 +34,12 @@ export function sourceOf(session: Session | null): ReadSource | undefined {
   return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
+/** A call that is run later. */
+export interface QueuedCall {
+  call: Call;
+  readonly batch?: BatchReply;
+}
+
 /** An entry in a lane's output queue: a reply, a refusal, a batch, or events. */
 export interface Slot {
   readonly call?: Call;
@@ -71,8 +77,6 @@ export class Lane {
   readonly sessionId: string | null;
   /** The call that is being run while others wait for it. */
   running: Call | undefined;
-  /** Whether the first call waits for what it asks for to come here. */
-  isHeld = false;
   /** Number of calls that are on the stack, and of which it is not known yet whether others wait for them. */
   entered = 0;
   /** Number of reads that the host makes while it is asked, and that take their time. */
@@ -81,7 +85,9 @@ export class Lane {
   question: Question | undefined;
   /** Ids, as JSON text, of the requests by which the host is asked, also for the holder of the session. */
   readonly questionIds = new Set<string>();
-  readonly calls: { call: Call; readonly batch?: BatchReply }[] = [];
+  /** Calls that wait for what they ask for to come here: one in its turn, and reads that the host makes while it is asked. */
+  readonly lacking: QueuedCall[] = [];
+  readonly calls: QueuedCall[] = [];
   readonly slots: Slot[] = [];
   /** Slots that may leave and wait for room, while other processes that joined the session are answered. */
   readonly held: Slot[] = [];
@@ -114,11 +120,11 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined || this.isHeld || this.reads > 0;
+    return this.running !== undefined || this.lacking.length > 0 || this.reads > 0;
   }
 
   get pending(): number {
-    return this.calls.length + this.slots.length + this.held.length;
+    return this.lacking.length + this.calls.length + this.slots.length + this.held.length;
   }
 
   get idle(): boolean {

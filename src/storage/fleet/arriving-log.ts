@@ -7,15 +7,13 @@
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { concat } from "../../core/json/json.ts";
-import { type Arrival, NotHere } from "../../core/ports/arrival.ts";
+import { type Arrival, closedOnItsWay, NotHere } from "../../core/ports/arrival.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { Beginning, Change, Log } from "../../core/ports/store.ts";
 import { LF } from "../log/lines.ts";
 import type { Spine } from "./heads.ts";
 import { HeldLines } from "./held-lines.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
-
-const CLOSED = "The session was closed while it was on its way here. Open it again.";
 
 /** A session on its way, and the place where it will be. */
 export interface SessionOnItsWay {
@@ -107,7 +105,7 @@ export class ArrivingLog implements Log, Arrival {
 
   /** Fetches lines, or waits for the whole where they are too many to be held. */
   async bring(positions: readonly number[]): Promise<void> {
-    if (this.isClosed || (this.isOver && !this.successor)) throw new Failure("storage_failed", CLOSED);
+    if (this.isClosed || (this.isOver && !this.successor)) throw closedOnItsWay();
     if (!this.isOver && !(await this.lines.fetch(positions))) await this.whole();
   }
 
@@ -134,7 +132,7 @@ export class ArrivingLog implements Log, Arrival {
   private async come(): Promise<void> {
     const { session, beginning } = this.coming;
     if (this.tries++ > 0 && !(await this.place.fleet.look(session.id))) throw this.gone();
-    if (this.isClosed) throw new Failure("storage_failed", CLOSED);
+    if (this.isClosed) throw closedOnItsWay();
     const log = await transfer(this.place, session, beginning, this.closed);
     if (this.isClosed) return log.close();
     this.successor = log;
@@ -165,7 +163,7 @@ export class ArrivingLog implements Log, Arrival {
 
   close(): void {
     this.isClosed = true;
-    this.giveUp(new Failure("storage_failed", CLOSED));
+    this.giveUp(closedOnItsWay());
     this.lines.clear();
     this.successor?.close();
     this.successor = undefined;

@@ -324,3 +324,77 @@ test("what another machine adds meanwhile is told of when the session is here", 
   const told = wire.events.filter(({ method }) => method === "session_append").map(({ params }) => params.entryIds);
   expect(told).toEqual([["theirs"], ["ours"]]);
 });
+
+// --- while the host is asked -----------------------------------------------------------------------------------
+
+/** Reads that need lines which are not here, or all of them. */
+const READS: readonly [string, Json][] = [
+  ["export_session", { format: "jsonl" }],
+  ["compare_branches", { a: "one", b: "two" }],
+  ["get_entries", {}],
+  ["get_state", {}],
+];
+
+/** Has the host be asked whether it agrees to leave a session that is on its way, by the request 101. Returns the question. */
+async function asked({
+  wire,
+}: Machine): Promise<{ id: number; during(id: number, method: string, params?: Json): Json }> {
+  await wire.result("initialize", { capabilities: { hooks: [{ name: "session_before_switch" }] } });
+  wire.send(request(101, "new_session"));
+  let message = await wire.next();
+  while (message.method !== "session_before_switch") message = await wire.next();
+  const { id } = message;
+  return { id, during: (n, method, params) => request(n, method, { ...params, _meta: { hook: id } }) };
+}
+
+const isReply = (message: Json): boolean => !("method" in message);
+
+test.each(STORES)("reads of a host that is asked are answered before it answers (%s)", async (store) => {
+  const own = await arriving(store);
+  const { wire, fleet, sessionId } = own;
+  const { id, during } = await asked(own);
+  wire.send(...READS.map(([method, params], n) => during(102 + n, method, params)), request(110, "get_state"));
+  await fleet.asked;
+  fleet.open();
+  for (const [n] of READS.entries()) expect((await wire.reply(102 + n)).result).toBeDefined();
+  wire.send({ jsonrpc: "2.0", id, result: {} });
+  expect((await wire.reply(101)).result.cancelled).toBe(false);
+  expect((await wire.reply(110)).result.sessionId).not.toBe(sessionId);
+});
+
+test.each(STORES)(
+  "of reads while the host is asked each is answered once, whatever becomes of them (%s)",
+  async (store) => {
+    await forSeedsAsync(25, async (random) => {
+      const own = await arriving(store);
+      const { wire, fleet, sessionId, lives } = own;
+      const { id, during } = await asked(own);
+      if (random.chance(0.5)) fleet.faultAt = (_, name) => (name === "lines" ? "before" : undefined);
+      const asks: Json[] = [];
+      for (let left = 1 + random.int(4); left > 0; left--) asks.push(during(101 + left, ...random.pick(READS)));
+      const cancel = { jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 102 + random.int(asks.length) } };
+      const most = random.int(2) * 30;
+      const steps = [
+        () => fleet.open(),
+        () => wire.send({ jsonrpc: "2.0", id, result: { cancel: random.chance(0.5) } }),
+        () => wire.send(cancel),
+        () => wire.send(request(201, "get_state"), request(202, "get_session_family"), request(203, "list_heads")),
+      ];
+      wire.send(...asks);
+      while (steps.length > 0) {
+        steps.splice(random.int(steps.length), 1)[0]();
+        for (let turns = random.int(most + 1); turns > 0; turns--) await new Promise(setImmediate);
+      }
+      wire.end();
+      const replies = [...wire.events, ...(await wire.rest())].filter(isReply);
+      const ids = replies.map((reply) => reply.id).sort();
+      expect(ids).toEqual([101, ...asks.map((one) => one.id), 201, 202, 203].sort());
+      for (const { id: n, result, error } of replies)
+        if (n < 200 && n > 101 && result?.sessionId) expect(result.sessionId).toBe(sessionId);
+        else if (error) expect(["storage_failed", "cancelled"]).toContain(error.data.name);
+      const order = replies.map((reply) => reply.id).filter((n) => n === 101 || n > 200);
+      expect(order).toEqual([101, 201, 202, 203]);
+      await lives.end();
+    });
+  },
+);
