@@ -68,4 +68,45 @@ describe.each(["jsonl", "v2"] as const)("a session on %s in whose place another 
     expect(await server.result("switch_session", { sessionPath: sessionFile })).toMatchObject({ leafId: "aaaaaaaa" });
     expect((await server.finish()).status).toBe(0);
   });
+
+  test.each(["open", "closed and opened again"])(
+    "an older copy, while it is %s: what is repeated with its key is done again where its entries are gone",
+    async (how) => {
+      const { server, sessionFile } = await serverWith(user("a", { id: "aaaaaaaa" }), user("b", { id: "bbbbbbbb" }));
+      const older = [
+        ["append", { entries: [user("older")], idempotencyKey: "older" }],
+        ["branch", { entryId: "aaaaaaaa", idempotencyKey: "leaf" }],
+      ] as const;
+      const newer = [
+        ["append", { entries: [user("one"), assistant("two")], idempotencyKey: "append" }],
+        ["set_label", { entryId: "bbbbbbbb", label: "here", idempotencyKey: "label" }],
+        ["set_model", { provider: "anthropic", modelId: "other", idempotencyKey: "model" }],
+        ["branch", { entryId: "bbbbbbbb", summary: { summary: "left" }, idempotencyKey: "branch" }],
+      ] as const;
+      const results: Json[] = [];
+      for (const [method, params] of older) results.push(await server.result(method, params));
+      cpSync(sessionFile, `${sessionFile}.old`, { recursive: true });
+      const before = (await server.result("get_entries")).entries.length;
+      for (const [method, params] of newer) await server.result(method, params);
+      const count = (await server.result("get_entries")).entries.length + 1;
+      expect(count).toBeGreaterThan(before + newer.length + 1);
+      if (how !== "open") await server.result("new_session");
+      replace(sessionFile, `${sessionFile}.old`);
+      if (how !== "open") await server.result("switch_session", { sessionPath: sessionFile });
+      // A write finds what was put there.
+      await server.result("append", { entries: [user("next")] });
+      const again: Json[] = [];
+      for (const [method, params] of [...newer, ...newer]) again.push(await server.result(method, params));
+      expect(again.slice(0, newer.length)).toEqual(again.slice(newer.length));
+      const { entries } = await server.result("get_entries");
+      expect(entries.length).toBe(count);
+      const there = entries.map(({ id }: Json) => id);
+      for (const { entryIds = [], entryId = there[0], leafId = there[0] } of again)
+        expect(there).toEqual(expect.arrayContaining([...entryIds, entryId, leafId]));
+      // What the copy has, or what left no entry, is not done again.
+      for (const [n, [method, params]] of older.entries())
+        expect(await server.result(method, params)).toEqual(results[n]);
+      expect((await server.result("get_entries")).entries.length).toBe(count);
+    },
+  );
 });

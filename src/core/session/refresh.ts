@@ -28,8 +28,6 @@ export class ForeignChanges {
   followsFile = false;
   /** Whether the session released its lock; it takes it again with the next change. */
   resting = false;
-  /** Times that entries of the session got other ids, because others had given theirs. */
-  renamings = 0;
 
   constructor(entries: SessionEntries, leaf: LeafTracker, heads: SessionHeads) {
     this.entries = entries;
@@ -119,7 +117,6 @@ export class ForeignChanges {
     const next = successor ?? before.reopen();
     const kept = this.heads.kept();
     this.entries.replace(next);
-    if (before.renamed && before.renamed.size > 0) this.renamings++;
     const come = positionsMissingIn(before, next);
     for (const position of come) this.untoldIds.add(next.nodes.id(position));
     this.leaf.open(leafId);

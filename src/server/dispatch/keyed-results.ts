@@ -1,5 +1,7 @@
 /** Idempotency keys: a repeated call returns the earlier result instead of being applied again. */
 
+import { isDeepStrictEqual } from "node:util";
+import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
@@ -12,10 +14,10 @@ export interface KeyedParams {
   readonly idempotencyKey?: string;
 }
 
-/** A result, and how often entries of its session had got other ids by then. */
+/** A result, and the entries in which its key is. */
 interface RememberedResult {
   readonly result: unknown;
-  readonly renamings: number | undefined;
+  readonly entryIds: readonly string[];
 }
 
 export class KeyedResults {
@@ -26,14 +28,20 @@ export class KeyedResults {
     this.workspace = workspace;
   }
 
-  /** Returns the result of an earlier write with this key: the one that is remembered, or made from its entries. */
+  /**
+   * Returns the result of an earlier write with this key: the one that is remembered, or made from its entries, where
+   * they have other ids by now. What is gone from the session, though it was acknowledged, is as if it had never been asked.
+   */
   ofWrite(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
+    const { session } = context;
     const remembered = this.results.get(this.nameOf(call, key));
-    const isTrue = remembered?.renamings === context.session.foreign.renamings;
-    if (remembered && (isTrue || !command.repeat)) return remembered.result;
-    const entryIds = command.repeat && context.session.repeated(key)?.ids;
-    return entryIds ? command.repeat?.(context, entryIds, call.params as never) : remembered?.result;
+    const entryIds = command.repeat && session.repeated(key)?.ids;
+    if (entryIds && !isDeepStrictEqual(remembered?.entryIds, entryIds))
+      return command.repeat?.(context, entryIds, call.params as never);
+    // The key of old entries is not found any more.
+    const isThere = remembered?.entryIds.every((id) => session.log.nodes.position(id) >= 0);
+    return isThere ? remembered?.result : undefined;
   }
 
   /**
@@ -53,15 +61,15 @@ export class KeyedResults {
     return result;
   }
 
-  /** Returns the result, and remembers it for a repeat of the call with its key. */
-  remember(call: Call, result: unknown): unknown {
+  /** Returns the result, and remembers it for a repeat of the call with its key. `session`: the one that it wrote to. */
+  remember(call: Call, result: unknown, session?: Session): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined) return result;
-    if (result instanceof Promise) return result.then((value) => this.remember(call, value));
+    if (result instanceof Promise) return result.then((value) => this.remember(call, value, session));
     // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
-    const { renamings } = (call.target ?? this.workspace.current)?.foreign ?? {};
-    if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, renamings });
+    const entryIds = session?.repeated(idempotencyKey)?.ids ?? [];
+    if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, entryIds });
     if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;
   }

@@ -81,7 +81,7 @@ export class Writes {
         .join(session)
         .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, readied: session.log }));
     guardWrite(session, call);
-    return keyed.remember(call, command.run(context, call.params as never));
+    return keyed.remember(call, command.run(context, call.params as never), session);
   }
 }
 

@@ -38,6 +38,8 @@ export class RunningCommit {
   source: CommonSource | undefined;
   /** Why there was no answer, where lines were sent that others may see, and nobody knows what became of them. */
   doubt: string | undefined;
+  /** Whether others wrote in its place: the fleet may lack lines that were there before it, until copy and fleet were compared. */
+  isOvertaken = false;
   private parts: KeptParts | undefined;
   private next: CommitStep | undefined;
 

@@ -207,6 +207,7 @@ export class FleetCopy implements Outside {
       const taking = await this.take(this.debt.isOwed || had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
         if (!(await this.catchUp(taking.end))) return;
+        this.commit.isOvertaken = false;
         if (isHost) await this.debt.tell();
         await this.giveRest(had);
         return;
@@ -243,9 +244,9 @@ export class FleetCopy implements Outside {
   }
 
   confirm(): Promise<void> | undefined {
-    const { log, end, debt } = this;
-    if (!log.persisted || log.readOnly || end.entries >= log.durableCount || debt.isOwed) return undefined;
-    return this.confirmNow();
+    const { log, end, debt, commit } = this;
+    const isThere = end.entries >= log.durableCount && !commit.isOvertaken;
+    return !log.persisted || log.readOnly || isThere || debt.isOwed ? undefined : this.confirmNow();
   }
 
   private async confirmNow(): Promise<void> {
@@ -443,6 +444,7 @@ export class FleetCopy implements Outside {
     const here = isAll ? endIn(this.log, count, this.end) : prefixIn(this.log, there, this.end);
     if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
       commit.doubt = undefined;
+      commit.isOvertaken = true;
       return overtaken(taking);
     }
     this.end = here;

@@ -2,9 +2,12 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { FleetTable } from "../../support/fleet.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Wire } from "../../support/server.ts";
 import { textsOf } from "../../support/sessions.ts";
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
@@ -142,5 +145,32 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     log.close();
     expect(textsOf(now)).toEqual([line(0), userText(id(2), id(0))]);
     now.close();
+  });
+
+  test("what gave way is written anew when its request is repeated with its key", async () => {
+    const shared = table();
+    const server = async (name: string, seed: number): Promise<Wire> => {
+      const fleet = new MemoryFleet(shared, name);
+      fleet.leasesEnd = true;
+      return new HereLives({ seed, fleet: fleetOptions(fleet) }).start(["--store", kind]);
+    };
+    const one = await server("one", 1);
+    await one.result("append", { entries: [user("one"), assistant("two")] });
+    const { sessionId } = await one.result("get_state");
+    const two = await server("two", 2);
+    await two.result("switch_session", { sessionId });
+    const mine = { entries: [user("mine")], idempotencyKey: "mine" };
+    await one.result("append", mine);
+    shared.promote(1);
+    await two.result("append", { entries: [user("theirs")] });
+    // The write that finds it out is refused.
+    expect((await one.failure("append", { entries: [user("next")] })).data.name).toBe("content_modified");
+    const again = await one.result("append", mine);
+    const there = shared.linesOf(sessionId).map((text) => JSON.parse(text));
+    const texts = there.map(({ message }) => message.content.at(-1).text ?? message.content);
+    expect(texts).toEqual(["one", "two", "theirs", "mine"]);
+    expect(again.entryIds).toEqual([there[3].id]);
+    expect(await one.result("append", mine)).toEqual(again);
+    expect(shared.linesOf(sessionId)).toHaveLength(4);
   });
 });
