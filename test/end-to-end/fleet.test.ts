@@ -181,6 +181,48 @@ test.each(STORES)(
   },
 );
 
+test.each(STORES.flatMap((store) => (["after", "late", "before"] as const).map((fault) => [store, fault] as const)))(
+  "a fork or clone of which nobody knows whether the fleet has it is there once when it is asked for again (%s, %s)",
+  async (store, fault) => {
+    const fleet = new MemoryFleet();
+    fleet.leasesEnd = true;
+    const { lives, wire: first } = await started(store, fleet);
+    let wire = first;
+    await wire.result("append", { entries: [user("one", { id: "one" }), assistant("two"), user("three")] });
+    const { sessionId, sessionFile } = await wire.result("get_state");
+    const cases = [
+      ["fork", { sessionId, entryId: "one", position: "at", idempotencyKey: "fork" }, 1],
+      ["clone", { sessionId, idempotencyKey: "clone" }, 3],
+    ] as const;
+    const made = new Set([sessionId]);
+    for (const isNew of [false, true])
+      for (const [method, { idempotencyKey, ...params }, count] of cases) {
+        const asked = { ...params, idempotencyKey: `${idempotencyKey} ${isNew}` };
+        await wire.result("switch_session", { sessionPath: sessionFile });
+        fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
+        const { data } = await wire.failure(method, asked);
+        expect(data.name).toBe(fault === "before" ? "storage_failed" : "outcome_unknown");
+        fleet.faultAt = () => "before";
+        expect((await wire.failure(method, asked)).data).toMatchObject({ name: "storage_failed", retryable: true });
+        if (isNew) {
+          await lives.kill();
+          wire = await lives.start(["--store", store, "--session", sessionFile]);
+        }
+        fleet.faultAt = () => undefined;
+        const { sessionId: id } = await wire.result(method, asked);
+        expect(fleet.table.linesOf(id)).toHaveLength(count);
+        expect(await wire.result(method, asked)).toMatchObject({ sessionId: id });
+        made.add(id);
+      }
+    expect(made.size).toBe(5);
+    const there = [...fleet.table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
+    expect(new Set(there)).toEqual(made);
+    const { sessions } = await wire.result("list_sessions");
+    expect(sessions.map(({ sessionId: id }: Json) => id).sort()).toEqual([...made].sort());
+    fleet.table.check();
+  },
+);
+
 test.each(STORES)("a session is opened by its id on another machine, and again on the first (%s)", async (store) => {
   const table = new FleetTable();
   const one = await started(store, new MemoryFleet(table, "one"));

@@ -1,6 +1,7 @@
 /** A store whose sessions are also in the fleet. */
 
 import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
 import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
@@ -111,7 +112,9 @@ export function fleetStore(store: Store): Store {
         if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
         return log;
       } catch (error) {
-        if (log.discard) log.discard();
+        // The fleet may have it: what is here has the key by which a repeated request finds it.
+        const isUnknown = error instanceof Failure && error.name === "outcome_unknown";
+        if (log.discard && !isUnknown) log.discard();
         else log.close();
         throw error;
       }
