@@ -5,12 +5,17 @@ import type { Connections } from "./connections.ts";
 import { AS_BYTES } from "./driver.ts";
 import { linesIn } from "./pack.ts";
 
-/** Bytes of rows that are fetched together, about, and their number, at first and at most. */
+/** Bytes of lines that are fetched together, without the last line or pack. */
 const FETCH_BYTES = 2 << 20;
+/** Rows that are looked at for that, at first and at most. */
 const FIRST_FETCH = 64;
 const MOST_FETCHED = 8192;
-/** Packs that are fetched together. */
+/** Packs that are fetched together, at most. */
 const PACKS_AT_ONCE = 4;
+
+/** Returns the bytes of the rows before each one; their lengths are known without them. */
+const BEFORE = (length: string): string =>
+  `coalesce(sum(${length}) over (order by seq rows between unbounded preceding and 1 preceding), 0) as before`;
 
 /**
  * The lines from position $3 on and before $4: the packs from that which has the first one on, or the rows before the next
@@ -23,14 +28,17 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
     where p.seq + p.count > $3)
   select p.seq, p.seq::text as at, array_to_string(p.ends, ',') as ends, p.codec::text as codec,
       encode(p.lines, 'base64') as packed, null as lines, null as count from s cross join c
-    cross join lateral (select x.seq, x.ends, x.codec, x.lines from pi_fleet.pack x
+    cross join lateral (select y.*, ${BEFORE("ends[count]")} from (select * from pi_fleet.pack x
       where x.tenant = $1 and x.session_id = $2 and x.generation = s.generation and x.seq >= c.seq and x.seq < $4
-      order by x.seq limit ${PACKS_AT_ONCE}) p
+      order by x.seq limit ${PACKS_AT_ONCE}) y) p
+    where p.before < ${FETCH_BYTES}
   union all select min(e.seq), min(e.seq)::text, null, null, null, string_agg(line, '\\x0a'::bytea order by e.seq),
       case when max(e.seq) - min(e.seq) + 1 = count(*) then count(*)::text end
-    from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
-    where e.seq >= $3 and e.seq < least($5::bigint, $4::bigint, (select min(seq) from pi_fleet.pack
-      where tenant = $1 and session_id = $2 and generation = s.generation and seq > $3)) and not exists (select from c)
+    from (select e.seq, e.line, ${BEFORE("octet_length(e.line)")}
+      from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
+      where e.seq >= $3 and e.seq < least($5::bigint, $4::bigint, (select min(seq) from pi_fleet.pack
+        where tenant = $1 and session_id = $2 and generation = s.generation and seq > $3)) and not exists (select from c)) e
+    where e.before < ${FETCH_BYTES}
     having count(*) > 0
   order by seq`;
 

@@ -1,5 +1,6 @@
 /** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
 
+import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
@@ -106,6 +107,34 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
       await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject({ name: "storage_failed" });
     });
   });
+
+  test.each(["rows", "packs"])(
+    "of lines that become long, %s are fetched by their bytes, whatever the length of those before",
+    async (kind) => {
+      const one = connect(`by bytes ${kind}`);
+      const epoch = await taken(one, kind);
+      const LONG = 2 << 20;
+      const long = (): string => randomBytes((LONG * 3) / 4).toString("base64");
+      let end = NOTHING;
+      const all: string[] = [];
+      for (const [count, text] of [[64, () => "short"] as const, [6, long] as const, [100, () => "short"] as const]) {
+        const texts = Array.from({ length: count }, (_, n) => lineOf(all.length + n, text()));
+        const batch = batchOf(kind, epoch, end, texts, kind === "packs");
+        expect((await one.fleet.append(batch)).kind).toBe("committed");
+        end = batch.after;
+        all.push(...texts);
+      }
+      const asking = vi.spyOn(one.connections, "run");
+      for (const from of [0, 63, 68]) expect(await linesOf(one, kind, from, all.length)).toEqual(all.slice(from));
+      for (const { value } of asking.mock.results) {
+        const { rows } = await value;
+        const values: unknown[] = rows.flatMap((row: object) => Object.values(row));
+        const bytes = values.reduce((sum: number, one) => sum + (one instanceof Uint8Array ? one.length : 0), 0);
+        // Two MB and the line that comes then, a third more where that is base64.
+        expect(bytes).toBeLessThan(((2 << 20) + LONG + 1e5) * (4 / 3));
+      }
+    },
+  );
 
   test("a pack that is missing, or twice there, is found", async () => {
     const one = connect("one");
