@@ -83,8 +83,10 @@ export interface FleetKeeper {
    * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
    */
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
-  /** Yields the sessions with their rows, by their ids; only the deleted ones where these are asked for. */
+  /** Yields the sessions with what their rows are, by their ids. */
   rows(): AsyncIterable<FleetRow>;
+  /** Returns one of them; null where there is none. */
+  row(sessionId: string): Promise<FleetRow | null>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries between two positions to such a session, whose earlier ones have them. Returns whether it was done. */

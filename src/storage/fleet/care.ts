@@ -33,6 +33,9 @@ import type { FleetOptions } from "./options.ts";
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
 
+/** Times that a session with faults is read, if it changes each time. */
+const MOST_READ = 3;
+
 /** Files that are brought in at the same time: while one waits for the database, another is read. */
 const AT_ONCE = 4;
 
@@ -91,7 +94,7 @@ export class FleetKeeping implements FleetCare {
         sums.sessions++;
         sums.entries += row.end.entries;
         sums.bytes += row.end.bytes;
-        faults.push(...(await this.faultsOf(row)), ...(await this.attachmentFaults(row.id, whole)));
+        faults.push(...(await this.faultsOf(row, whole)));
       }
       if (copy) copies.push(await this.checked(copy, row));
       progress?.(sums.sessions, sums.sessions + left.size);
@@ -100,7 +103,19 @@ export class FleetKeeping implements FleetCare {
     return { ...sums, faults, copies, journal: this.place.options.journal.all() };
   }
 
-  private async faultsOf(row: FleetRow): Promise<FleetFault[]> {
+  /**
+   * Returns what is wrong with a session. Its lines are read after its row, and may be removed in between: where the row has
+   * another epoch or state by then, it is read anew.
+   */
+  private async faultsOf(row: FleetRow, whole: Set<string>, tries = 1): Promise<FleetFault[]> {
+    const faults = [...(await this.lineFaults(row)), ...(await this.attachmentFaults(row.id, whole))];
+    if (faults.length === 0) return faults;
+    const now = await this.place.keeper.row(row.id);
+    if (now?.state !== "there") return [];
+    return now.epoch === row.epoch || tries === MOST_READ ? faults : this.faultsOf(now, whole, tries + 1);
+  }
+
+  private async lineFaults(row: FleetRow): Promise<FleetFault[]> {
     const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind } = row;
     const faults: FleetFault[] = [];
     const add = (fault: FleetFault["fault"], message: string): void => {

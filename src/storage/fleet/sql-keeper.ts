@@ -52,6 +52,22 @@ const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
 
+/** Returns the statement that finds sessions of tenant $1 with what their rows are, by their ids. */
+const CHECKED = (which: string): string => `select s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, e.*,
+    case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state,
+    exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
+  from (select * from pi_fleet.session where tenant = $1 and ${which}) s
+  cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
+      max(epoch) as highest, coalesce(bool_or(first_epoch < before), false) as falls,
+      coalesce(bool_or(seq <> past_before), false) as torn
+    from (select seq, count, first_epoch, epoch, lag(epoch) over (order by seq) as before,
+        lag(seq + count) over (order by seq) as past_before
+      from (select seq, 1 as count, epoch as first_epoch, epoch from pi_fleet.entry
+          where tenant = s.tenant and session_id = s.id and generation = s.generation
+        union all select seq, count, first_epoch, epoch from pi_fleet.pack
+          where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e
+  order by s.id collate "C"`;
+
 /** Returns the failure of a change that was not made. */
 function unusable(reason: string): Failure {
   return new Failure("storage_failed", `The fleet's database cannot be used (${reason}). Try again.`, { fleet: true });
@@ -185,43 +201,19 @@ export class SqlKeeper implements FleetKeeper {
 
   async *rows(): AsyncIterable<FleetRow> {
     for (let after = ""; ; ) {
-      const rows = await this.connections.read({
-        text: `select s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, e.*,
-            case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state,
-            exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
-          from (select * from pi_fleet.session where tenant = $1 and id collate "C" > $2
-            order by id collate "C" limit ${ROWS_AT_ONCE}) s
-          cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
-              max(epoch) as highest, coalesce(bool_or(first_epoch < before), false) as falls,
-              coalesce(bool_or(seq <> past_before), false) as torn
-            from (select seq, count, first_epoch, epoch, lag(epoch) over (order by seq) as before,
-                lag(seq + count) over (order by seq) as past_before
-              from (select seq, 1 as count, epoch as first_epoch, epoch from pi_fleet.entry
-                  where tenant = s.tenant and session_id = s.id and generation = s.generation
-                union all select seq, count, first_epoch, epoch from pi_fleet.pack
-                  where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e
-          order by s.id collate "C"`,
-        values: [this.tenant, after],
-      });
+      const which = `id collate "C" > $2 order by id collate "C" limit ${ROWS_AT_ONCE}`;
+      const rows = await this.connections.read({ text: CHECKED(which), values: [this.tenant, after] });
       for (const row of rows) {
-        const count = Number(row.rows);
-        yield {
-          id: String(row.id),
-          headerLine: row.header as Uint8Array,
-          end: endOf(row),
-          state: STATES[Number(row.state)],
-          indexed: Number(row.indexed),
-          isBehind: row.behind === true,
-          rows: count,
-          hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.past) !== count || row.torn === true),
-          highestEpoch: Number(row.highest ?? 0),
-          epochsFall: row.falls === true,
-          epoch: Number(row.epoch),
-        };
+        yield checkedRow(row);
         after = String(row.id);
       }
       if (rows.length < ROWS_AT_ONCE) return;
     }
+  }
+
+  async row(sessionId: string): Promise<FleetRow | null> {
+    const [row] = await this.connections.read({ text: CHECKED("id = $2"), values: [this.tenant, storable(sessionId)] });
+    return row ? checkedRow(row) : null;
   }
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
@@ -332,4 +324,21 @@ export class SqlKeeper implements FleetKeeper {
     // A role that may not do this has a server that does it by itself a minute later.
     await this.connections.run({ text: `analyze ${tables.join(", ")}` });
   }
+}
+
+function checkedRow(row: Readonly<Record<string, unknown>>): FleetRow {
+  const count = Number(row.rows);
+  return {
+    id: String(row.id),
+    headerLine: row.header as Uint8Array,
+    end: endOf(row),
+    state: STATES[Number(row.state)],
+    indexed: Number(row.indexed),
+    isBehind: row.behind === true,
+    rows: count,
+    hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.past) !== count || row.torn === true),
+    highestEpoch: Number(row.highest ?? 0),
+    epochsFall: row.falls === true,
+    epoch: Number(row.epoch),
+  };
 }

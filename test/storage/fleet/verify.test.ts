@@ -1,0 +1,130 @@
+/** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
+
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { runHere } from "../../support/verbs.ts";
+
+/** Calls by which a session is read. */
+const READING = ["stretches", "lines", "attachments"] as const;
+
+describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (): SqlFleet => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  /** A machine that runs. */
+  const machine = async (fleet: SqlFleet, place?: Place): Promise<{ lives: HereLives; wire: Wire }> => {
+    const lives = new HereLives({ fleet, place, seed: 1 + fleets.length });
+    return { lives, wire: await lives.start() };
+  };
+  /** Makes sessions on a machine that ends then. Returns their ids. */
+  const made = async (count: number): Promise<{ place: Place; ids: string[] }> => {
+    const { lives, wire } = await machine(connect());
+    const ids: string[] = [];
+    for (let n = 0; n < count; n++) {
+      if (n > 0) await wire.result("new_session");
+      await wire.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+      ids.push((await wire.result("get_state")).sessionId);
+    }
+    await lives.end();
+    return { place: lives.place, ids };
+  };
+  /** Returns a fleet of which the first such call about a session comes after something else. */
+  const after = (
+    one: SqlFleet,
+    call: (typeof READING)[number],
+    id: string,
+    change: () => Promise<unknown>,
+  ): SqlFleet => {
+    let isDone = false;
+    const once = async (about: string): Promise<void> => {
+      if (about !== id || isDone) return;
+      isDone = true;
+      await change();
+    };
+    const { fleet } = one;
+    const changed = Object.assign(Object.create(fleet), {
+      async *lines(about: string, from: number, to: number) {
+        await once(about);
+        yield* fleet.lines(about, from, to);
+      },
+      async stretches(about: string) {
+        await once(about);
+        return fleet.stretches(about);
+      },
+      async attachments(about: string) {
+        await once(about);
+        return fleet.attachments(about);
+      },
+    });
+    for (const other of READING) if (other !== call) delete changed[other];
+    return { ...one, fleet: changed };
+  };
+  const verb = async (place: Place, ...args: string[]): Promise<Json> =>
+    JSON.parse(
+      (await runHere(place, ["fleet", ...args, "--json"], { variables: { PI_FLEET_URL: server.url } })).stdout,
+    );
+  const CHANGES: Readonly<Record<string, (place: Place, sessionId: string) => Promise<unknown>>> = {
+    async "deleted for good"(place, sessionId) {
+      const { lives, wire } = await machine(connect(), place);
+      await wire.result("delete_session", { sessionId, permanent: true });
+      await lives.end();
+    },
+    async "deleted, and its rows are pruned"(place, sessionId) {
+      const { lives, wire } = await machine(connect(), place);
+      await wire.result("delete_session", { sessionId });
+      await lives.end();
+      server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
+      expect((await verb(place, "prune", "--apply", "--yes")).sessions).toBe(1);
+    },
+    async packed(place) {
+      server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
+      expect((await verb(place, "pack")).lines).toBeGreaterThan(0);
+    },
+  };
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect().fleet.migrate();
+  });
+  beforeEach(() => {
+    server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said",
+    );
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test.each(Object.keys(CHANGES))(
+    "a session that is %s meanwhile is no fault, and what is wrong in it is",
+    async (what) => {
+      for (const call of READING) {
+        const { place, ids } = await made(2);
+        const [id] = ids;
+        const { lives } = await machine(after(connect(), call, id, () => CHANGES[what](place, id)));
+        expect([call, (await lives.care().verify()).faults]).toEqual([call, []]);
+        await lives.end();
+      }
+      const { place, ids } = await made(2);
+      for (const id of ids)
+        server.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
+      const taken = (): Promise<unknown> =>
+        Promise.resolve(server.sql(`update pi_fleet.session set epoch = epoch + 1 where id = '${ids[0]}'`));
+      const { lives } = await machine(after(connect(), "lines", ids[0], taken), place);
+      const { faults } = await lives.care().verify();
+      expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
+        ids.map((id) => [id, "chain"]).sort(),
+      );
+    },
+  );
+});
