@@ -53,7 +53,7 @@ export async function giveMissing(fleet: Fleet, log: WithAttachments, sessionId:
 
 /** Yields the attachments that a session has in the fleet, each with its bytes; null where these are missing or others. */
 export async function* attachmentsThere(
-  fleet: Fleet,
+  fleet: Pick<Fleet, "attachments" | "attachment">,
   sessionId: string,
   isChecked: (sha256: string) => boolean = () => false,
 ): AsyncGenerator<readonly [sha256: string, bytes: Uint8Array | null]> {

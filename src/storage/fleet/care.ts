@@ -127,9 +127,12 @@ export class FleetKeeping implements FleetCare {
     else {
       const packs = ((await this.place.fleet.stretches?.(id)) ?? []).filter(({ entries }) => entries < end.entries);
       const positions = packs.map(({ entries }) => entries);
-      const ends = await ifReadable(() => endsAt(this.place.fleet, id, end, positions));
+      const ends = await this.ifReadable(id, () => endsAt(this.place.fleet, id, end, positions));
       if (!ends?.every((one, n) => isSameEnd(one, packs[n])))
-        add("chain", `Its lines are not those that were acknowledged: their hash chain is another one. ${where}`);
+        add(
+          "chain",
+          `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${where}`,
+        );
     }
     if (epochsFall || highestEpoch > epoch)
       add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
@@ -145,13 +148,34 @@ export class FleetKeeping implements FleetCare {
   /** Reads the attachments of a session. Each content is read once: `whole` are those that were found to be right. */
   private async attachmentFaults(sessionId: string, whole: Set<string>): Promise<FleetFault[]> {
     const faults: FleetFault[] = [];
-    for await (const [sha256, bytes] of attachmentsThere(this.place.fleet, sessionId, (one) => whole.has(one)))
+    const { fleet } = this.place;
+    const readable: Pick<Fleet, "attachments" | "attachment"> = {
+      attachments: (id) => fleet.attachments(id),
+      attachment: (sha256) => this.ifReadable(sessionId, () => fleet.attachment(sha256)),
+    };
+    for await (const [sha256, bytes] of attachmentsThere(readable, sessionId, (one) => whole.has(one)))
       if (bytes) whole.add(sha256);
       else {
         const message = `Its attachment ${sha256} is missing or damaged. fleet import brings it from a folder with a whole copy.`;
         faults.push({ sessionId, fault: "attachment", message });
       }
     return faults;
+  }
+
+  /**
+   * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
+   * where the database is away.
+   */
+  private async ifReadable<T>(id: string, read: () => Promise<T>): Promise<T | null> {
+    for (let isAgain = false; ; isAgain = true)
+      try {
+        return await read();
+      } catch (error) {
+        if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
+        // A database that answers this is there.
+        if (error.retryable) await this.place.keeper.row(id);
+        if (!error.retryable || isAgain) return null;
+      }
   }
 
   private async endOf(id: string, entries: number): Promise<FleetEnd> {
@@ -170,7 +194,7 @@ export class FleetKeeping implements FleetCare {
       if (row.state === "deleted") return of("deleted");
       const common = Math.min(count, row.end.entries);
       const here = endIn(log, common, NOTHING);
-      const there = common === row.end.entries ? row.end : await ifReadable(() => this.endOf(id, common));
+      const there = common === row.end.entries ? row.end : await this.ifReadable(id, () => this.endOf(id, common));
       // Of damage in the database that is said which has it.
       if (there && !isSameEnd(here, there)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
@@ -326,7 +350,7 @@ export class FleetKeeping implements FleetCare {
     const inUse: string[] = [];
     const damaged: string[] = [];
     for await (const session of this.place.keeper.cold(since)) {
-      const found = await ifReadable(() => packSession(this.place, session));
+      const found = await this.ifReadable(session.id, () => packSession(this.place, session));
       const { outcome, lines, bytes, packedBytes } = found ?? DAMAGED;
       if (outcome === "in_use") inUse.push(session.id);
       if (outcome === "damaged") damaged.push(session.id);
@@ -391,15 +415,5 @@ export class FleetKeeping implements FleetCare {
     } finally {
       await fleet.release(id, epoch);
     }
-  }
-}
-
-/** Returns what was read; null where the database has lines that cannot be read, however often they are asked for. */
-async function ifReadable<T>(read: () => Promise<T>): Promise<T | null> {
-  try {
-    return await read();
-  } catch (error) {
-    if (error instanceof Failure && error.details.fleet === true && !error.retryable) return null;
-    throw error;
   }
 }

@@ -1,6 +1,7 @@
 /** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -127,4 +128,62 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       );
     },
   );
+
+  /** Has statements about the lines of a session not succeed, as long as there are such answers. */
+  const refusing = (one: SqlFleet, id: string, answers: readonly SqlAnswer[]): SqlFleet => {
+    const left = [...answers];
+    const { connections } = one;
+    const run = connections.run.bind(connections);
+    connections.run = async (question, sent) => {
+      const statement = typeof question === "function" ? undefined : question;
+      const isAboutLines = statement?.text.includes("string_agg(line") && statement.values?.[1] === id;
+      return (isAboutLines ? left.shift() : undefined) ?? run(question, sent);
+    };
+    return one;
+  };
+  const many = (answer: SqlAnswer): SqlAnswer[] => Array.from({ length: 100 }, () => answer);
+  const TOO_LONG: SqlAnswer = { kind: "failed", code: "54000", reason: "invalid memory alloc request size" };
+  const BROKEN: SqlAnswer = { kind: "unknown", reason: "missing chunk number 0 for toast value 16400" };
+
+  test.each([TOO_LONG, BROKEN])(
+    "a session that cannot be read is a fault of its own, and ends nothing (%o)",
+    async (answer) => {
+      const { place, ids } = await made(3);
+      server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${ids[2]}' and seq = 1`);
+      const { lives } = await machine(refusing(connect(), ids[0], many(answer)), place);
+      const { faults, sessions, copies } = await lives.care().verify();
+      expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
+        [
+          [ids[0], "chain"],
+          [ids[2], "chain"],
+        ].sort(),
+      );
+      expect([sessions, copies.length]).toEqual([3, 3]);
+      const packed = await lives.care().pack("2100-01-01T00:00:00.000Z");
+      expect({ ...packed, damaged: [...packed.damaged].sort() }).toMatchObject({
+        ...{ sessions: 1, lines: 3, inUse: [], damaged: [ids[0], ids[2]].sort() },
+      });
+    },
+  );
+
+  test("what cannot be read for a moment is no fault, and a database that is away ends both", async () => {
+    const { place, ids } = await made(2);
+    const { lives } = await machine(refusing(connect(), ids[0], [BROKEN, BROKEN]), place);
+    expect((await lives.care().verify()).faults).toEqual([]);
+    const dying = connect();
+    for (const call of READING) {
+      const away = await machine(
+        after(dying, call, ids[0], () => server.kill()),
+        place,
+      );
+      await expect(away.lives.care().verify(), call).rejects.toMatchObject({ name: "storage_failed" });
+      await server.start();
+    }
+    const away = await machine(
+      after(dying, "lines", ids[0], () => server.kill()),
+      place,
+    );
+    await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
+    await server.start();
+  });
 });
