@@ -12,7 +12,7 @@ import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
 import { jointCatalog } from "./catalog/joint.ts";
-import { hasBytes, sessionsIn, writeOnce } from "./fleet/care-files.ts";
+import { sessionsIn, writeOnce } from "./fleet/care-files.ts";
 import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
 import { type FleetConnection, fleetOf, type InFleet } from "./fleet/store.ts";
@@ -218,8 +218,7 @@ export function makeStores(options: StoresOptions): Stores {
       sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
-      hasBytes: (file, bytes) => hasBytes(disk, file, bytes),
-      write: (file, bytes) => writeOnce(disk, file, bytes, isDurable),
+      write: (file, pieces) => writeOnce(disk, file, pieces, isDurable),
       memory,
     }),
     idIn,

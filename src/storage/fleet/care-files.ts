@@ -1,10 +1,10 @@
 /** The files of the care of a fleet: sessions in a folder of any shape, and whole files that are written once. */
 
 import { dirname, join } from "node:path";
+import { sameContent } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, readWhole } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
-import { writeOutput } from "../lifecycle/output-file.ts";
+import { type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
+import { guarded, infoOrNull, isNameTaken, readIfThere, withFile, writeTemporary } from "../fs/files.ts";
 
 /** Yields the session files and containers in a folder and in those in it; links to folders are not followed. */
 export function* sessionsIn(disk: Disk, folder: string): Generator<string> {
@@ -15,19 +15,52 @@ export function* sessionsIn(disk: Disk, folder: string): Generator<string> {
   }
 }
 
-/** Returns whether a file has these bytes; undefined where there is none. */
-export function hasBytes(disk: Disk, file: string, bytes: readonly Uint8Array[]): boolean | undefined {
-  if (!exists(disk, file)) return undefined;
-  return Buffer.concat(bytes).equals(readWhole(disk, file));
+/** The outcome of writing a file once: it was not there, it was there with the same bytes, or something else is there. */
+export type WrittenOnce = "new" | "known" | "taken";
+
+/** Bytes as they come, each piece valid until the next. */
+type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+
+/**
+ * Writes a file in a folder that is made where it is missing. It gets its name when all pieces have come; where something has
+ * that already, they are compared with it.
+ */
+export async function writeOnce(disk: Disk, file: string, pieces: Pieces, isDurable: boolean): Promise<WrittenOnce> {
+  return guarded("writing a file of the fleet", async () => {
+    if (exists(disk, file)) return (await hasBytes(disk, file, pieces)) ? "known" : "taken";
+    disk.makeFolder(dirname(file));
+    const fill = async (fd: number): Promise<void> => {
+      for await (const piece of pieces) writeAll(disk, fd, piece);
+    };
+    const outcome = await writeTemporary(disk, file, fill, { sync: isDurable }, (temporary) =>
+      named(disk, temporary, file),
+    );
+    if (isDurable) await disk.syncFolder(dirname(file));
+    return outcome;
+  });
 }
 
-/** Writes a file that is not there yet, in a folder that is made where it is missing. Throws already_exists. */
-export async function writeOnce(
-  disk: Disk,
-  file: string,
-  bytes: readonly Uint8Array[],
-  isDurable: boolean,
-): Promise<void> {
-  disk.makeFolder(dirname(file));
-  await writeOutput(disk, file, bytes, "refuse", undefined, isDurable);
+async function named(disk: Disk, temporary: string, file: string): Promise<WrittenOnce> {
+  try {
+    renameExclusive(disk, temporary, file);
+    return "new";
+  } catch (error) {
+    if (!isNameTaken(error)) throw error;
+    // Another process was first.
+    const isSame = await sameContent(disk, temporary, file);
+    removeQuietly(disk, temporary);
+    return isSame ? "known" : "taken";
+  }
+}
+
+/** Returns whether a file has these bytes, and no more. */
+function hasBytes(disk: Disk, file: string, pieces: Pieces): Promise<boolean> {
+  return withFile(disk, disk.openRead(file), async (fd) => {
+    let at = 0;
+    for await (const piece of pieces) {
+      if (!readIfThere(disk, fd, at, piece.length)?.equals(piece)) return false;
+      at += piece.length;
+    }
+    return at === disk.infoOf(fd).size;
+  });
 }

@@ -3,7 +3,6 @@
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
-import { concat } from "../../core/json/json.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
@@ -22,6 +21,7 @@ import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
+import type { WrittenOnce } from "./care-files.ts";
 import { DAMAGED, packSession } from "./cold-packing.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, endsAt, isSameEnd, NOTHING } from "./ends.ts";
@@ -29,6 +29,7 @@ import { CopyFacts } from "./facts.ts";
 import { type GivingPlace, give, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
+import { linesOf } from "./transfer.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -57,9 +58,8 @@ export interface CarePlace {
   sizeOf(file: string): number | null;
   /** Returns the path below a folder that a session file has there by its header. */
   fileIn(folder: string, header: SessionHeader): string;
-  /** Returns whether a file has these bytes; undefined where there is none. */
-  hasBytes(file: string, bytes: readonly Uint8Array[]): boolean | undefined;
-  write(file: string, bytes: readonly Uint8Array[]): Promise<void>;
+  /** Writes a file that gets its name when all of it has come, and compares with one that is there. */
+  write(file: string, pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<WrittenOnce>;
   readonly memory: Store;
 }
 
@@ -308,39 +308,32 @@ export class FleetKeeping implements FleetCare {
     return written;
   }
 
-  private async exportOne(folder: string, { id, headerLine, end }: FleetRow): Promise<FleetFile> {
+  private async exportOne(folder: string, row: FleetRow): Promise<FleetFile> {
+    const { id, headerLine, end } = row;
     const stored = headerIn(headerLine);
     const sessionPath = stored
       ? this.place.fileIn(folder, headerOf(stored))
       : join(folder, `${encodeURIComponent(id)}.jsonl`);
     const told = { sessionPath, sessionId: id, entries: end.entries };
     try {
-      const bytes: Uint8Array[] = [headerLine, LF];
-      let found = NOTHING;
-      for await (const lines of this.place.fleet.lines(id, 0, end.entries)) {
-        found = endAfter(found, lines);
-        bytes.push(concat(lines.flatMap((line) => [line, LF])));
-      }
-      if (!isSameEnd(found, end))
-        return { ...told, outcome: "refused", message: "Its lines do not fit together; fleet verify tells more." };
-      for await (const [sha256, content] of attachmentsThere(this.place.fleet, id)) {
-        const path = join(attachmentFolder(sessionPath), sha256);
-        if (content && this.place.hasBytes(path, [content]) === undefined) await this.place.write(path, [content]);
-      }
-      const isThere = this.place.hasBytes(sessionPath, bytes);
-      if (isThere) return { ...told, outcome: "known" };
-      if (isThere === false)
-        return {
-          ...told,
-          outcome: "refused",
-          message: "A file with other bytes is at this path. Export to an empty folder.",
-        };
-      await this.place.write(sessionPath, bytes);
-      return { ...told, outcome: "new" };
+      const outcome = await this.place.write(sessionPath, this.exported(sessionPath, row));
+      if (outcome !== "taken") return { ...told, outcome };
+      const message = "A file with other bytes is at this path. Export to an empty folder.";
+      return { ...told, outcome: "refused", message };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       return { ...told, outcome: "refused", message: error.message };
     }
+  }
+
+  /** Yields the bytes of a session, and writes its attachments before it ends, so that they are there before its file. */
+  private async *exported(sessionPath: string, row: FleetRow): AsyncGenerator<Uint8Array> {
+    const { fleet } = this.place;
+    yield row.headerLine;
+    yield LF;
+    yield* linesOf(fleet, row);
+    for await (const [sha256, content] of attachmentsThere(fleet, row.id))
+      if (content) await this.place.write(join(attachmentFolder(sessionPath), sha256), [content]);
   }
 
   // --- pack --------------------------------------------------------------------------------------------------------

@@ -88,10 +88,10 @@ function openMade(place: TransferPlace, id: string, file: unknown): Log | undefi
 }
 
 /** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if they are not all of it. */
-async function* linesOf(
+export async function* linesOf(
   fleet: Fleet,
-  { id, end: there }: FleetSession,
-  given: Promise<never> | undefined,
+  { id, end: there }: Pick<FleetSession, "id" | "end">,
+  given?: Promise<never>,
 ): AsyncGenerator<Uint8Array> {
   let end = NOTHING;
   for await (const lines of ahead(fleet.lines(id, 0, there.entries), given)) {

@@ -1,0 +1,100 @@
+/** What `fleet export` writes, and what it leaves alone. Over a real PostgreSQL. */
+
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+
+describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
+  let server: Postgres;
+  const fleets: SqlFleet[] = [];
+  const connect = (): SqlFleet => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  const filesIn = (folder: string): string[] =>
+    existsSync(folder)
+      ? readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
+          statSync(join(folder, name)).isFile(),
+        )
+      : [];
+
+  beforeAll(async () => {
+    server = new Postgres();
+    await server.start();
+    await connect().fleet.migrate();
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+
+  test("no session is held as a whole, and none has its name before it is whole", async () => {
+    const one = connect();
+    /** Called when all pieces before one are used. */
+    let used = (_before: number): void => {};
+    let read = 0;
+    const fleet = Object.assign(Object.create(one.fleet), {
+      async *lines(id: string, from: number, to: number) {
+        let bytes = 0;
+        for await (const lines of one.fleet.lines(id, from, to))
+          for (const line of lines) {
+            used(bytes);
+            read++;
+            yield [line];
+            bytes += line.length + 1;
+          }
+      },
+    });
+    const lives = new HereLives({ fleet: { ...one, fleet } });
+    const wire = await lives.start();
+    const entries = Array.from({ length: 20 }, (_, n) =>
+      n % 2 ? assistant(`${n}`) : user(`${n} ${"x".repeat(9000)}`),
+    );
+    await wire.result("append", { entries });
+    const { sessionFile, sessionId } = await wire.result("get_state");
+    const out = join(lives.place.home, "out");
+    const sizes = (): number => filesIn(out).reduce((sum, name) => sum + statSync(join(out, name)).size, 0);
+    used = (before) => {
+      expect(filesIn(out).filter((name) => name.endsWith(".jsonl"))).toEqual([]);
+      // The next piece is asked for while the one before it is written.
+      expect(sizes()).toBeGreaterThanOrEqual(before - 20_000);
+    };
+    const exported = async () => {
+      read = 0;
+      const [file] = await lives.care().exportTo(out);
+      return file;
+    };
+    server.sql(`update pi_fleet.entry set line = line || ' '::bytea where seq = 19`);
+    server.sql(`update pi_fleet.entry set line = overlay(line placing 'Y'::bytea from 60 for 1) where seq = 19`);
+    expect(await exported()).toMatchObject({ sessionId, outcome: "refused" });
+    expect(filesIn(out)).toEqual([]);
+    server.sql(`update pi_fleet.entry set line = convert_to('${entryLine(sessionFile, 19)}', 'utf8') where seq = 19`);
+    const file = await exported();
+    expect(file).toMatchObject({ sessionId, outcome: "new" });
+    used = () => {};
+    expect(readFileSync(file.sessionPath).equals(readFileSync(sessionFile))).toBe(true);
+    expect(await exported()).toMatchObject({ outcome: "known" });
+    for (const change of [
+      (bytes: Buffer) => Buffer.concat([bytes, Buffer.from("\n")]),
+      (bytes: Buffer) => bytes.subarray(0, -1),
+      (bytes: Buffer) => Buffer.from(bytes.toString().replace("xxx", "yyy")),
+    ]) {
+      const changed = change(readFileSync(sessionFile));
+      writeFileSync(file.sessionPath, changed);
+      expect(await exported()).toMatchObject({ outcome: "refused", message: expect.stringMatching(/other bytes/) });
+      expect(readFileSync(file.sessionPath).equals(changed)).toBe(true);
+    }
+    expect(read, "lines that are read after the first that differs").toBeLessThan(4);
+    expect(filesIn(out)).toHaveLength(1);
+  });
+});
+
+/** Returns a line of a session file, after its header. */
+function entryLine(file: string, n: number): string {
+  return readFileSync(file, "utf8").split("\n")[n + 1].replaceAll("'", "''");
+}
