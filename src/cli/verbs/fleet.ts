@@ -130,8 +130,8 @@ export default {
     if (word === "isolate") return isolatedLines(result);
     return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
-  status: ({ faults = [], copies = [], refused = 0 }) =>
-    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused > 0 ? FAILURE : OK,
+  status: ({ faults = [], copies = [], refused = 0, incomplete = 0 }) =>
+    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete > 0 ? FAILURE : OK,
 } satisfies Verb;
 
 function careOf({ service }: Asking): FleetCare {
@@ -152,7 +152,8 @@ async function ofSessions(asking: Asking, word: string, folder: string): Promise
   const files = await (word === "import"
     ? care.importFolder(path, asking.progress)
     : care.exportTo(path, asking.progress));
-  return { folder: path, files, refused: files.filter(({ outcome }) => outcome === "refused").length };
+  const refused = files.filter(({ outcome }) => outcome === "refused").length;
+  return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };
 }
 
 function* takenLines({ sessionId, holder }: Result): Generator<string> {
@@ -213,13 +214,14 @@ function* verifiedLines({ sessions, entries, bytes, faults, copies, journal }: R
   yield* journalLines(journal);
 }
 
-function* fileLines({ folder, files, refused }: Result, word: string): Generator<string> {
+function* fileLines({ folder, files, refused, incomplete }: Result, word: string): Generator<string> {
   const of = (outcome: string): number => files.filter((file: Result) => file.outcome === outcome).length;
   const [did, place] = word === "import" ? ["brought in from", "the fleet"] : ["written into", "the folder"];
   yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already`;
   const told = files.filter(({ message }: Result) => message !== undefined);
   for (const { sessionPath, message } of told.slice(0, MOST_PRINTED)) yield `${inert(sessionPath)}: ${inert(message)}`;
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
+  if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
 }
 
 function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged }: Result): Generator<string> {

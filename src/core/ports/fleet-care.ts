@@ -52,7 +52,9 @@ export interface FleetFile {
    */
   readonly outcome: "new" | "continued" | "known" | "refused";
   readonly entries: number;
-  /** Why it was refused, or what is not as in the file. */
+  /** Digests of attachments that are not beside a file that was written. */
+  readonly missingAttachments?: readonly string[];
+  /** Why it was refused, or what is not as in the file, or in the fleet. */
   readonly message?: string;
 }
 

@@ -37,6 +37,9 @@ const INDEXED_AT_ONCE = 8 << 20;
 /** Times that a session with faults is read, if it changes each time. */
 const MOST_READ = 3;
 
+/** Digests that a message names, at most. */
+const MOST_NAMED = 3;
+
 /** Files that are brought in at the same time: while one waits for the database, another is read. */
 const AT_ONCE = 4;
 
@@ -316,24 +319,35 @@ export class FleetKeeping implements FleetCare {
       : join(folder, `${encodeURIComponent(id)}.jsonl`);
     const told = { sessionPath, sessionId: id, entries: end.entries };
     try {
-      const outcome = await this.place.write(sessionPath, this.exported(sessionPath, row));
-      if (outcome !== "taken") return { ...told, outcome };
-      const message = "A file with other bytes is at this path. Export to an empty folder.";
-      return { ...told, outcome: "refused", message };
+      const missing: string[] = [];
+      const outcome = await this.place.write(sessionPath, this.exported(sessionPath, row, missing));
+      if (outcome === "taken")
+        return {
+          ...told,
+          outcome: "refused",
+          message: "A file with other bytes is at this path. Export to an empty folder.",
+        };
+      if (missing.length === 0) return { ...told, outcome };
+      return { ...told, outcome, missingAttachments: missing, message: lackOf(missing) };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       return { ...told, outcome: "refused", message: error.message };
     }
   }
 
-  /** Yields the bytes of a session, and writes its attachments before it ends, so that they are there before its file. */
-  private async *exported(sessionPath: string, row: FleetRow): AsyncGenerator<Uint8Array> {
+  /**
+   * Yields the bytes of a session, and writes its attachments before it ends, so that they are there before its file. Adds
+   * those that cannot be to `missing`.
+   */
+  private async *exported(sessionPath: string, row: FleetRow, missing: string[]): AsyncGenerator<Uint8Array> {
     const { fleet } = this.place;
     yield row.headerLine;
     yield LF;
     yield* linesOf(fleet, row);
-    for await (const [sha256, content] of attachmentsThere(fleet, row.id))
-      if (content) await this.place.write(join(attachmentFolder(sessionPath), sha256), [content]);
+    for await (const [sha256, content] of attachmentsThere(fleet, row.id)) {
+      const path = join(attachmentFolder(sessionPath), sha256);
+      if (!content || (await this.place.write(path, [content])) === "taken") missing.push(sha256);
+    }
   }
 
   // --- pack --------------------------------------------------------------------------------------------------------
@@ -409,4 +423,11 @@ export class FleetKeeping implements FleetCare {
       await fleet.release(id, epoch);
     }
   }
+}
+
+/** Returns the sentence about attachments that are not beside a file. */
+function lackOf(missing: readonly string[]): string {
+  const some = missing.slice(0, MOST_NAMED).join(", ");
+  const more = missing.length > MOST_NAMED ? ` and ${missing.length - MOST_NAMED} more` : "";
+  return `It lacks attachments (${missing.length}): the fleet has them not or damaged, which fleet import mends from a folder with a whole copy, or their paths have other files. ${some}${more}`;
 }

@@ -158,6 +158,39 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     expect([count("blob_part"), count("attached")]).toEqual(["3", "1"]);
   });
 
+  test("that cannot be written beside an exported session are named, and the exit status says so", async () => {
+    const one = await machine("jsonl");
+    const [whole, gone, bent, other] = ["whole", "gone", "bent", "other"].map((text) => bytesOf(text));
+    for (const [n, bytes] of [whole, gone, bent, other].entries()) await imported(one, `${n}`, bytes);
+    const out = join(one.place.home, "out");
+    const exported = async () => {
+      const { status, stdout } = await fleetVerb(one.place, "export", out, "--json");
+      const { files } = JSON.parse(stdout);
+      const missing = files.flatMap(({ missingAttachments = [] }: Json) => missingAttachments);
+      return { status, files, missing: missing.sort() };
+    };
+    server.sql(`delete from pi_fleet.blob_part where sha256 = '${digestOf(gone)}'`);
+    server.sql(`update pi_fleet.blob_part set bytes = 'BENT' where sha256 = '${digestOf(bent)}'`);
+    for (const outcome of ["new", "known"]) {
+      const { status, files, missing } = await exported();
+      expect([status, missing]).toEqual([1, [digestOf(gone), digestOf(bent)].sort()]);
+      expect(files.map((file: Json) => file.outcome)).toEqual(Array.from({ length: 4 }, () => outcome));
+      expect(files.filter(({ message }: Json) => message?.includes(digestOf(gone)))).toHaveLength(1);
+    }
+    const { stdout } = await fleetVerb(one.place, "export", out);
+    expect(stdout).toContain("2 sessions lack attachments");
+    const folder = join(one.place.home, ".pi/agent/sessions");
+    await asked(one.place, "import", folder);
+    const again = connect();
+    expect(await again.fleet.attachment(digestOf(bent))).not.toBeNull();
+    const name = readdirSync(out, { recursive: true, encoding: "utf8" }).find((one) => one.endsWith(digestOf(other)));
+    writeFileSync(join(out, name as string), "something else");
+    expect(await exported()).toMatchObject({ status: 1, missing: [digestOf(other)] });
+    expect(readFileSync(join(out, name as string), "utf8")).toBe("something else");
+    writeFileSync(join(out, name as string), other);
+    expect(await exported()).toMatchObject({ status: 0, missing: [] });
+  });
+
   test("go when no session names them, and come back with the next one that does", async () => {
     const bytes = bytesOf("a picture of many");
     const one = await machine("jsonl");
