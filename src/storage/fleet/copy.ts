@@ -51,6 +51,8 @@ export class FleetCopy implements Outside {
   private readonly debt: Debt;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
+  /** Whether the fleet may have the session, although its first commit failed here. */
+  private isBegunInDoubt = false;
   /** Where the entries are that were committed last. */
   private reached: "replicated" | "primary" | undefined;
 
@@ -95,8 +97,13 @@ export class FleetCopy implements Outside {
 
   // --- before a write ------------------------------------------------------------------------------------------
 
+  /** Whether the fleet may have something of the session. */
+  private get isBegun(): boolean {
+    return this.log.persisted || this.isBegunInDoubt;
+  }
+
   ready(): Promise<void> | undefined {
-    if (this.tenure.isSure || !this.log.persisted || this.log.readOnly) return undefined;
+    if (this.tenure.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
     const given = this.options.journal.giving.get(this.id);
     if (given) return given.then(() => this.ready());
@@ -118,7 +125,7 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
-    if (this.tenure.isSure || !this.log.persisted || this.isAlone) return undefined;
+    if (this.tenure.isSure || !this.isBegun || this.isAlone) return undefined;
     if (this.news.take()) return this.follow(true);
     this.news.renew();
     return undefined;
@@ -131,9 +138,9 @@ export class FleetCopy implements Outside {
     // Whoever was in the way of a write may have gone.
     if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
     if (there !== null && there.end.entries > log.nodes.count) return true;
-    if (debt.isOwed && there !== null && this.isAllIn(there.end)) this.paidByOthers();
-    if (this.hasLost(there)) return true;
-    return !there?.holder && (debt.isOwed || debt.isUntold);
+    // Another process of this machine may have given the fleet what this one has acknowledged.
+    if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
+    return this.hasLost(there) || (!there?.holder && (debt.isOwed || debt.isUntold));
   }
 
   /**
@@ -153,12 +160,6 @@ export class FleetCopy implements Outside {
     return isResting && there.entries === count && isSameEnd(endIn(log, count, end), there);
   }
 
-  /** Notes that another process of this machine has given the fleet what this one has acknowledged. */
-  private paidByOthers(): void {
-    this.debt.paidByOthers();
-    if (!this.debt.isOwed) this.reached = "primary";
-  }
-
   /**
    * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
    * database was restored. A session that is missing was deleted, unless there is another server.
@@ -170,14 +171,15 @@ export class FleetCopy implements Outside {
 
   async follow(isHost = false): Promise<void> {
     const { log, debt } = this;
-    if (this.tenure.isSure || !log.persisted || log.durableCount < log.nodes.count) return;
+    if (this.tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
     this.tenure.epoch = null;
     const there = await this.options.fleet.look(this.id);
     debt.renew();
     this.forgetRefusal(there);
     const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
     if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
-    const isNew = log.acquireLock();
+    // Whoever begins the session has its lock from then on.
+    const isNew = log.acquireLock() || !log.persisted;
     try {
       if (isOwed) await this.becomeWriter(isHost);
       else if (there) await this.catchUp(there.end);
@@ -351,7 +353,7 @@ export class FleetCopy implements Outside {
         } catch (refused) {
           failure = refused;
         }
-      failure = commit.doubted(failure, this.end);
+      failure = this.doubted(commit, failure);
       // The log goes back to where it was: what is known must be about lines that it has.
       this.end = end;
       throw failure;
@@ -466,10 +468,17 @@ export class FleetCopy implements Outside {
   }
 
   lost(error: unknown): Failure {
-    const { commit, end } = this;
+    const failure = this.doubted(this.commit, storageFailure(error, "making the changes durable"));
     this.tenure.epoch = null;
     this.end = NOTHING;
-    return asFailure(commit.doubted(storageFailure(error, "making the changes durable"), end));
+    return asFailure(failure);
+  }
+
+  /** Returns the failure that an error is for who waits for a commit. */
+  private doubted(commit: RunningCommit, error: unknown): unknown {
+    const failure = commit.doubted(error, this.end);
+    this.isBegunInDoubt ||= failure !== error;
+    return failure;
   }
 
   /** Returns where facts are missing, if this process has the session. */

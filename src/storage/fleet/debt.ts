@@ -73,10 +73,11 @@ export class Debt {
     }
   }
 
-  /** Notes that the fleet has what this process has acknowledged, unless a note says that more is owed. */
-  paidByOthers(): void {
+  /** Notes that the fleet has what this process has acknowledged. Returns false where a note says that more is owed. */
+  paidByOthers(): boolean {
     this.journal.paidByOthers(this.log.header.id);
     this.renew();
+    return !this.isOwed;
   }
 
   /** Tells, once, of a branch that was made of what was owed. This process has the session. */

@@ -35,7 +35,8 @@ interface Differing {
 
 /**
  * Has a copy give way to what the fleet has. One without any common line is of another session, and is left alone, unless
- * a host was told of its lines: then both were given the same id, and have no more in common than that. Throws read_only.
+ * a host was told of its lines: then both were given the same id, and have no more in common than that. So is one that is
+ * in no file. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   const { log, options, journaled } = copy;
@@ -48,7 +49,7 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
     for await (const some of options.fleet.lines(log.header.id, from, there.entries)) lines.push(...some);
     let common = from;
     while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
-    const isSame = common > from || (from === 0 && journaled?.from != null);
+    const isSame = log.persisted && (common > from || (from === 0 && journaled?.from != null));
     if (isSame && isSameEnd(endAfter(here, lines), there)) {
       const theirs = lines.slice(common - from);
       const fetching = fetchNamed(options.fleet, log, theirs);

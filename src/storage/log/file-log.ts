@@ -349,6 +349,7 @@ export class FileLog implements CopiedLog {
     const { state } = backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
+    this.acquireLock();
     if (!this.persisted && defer) {
       backend.requireFreeName();
       backend.addDeferred(lines, heads);
@@ -356,14 +357,16 @@ export class FileLog implements CopiedLog {
       return;
     }
     try {
-      if (this.persisted) {
-        this.acquireLock();
-        backend.append(lines, heads);
-      } else backend.create(lines, heads);
+      this.write(lines, heads);
       if (!state.isSynced) backend.markAllDurable();
     } catch (error) {
       throw storageFailure(error, "appending to the session");
     }
+  }
+
+  private write(lines: readonly Uint8Array[], heads?: KnownHeads): void {
+    if (this.persisted) this.backend.append(lines, heads);
+    else this.backend.create(lines, heads);
   }
 
   private requireOpen(): void {
@@ -415,7 +418,7 @@ export class FileLog implements CopiedLog {
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
     const { backend, commits } = this;
     this.requireResting();
-    guarded("writing what other machines wrote", () => backend.append(lines));
+    guarded("writing what other machines wrote", () => this.write(lines));
     await commits.run(
       this.nodes.count,
       (requireCurrent) => backend.makeDurable(requireCurrent),

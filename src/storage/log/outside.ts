@@ -8,7 +8,10 @@ import type { AttachmentFolder } from "./attachments.ts";
 /** A log of which another place has the entries, too. */
 export interface CopiedLog extends Log {
   readonly attachments: AttachmentFolder;
-  /** Adds lines that are durable there, and makes them durable here. This process has the lock, and nothing waits. */
+  /**
+   * Adds lines that are durable there, and makes them durable here; a session that is not created yet is. This process has
+   * the lock, and nothing waits.
+   */
   takeIn(lines: readonly Uint8Array[]): Promise<void>;
   /**
    * Publishes the session anew with its first `count` entries and these lines, durably, and returns the path at which it

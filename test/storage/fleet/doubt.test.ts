@@ -5,7 +5,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { FleetFault } from "../../support/fleet.ts";
-import { found, line, Machine, written } from "../../support/fleet-machine.ts";
+import { failed, followed, found, line, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -135,6 +135,64 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const step = isEvery() || kind === "jsonl" ? 1 : ofMany;
     for (let at = sweeps++ % step; await fails(at); at += step);
   };
+
+  const mine = (n: number, parent: number | null): string =>
+    userText(id(n), parent === null ? null : id(parent), `on one ${n}`);
+
+  test.each([
+    ["an answer is lost", "after", false],
+    ["an append comes late", "late", false],
+    ["the disk refuses", undefined, false],
+    ["the disk refuses where work goes on alone", undefined, true],
+  ] as const)(
+    "a first append of which nobody knows is found, or made anew with other ids: %s",
+    async (_, fault, isJournaled) => {
+      for (const held of [[], [0, 1]])
+        for (const finds of ["a write", "a look"]) {
+          const machine = new Machine(kind, undefined, "one", { isJournaled });
+          const { fleet, disk } = machine;
+          const log = machine.create();
+          if (held.length > 0)
+            log.append(
+              held.map((n) => bytesOf(line(n))),
+              { defer: true },
+            );
+          const parent = held.at(-1) ?? null;
+          fleet.faultAt = (_call, name) => (name === "append" ? fault : undefined);
+          const { sync, syncFolder } = disk;
+          const refuse = (): Promise<void> => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
+          if (!fault) Object.assign(disk, { sync: refuse, syncFolder: refuse });
+          log.append([bytesOf(mine(5, parent))]);
+          await expect(log.commit()).rejects.toEqual(failed("outcome_unknown"));
+          expect(log.nodes.count).toBe(held.length);
+          Object.assign(disk, { sync, syncFolder });
+          // As long as nobody can be asked, nothing else takes its place.
+          fleet.faultAt = () => "before";
+          if (!isJournaled) {
+            await log.ready?.();
+            for (const defer of [true, false])
+              expect(() => log.append([bytesOf(mine(8, parent))], { defer })).toThrow(failed("storage_failed"));
+          }
+          fleet.faultAt = () => undefined;
+          await (finds === "a write" ? log.ready?.() : followed(log));
+          log.refresh();
+          // A host that does not find its entry sends it again, and it gets another id.
+          if (log.nodes.position(id(5)) < 0) log.append([bytesOf(mine(6, parent))]);
+          await log.commit();
+          const first = log.nodes.position(id(5)) < 0 ? 6 : 5;
+          log.append([bytesOf(mine(7, first))]);
+          await log.commit();
+          const all = [...held.map(line), mine(first, parent), mine(7, first)];
+          expect([textsOf(log), fleet.table.linesOf(SESSION), machine.aside]).toEqual([all, all, []]);
+          if (fault !== "late") expect(first).toBe(5);
+          fleet.table.check();
+          log.close();
+          const next = machine.store.open(machine.file);
+          expect(textsOf(next)).toEqual(all);
+          next.close();
+        }
+    },
+  );
 
   test("a conflict is settled once, at whichever operation the disk fails", async () => {
     for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), 17);

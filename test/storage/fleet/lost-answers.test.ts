@@ -9,7 +9,10 @@ import type { FleetAttachment, FleetEnd, FleetFacts, Taking } from "../../../src
 import type { SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -158,6 +161,39 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
       "2|10",
     );
   });
+
+  test.each(["jsonl", "v2"])(
+    "that begin a session are found by the key of the repeated request, once (%s)",
+    async (kind) => {
+      const one = connect(`begun-${kind}`);
+      const { connections } = one;
+      const run = connections.run.bind(connections);
+      let isAway = false;
+      let lost = 0;
+      connections.run = async (question, sent) => {
+        if (isAway) return { kind: "away", reason: "test: it is away" };
+        const answer = await run(question, sent);
+        const { text } = typeof question === "function" ? question({ durability: "primary", version: "" }) : question;
+        if (!text.includes("insert into pi_fleet.entry") || lost++ > 0) return answer;
+        isAway = true;
+        return { kind: "unknown", reason: "test: the answer is lost" };
+      };
+      const wire = await new HereLives({ fleet: one }).start(["--store", kind]);
+      const request = { entries: [user("first")], idempotencyKey: "the key" };
+      expect((await wire.failure("append", request)).data.name).toBe("outcome_unknown");
+      expect((await wire.failure("append", request)).data.name).toBe("storage_failed");
+      isAway = false;
+      const { entryIds } = await wire.result("append", request);
+      await wire.result("append", { entries: [user("second")] });
+      const { sessionId } = await wire.result("get_state");
+      const { entries } = await wire.result("get_entries");
+      expect(entries.map(({ message }: Json) => message?.content)).toEqual(["first", "second"]);
+      expect(entries[0].id).toBe(entryIds[0]);
+      expect(
+        server.sql(`select entries from pi_fleet.session where id = '${sessionId}' and tenant = 'begun-${kind}'`),
+      ).toBe("2");
+    },
+  );
 
   test("say that a session is back which somebody has taken since, and delete none anew that was deleted again", async () => {
     const [one, other] = [connect("back"), connect("back", "another")];
