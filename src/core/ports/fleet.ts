@@ -78,7 +78,7 @@ export interface FleetBatch {
 export interface FleetAttachment {
   /** 64 hex digits. */
   readonly sha256: string;
-  /** Returns its bytes; null where they are missing or others. */
+  /** Returns its bytes; null where they are missing or others. Throws storage_failed, and what needs them fails with it. */
   read(): Uint8Array | null;
 }
 
@@ -226,7 +226,10 @@ export interface Fleet {
    * Infinity where it was not since it was taken. It is asked for while nothing is written.
    */
   renewedAgo(sessionId: string): number;
-  /** Appends lines. Facts that the database does not take are left out, so that these lines are not found. */
+  /**
+   * Appends lines. Facts that the database does not take are left out, so that these lines are not found. Throws what the
+   * reading of an attachment throws.
+   */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**
    * Keeps a part of a commit, which may be sent again. Outcomes are those of an append, but nothing of it is there for

@@ -263,7 +263,8 @@ export class PostgresFleet implements Fleet {
     try {
       attached = await this.blobs.give(batch.attachments ?? []);
     } catch (error) {
-      if (!(error instanceof Failure)) throw error;
+      // The disk may have refused one, too.
+      if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
       return { kind: error.retryable ? "away" : "unfit", reason: error.message };
     }
     const { sessionId } = batch;

@@ -358,7 +358,7 @@ export class EntryReader {
   }
 
   attachment(position: number, sha256: string, sizeBytes: number): string | null {
-    const bytes = this.attachments.read(sha256);
+    const bytes = this.attachments.find(sha256);
     if (bytes?.length === sizeBytes)
       return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
     const { damage, nodes } = this.entries;

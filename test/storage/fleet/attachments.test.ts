@@ -4,7 +4,9 @@ import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable } from "../../support/fleet.ts";
@@ -13,6 +15,7 @@ import { entryText, headerText, id, userText } from "../../support/lines.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
+import { beginning } from "../../support/sessions.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
@@ -63,6 +66,60 @@ describe.each(KINDS)("an attachment of %s", (kind) => {
       }
     },
   );
+
+  test.each(
+    (["openRead", "infoOf", "read"] as const).flatMap((operation) =>
+      ["EMFILE", "EIO"].flatMap((code) => [true, false].map((goesOn) => [operation, code, goesOn] as const)),
+    ),
+  )(
+    "that cannot be read for a moment is no missing one: the commit fails, and the next one has it (%s, %s, goes on alone: %s)",
+    async (operation, code, isJournaled) => {
+      const table = new FleetTable();
+      const one = new Machine(kind, table, "one", { isJournaled });
+      const log = one.store.create(beginning(undefined, one.file));
+      log.append(lines(0));
+      await log.commit();
+      const folder = attachmentFolder(one.file);
+      one.disk.makeFolder(folder);
+      one.disk.put(join(folder, digestOf(bytes)), bytes);
+      // One that this machine never had is as ever.
+      log.append([naming(bytes, id(1)), naming(bytesOf("elsewhere"), id(2))].map((line) => bytesOf(line)));
+      let opened = -1;
+      let failures = 1;
+      const { disk } = one;
+      const { openRead } = disk;
+      const inFolder = (subject: string | number): boolean =>
+        typeof subject === "string" ? subject.startsWith(folder) : subject === opened;
+      disk.openRead = (path) => {
+        const fd = openRead.call(disk, path);
+        if (path.startsWith(folder)) opened = fd;
+        return fd;
+      };
+      const plain = disk[operation] as (...args: unknown[]) => unknown;
+      const struck = (subject: string | number, ...more: unknown[]): unknown => {
+        if (inFolder(subject) && failures-- > 0) throw Object.assign(new Error(`test: ${code}`), { code });
+        return plain.call(disk, subject, ...more);
+      };
+      Object.assign(disk, { [operation]: struck });
+      await expect(log.commit()).rejects.toMatchObject({
+        name: "storage_failed",
+        retryable: true,
+        details: { errno: code },
+      });
+      expect(table.linesOf(log.header.id)).toEqual(lines(0).map((line) => textOf(line)));
+      expect(failures).toBe(0);
+      await log.ready?.();
+      log.append([naming(bytes, id(1)), naming(bytesOf("elsewhere"), id(2))].map((line) => bytesOf(line)));
+      await log.commit();
+      expect([...(table.attached.get(log.header.id) ?? [])]).toEqual([digestOf(bytes)]);
+      expect(table.blobs.has(digestOf(bytes))).toBe(true);
+      // A reader has what is there.
+      failures = 1;
+      expect(log.attachment(1, digestOf(bytes), bytes.length)).toBe(null);
+      expect(log.attachment(1, digestOf(bytes), bytes.length)).toBe(Buffer.from(bytes).toString("base64"));
+      log.close();
+    },
+  );
 });
 
 describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
@@ -111,6 +168,16 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
   afterAll(async () => {
     await Promise.all(fleets.map(({ fleet }) => fleet.close()));
     await server.close();
+  });
+
+  test("a commit fails as the disk does that refuses one, and not as if the database were away", async () => {
+    const refused = new Failure("storage_failed", "test: EIO", { errno: "EIO" });
+    const read = (): never => {
+      throw refused;
+    };
+    const attachments = [{ sha256: digestOf(bytesOf("a picture")), read }];
+    const batch = { sessionId: "s", attachments } as unknown as FleetBatch;
+    await expect(connect().fleet.append(batch)).rejects.toBe(refused);
   });
 
   test.each(KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
