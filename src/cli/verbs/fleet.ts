@@ -197,8 +197,9 @@ function* journalLines(journal: Result): Generator<string> {
       yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
 }
 
-function* verifiedLines({ sessions, entries, bytes, faults, copies, journal }: Result): Generator<string> {
-  yield `${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains`;
+function* verifiedLines({ sessions, deleted, entries, bytes, faults, copies, journal }: Result): Generator<string> {
+  const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
+  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains`;
   for (const { sessionId, message } of faults.slice(0, MOST_PRINTED)) yield `${inert(sessionId)}: ${inert(message)}`;
   yield faults.length === 0
     ? "The database has what was acknowledged"

@@ -23,7 +23,9 @@ export interface CheckedCopy {
 }
 
 export interface FleetVerified {
+  /** Sessions that were read, also those that are deleted and may be restored. */
   readonly sessions: number;
+  readonly deleted: number;
   readonly entries: number;
   readonly bytes: number;
   readonly faults: readonly FleetFault[];

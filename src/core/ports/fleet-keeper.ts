@@ -19,6 +19,8 @@ export interface FleetRow {
   readonly headerLine: Uint8Array;
   readonly end: FleetEnd;
   readonly state: "filling" | "there" | "deleted";
+  /** Whether the lines of a deleted one were removed for good. */
+  readonly isRemoved: boolean;
   /** Number of entries whose facts are known; it differs from `end` where an older program wrote. */
   readonly indexed: number;
   /** Whether those that are missing are known to be, and are added by whoever comes. */

@@ -86,15 +86,16 @@ export class FleetKeeping implements FleetCare {
     const left = new Map([...listed.found, ...archived.found].map((one) => [one.id, one]));
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
-    const sums = { sessions: 0, entries: 0, bytes: 0 };
+    const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
     const whole = new Set<string>();
     for await (const row of keeper.rows()) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
       const copy = left.get(row.id);
       left.delete(row.id);
-      if (row.state === "there") {
+      if (hasLines(row)) {
         sums.sessions++;
+        if (row.state === "deleted") sums.deleted++;
         sums.entries += row.end.entries;
         sums.bytes += row.end.bytes;
         faults.push(...(await this.faultsOf(row, whole)));
@@ -114,24 +115,30 @@ export class FleetKeeping implements FleetCare {
     const faults = [...(await this.lineFaults(row)), ...(await this.attachmentFaults(row.id, whole))];
     if (faults.length === 0) return faults;
     const now = await this.place.keeper.row(row.id);
-    if (now?.state !== "there") return [];
+    if (!now || !hasLines(now)) return [];
     return now.epoch === row.epoch || tries === MOST_READ ? faults : this.faultsOf(now, whole, tries + 1);
   }
 
   private async lineFaults(row: FleetRow): Promise<FleetFault[]> {
     const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind } = row;
+    const isDeleted = row.state === "deleted";
     const faults: FleetFault[] = [];
     const add = (fault: FleetFault["fault"], message: string): void => {
-      faults.push({ sessionId: id, fault, message });
+      faults.push({
+        sessionId: id,
+        fault,
+        message: isDeleted ? `It is deleted, and may be restored. ${message}` : message,
+      });
     };
     const where = "A machine with a whole copy has them: fleet export there, or restore the database.";
     if (rows !== end.entries || hasGap)
       add("missing_rows", `It says it has ${end.entries} entries and has ${rows}. ${where}`);
     else {
-      const packs = ((await this.place.fleet.stretches?.(id)) ?? []).filter(({ entries }) => entries < end.entries);
-      const positions = packs.map(({ entries }) => entries);
+      const packs = ((await this.place.fleet.stretches?.(id)) ?? []).filter(({ entries }) => entries <= end.entries);
+      const positions = packs.map(({ entries }) => entries).filter((entries) => entries < end.entries);
       const ends = await this.ifReadable(id, () => endsAt(this.place.fleet, id, end, positions));
-      if (!ends?.every((one, n) => isSameEnd(one, packs[n])))
+      // A last one may end where the session does.
+      if (!ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end)))
         add(
           "chain",
           `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${where}`,
@@ -140,7 +147,7 @@ export class FleetKeeping implements FleetCare {
     if (epochsFall || highestEpoch > epoch)
       add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
     if (!headerIn(row.headerLine)) add("header", `Its header cannot be read. ${where}`);
-    if (indexed !== end.entries && rows === end.entries && !isBehind)
+    if (indexed !== end.entries && rows === end.entries && !isBehind && !isDeleted)
       add(
         "unindexed",
         "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
@@ -423,6 +430,11 @@ export class FleetKeeping implements FleetCare {
       await fleet.release(id, epoch);
     }
   }
+}
+
+/** Returns whether a session should have its lines; one that is deleted has them until they are pruned. */
+function hasLines({ state, isRemoved }: FleetRow): boolean {
+  return state === "there" || (state === "deleted" && !isRemoved);
 }
 
 /** Returns the sentence about attachments that are not beside a file. */

@@ -113,7 +113,7 @@ const STRETCHES = `select past as entries, bytes, chain
   from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
     from pi_fleet.session s join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id
       and p.generation = s.generation
-    where s.tenant = $1 and s.id = $2 and s.state = 1) x
+    where s.tenant = $1 and s.id = $2 and s.state > 0) x
   where lines = past order by past`;
 
 /** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */

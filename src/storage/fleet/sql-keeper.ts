@@ -55,6 +55,7 @@ const REMOVED = (table: string): string => `delete from pi_fleet.${table} t usin
 /** Returns the statement that finds sessions of tenant $1 with what their rows are, by their ids. */
 const CHECKED = (which: string): string => `select s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, e.*,
     case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state,
+    s.removed_at is not null as removed,
     exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
   from (select * from pi_fleet.session where tenant = $1 and ${which}) s
   cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
@@ -333,6 +334,7 @@ function checkedRow(row: Readonly<Record<string, unknown>>): FleetRow {
     headerLine: row.header as Uint8Array,
     end: endOf(row),
     state: STATES[Number(row.state)],
+    isRemoved: row.removed === true,
     indexed: Number(row.indexed),
     isBehind: row.behind === true,
     rows: count,

@@ -186,4 +186,31 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
     await server.start();
   });
+
+  test.each(["rows", "packs"])(
+    "deleted sessions are read until their rows are pruned, as they may be restored (%s)",
+    async (kind) => {
+      const { place, ids } = await made(3);
+      const first = await machine(connect(), place);
+      for (const sessionId of ids.slice(0, 2)) await first.wire.result("delete_session", { sessionId });
+      await first.lives.end();
+      if (kind === "packs") await CHANGES.packed(place, ids[0]);
+      const { lives } = await machine(connect(), place);
+      const found = async () => {
+        const { faults, sessions, deleted, entries } = await lives.care().verify();
+        return [sessions, deleted, entries, faults.map(({ sessionId, fault }) => [sessionId, fault])];
+      };
+      expect(await found()).toEqual([3, 2, 9, []]);
+      // Damage that only the stretches of packs tell of, or the lines.
+      const damage = kind === "packs" ? "pack set chain = sha256(chain)" : "entry set line = 'x'";
+      server.sql(`update pi_fleet.${damage} where session_id = '${ids[0]}'`);
+      server.sql("update pi_fleet.session set indexed = 0 where state = 2");
+      expect(await found()).toEqual([3, 2, 9, [[ids[0], "chain"]]]);
+      const verdict = await runHere(place, ["fleet", "verify"], { variables: { PI_FLEET_URL: server.url } });
+      expect([verdict.status, verdict.stdout]).toEqual([3, expect.stringContaining("2 of them deleted")]);
+      server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
+      await verb(place, "prune", "--apply", "--yes");
+      expect(await found()).toEqual([1, 0, 3, []]);
+    },
+  );
 });
