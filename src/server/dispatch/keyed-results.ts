@@ -68,7 +68,7 @@ export class KeyedResults {
     if (result instanceof Promise) return result.then((value) => this.remember(call, value, session));
     // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
-    const entryIds = session?.repeated(idempotencyKey)?.ids ?? [];
+    const entryIds = (call.command.repeat && session?.repeated(idempotencyKey)?.ids) ?? [];
     if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, entryIds });
     if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;

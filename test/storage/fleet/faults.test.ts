@@ -513,7 +513,10 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const name = fault === "before" ? "storage_failed" : "outcome_unknown";
       await expect(one.store.publish(beginning(undefined, one.file), content)).rejects.toEqual(failed(name));
       one.fleet.faultAt = () => undefined;
-      const log = await one.store.publish(beginning(undefined, one.file), content);
+      // Of which nobody knows, it stays where who asks again looks for it.
+      const isGone = fault === "before";
+      const log = isGone ? await one.store.publish(beginning(undefined, one.file), content) : one.store.open(one.file);
+      await log.confirm?.();
       expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
       await written(log, 3);
       expect(one.fleet.table.linesOf(SESSION).map((text) => textOf(bytesOf(text)))).toEqual([0, 1, 2, 3].map(line));
