@@ -187,7 +187,7 @@ export interface Log {
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
    * storage_failed or storage_full after the log has gone back to `durableCount` entries. Where the session is also kept
    * elsewhere, it may reject with outcome_unknown: the log has gone back, too, but the entries may have become durable
-   * there, and then come back as those of another program.
+   * there, and then come back as those of another program; or they stay, because another program wrote after them.
    */
   commit(): Promise<void>;
 

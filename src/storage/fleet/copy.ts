@@ -198,7 +198,7 @@ export class FleetCopy implements Outside {
     try {
       log.acquireLock();
     } catch (error) {
-      // Whoever writes finds that out by itself. Who is to be told that all is there must not be.
+      // Whoever writes finds that out by itself; whoever asks whether the fleet has all of it has to be told.
       if (error instanceof Failure && !this.isConfirming) return;
       throw error;
     }
@@ -467,7 +467,8 @@ export class FleetCopy implements Outside {
     return byOthers(failure, () => options.keepAside(log, linesOf(log, first, count)));
   }
 
-  lost(error: unknown): Failure {
+  lost(error: unknown, stay = false): Failure {
+    if (stay) this.commit.doubt ??= "another program wrote after it, so that it stays in the session's file";
     const failure = this.doubted(this.commit, storageFailure(error, "making the changes durable"));
     this.tenure.epoch = null;
     this.end = NOTHING;

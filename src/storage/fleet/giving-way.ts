@@ -34,9 +34,9 @@ interface Differing {
 }
 
 /**
- * Has a copy give way to what the fleet has. One without any common line is of another session, and is left alone, unless
- * a host was told of its lines: then both were given the same id, and have no more in common than that. So is one that is
- * in no file. Throws read_only.
+ * Has a copy give way to what the fleet has. One that has no file yet is left alone. So is one without any common line,
+ * which is of another session, unless a host was told of its lines: then both were given the same id, and have no more in
+ * common than that. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   const { log, options, journaled } = copy;

@@ -390,7 +390,9 @@ export class FileLog implements CopiedLog {
     try {
       await backend.makeDurable(requireCurrent, elsewhere);
     } catch (error) {
-      throw isThere ? outside.lost(error) : error;
+      if (isThere) throw outside.lost(error);
+      requireCurrent();
+      throw backend.keepAll?.() ? outside.lost(error, true) : error;
     }
   }
 
@@ -487,10 +489,7 @@ export class FileLog implements CopiedLog {
 
   discard(): void {
     const { backend } = this;
-    if (!backend.discard) {
-      this.close();
-      return;
-    }
+    if (!backend.discard) return this.close();
     backend.reader.isClosed = true;
     backend.state.lock.release();
     this.outside?.release();

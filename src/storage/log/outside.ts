@@ -48,8 +48,8 @@ export interface Outside {
    * they are on the disk of this machine, on which alone work without that place may count; by default they are.
    */
   push(count: number, kept?: Promise<void>): Promise<void>;
-  /** Returns the failure for entries that are there, and could not be kept here. */
-  lost(error: unknown): Failure;
+  /** Returns the failure for entries that are there, and could not be kept here; `stay`: that are here, and may come there. */
+  lost(error: unknown, stay?: boolean): Failure;
   /** Lets others write there. */
   release(): void;
 }

@@ -194,6 +194,41 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
+  // A container that another program writes to is not continued at all.
+  test.runIf(kind === "jsonl").each(["is away", "is another's"] as const)(
+    "lines that stay, because a program without the fleet wrote after them, are not said to be undone (the fleet %s)",
+    async (what) => {
+      const machine = new Machine(kind);
+      const { fleet } = machine;
+      const log = machine.create();
+      await written(log, 0);
+      const two = new Machine(kind, fleet.table, "two");
+      await two.put([line(0)]);
+      const other = two.store.open(two.file);
+      if (what === "is away") fleet.faultAt = () => "before";
+      else {
+        two.fleet.leasesEnd = true;
+        await other.ready?.();
+      }
+      log.append([bytesOf(line(1))]);
+      const commit = log.commit();
+      const theirs = machine.plain.open(machine.file);
+      theirs.append([bytesOf(mine(9, 1))]);
+      theirs.close();
+      log.refresh();
+      const told = await commit.catch((error: unknown) => error);
+      expect(told).toEqual(failed("outcome_unknown", { retryable: true }));
+      expect((told as Failure).message).not.toContain(UNCHANGED);
+      fleet.faultAt = () => undefined;
+      other.close();
+      await log.ready?.();
+      await log.confirm?.();
+      const all = [line(0), line(1), mine(9, 1)];
+      expect([textsOf(log), fleet.table.linesOf(SESSION)]).toEqual([all, all]);
+      fleet.table.check();
+    },
+  );
+
   test("a conflict is settled once, at whichever operation the disk fails", async () => {
     for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), 17);
     await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), 17);
