@@ -17,6 +17,8 @@ import {
 import { type Head, Nodes } from "../core/tree/nodes.ts";
 import { LF } from "./log/lines.ts";
 
+const NO_LINE = new Uint8Array(0);
+
 class MemoryLog implements Log {
   readonly store = "memory";
   readonly file = null;
@@ -71,6 +73,11 @@ class MemoryLog implements Log {
     }
   }
 
+  /** Lets go of the lines so far. Nobody may read them from now on; their nodes stay. */
+  forget(): void {
+    this.lines.fill(NO_LINE);
+  }
+
   async commit(): Promise<void> {}
 
   rollBack(): void {}
@@ -106,7 +113,7 @@ class MemoryLog implements Log {
   }
 }
 
-export function memoryStore(): Store {
+export function memoryStore(): { create(beginning: Beginning): MemoryLog } & Store {
   const publishNow = (beginning: Beginning, content: Content): Log => {
     const log = new MemoryLog(beginning);
     log.append(wholeLines(concat([...bytesOfContent(content)])));

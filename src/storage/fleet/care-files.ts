@@ -19,13 +19,13 @@ export function* sessionsIn(disk: Disk, folder: string): Generator<string> {
 export type WrittenOnce = "new" | "known" | "taken";
 
 /** Bytes as they come, each piece valid until the next. */
-type Pieces = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+type FileBytes = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
 /**
  * Writes a file in a folder that is made where it is missing. It gets its name when all pieces have come; where something has
  * that already, they are compared with it.
  */
-export async function writeOnce(disk: Disk, file: string, pieces: Pieces, isDurable: boolean): Promise<WrittenOnce> {
+export async function writeOnce(disk: Disk, file: string, pieces: FileBytes, isDurable: boolean): Promise<WrittenOnce> {
   return guarded("writing a file of the fleet", async () => {
     if (exists(disk, file)) return (await hasBytes(disk, file, pieces)) ? "known" : "taken";
     disk.makeFolder(dirname(file));
@@ -54,7 +54,7 @@ async function named(disk: Disk, temporary: string, file: string): Promise<Writt
 }
 
 /** Returns whether a file has these bytes, and no more. */
-function hasBytes(disk: Disk, file: string, pieces: Pieces): Promise<boolean> {
+function hasBytes(disk: Disk, file: string, pieces: FileBytes): Promise<boolean> {
   return withFile(disk, disk.openRead(file), async (fd) => {
     let at = 0;
     for await (const piece of pieces) {

@@ -15,7 +15,7 @@ import type {
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
 import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
-import type { Log, Store } from "../../core/ports/store.ts";
+import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -63,7 +63,8 @@ export interface CarePlace {
   fileIn(folder: string, header: SessionHeader): string;
   /** Writes a file that gets its name when all of it has come, and compares with one that is there. */
   write(file: string, pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<WrittenOnce>;
-  readonly memory: Store;
+  /** A store in memory, whose logs can let go of their lines. */
+  readonly memory: { create(beginning: Beginning): Log & { forget(): void } } & Store;
 }
 
 export class FleetKeeping implements FleetCare {
@@ -424,6 +425,7 @@ export class FleetKeeping implements FleetCare {
         facts.committed(after);
         if (!(await keeper.addFacts(id, epoch, found, before.entries, after.entries))) return false;
         before = after;
+        log.forget();
       }
       return true;
     } finally {

@@ -2,7 +2,9 @@
 
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
@@ -247,6 +249,42 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     expect((await wire.result("search_sessions", { query: "hre" })).hits).toHaveLength(2);
     expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0 });
     expect((await asked(lives.place, "verify")).faults).toEqual([]);
+  });
+
+  test("a long session of an older program is never held as a whole when its facts are gathered", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const one = connect("long");
+    const given: WeakRef<Uint8Array>[] = [];
+    let most = 0;
+    const fleet = Object.assign(Object.create(one.fleet), {
+      async *lines(id: string, from: number, to: number) {
+        for await (const lines of one.fleet.lines(id, from, to))
+          for (const line of lines) {
+            const own = Uint8Array.from(line);
+            given.push(new WeakRef(own));
+            yield [own];
+            await new Promise((resolve) => setTimeout(resolve));
+            collect();
+            most = Math.max(most, given.filter((ref) => ref.deref()).length);
+          }
+      },
+    });
+    const lives = new HereLives({ fleet: { ...one, fleet }, seed: 1 + fleets.length });
+    const wire = await lives.start();
+    const entries = Array.from({ length: 20 }, (_, n) => user(`${n} word${n} ${"x".repeat(1 << 20)}`));
+    for (let n = 0; n < 20; n += 10) await wire.result("append", { entries: entries.slice(n, n + 10) });
+    const facts = (): string =>
+      server.sql(`select messages, modified, is_plain, indexed, (select facts from pi_fleet.described),
+        (select string_agg(seq || ' ' || words, ' ' order by seq) from pi_fleet.said) from pi_fleet.session`);
+    await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), 30_000);
+    const before = facts();
+    server.sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
+    server.sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
+    expect(await lives.care().index()).toEqual({ indexed: 1, inUse: [] });
+    expect(facts()).toBe(before);
+    // Eight MB, what is on its way, and what the collector leaves.
+    expect(most).toBeLessThan(15);
   });
 
   test("packs what nobody has written to for long, and brings the same bytes out", async () => {
