@@ -54,7 +54,7 @@ export interface ArrivalPlace extends TransferPlace {
 }
 
 /** The session that is to arrive. */
-export interface Wanted {
+export interface ArrivingSession {
   readonly sessionPath?: string;
   readonly sessionId?: string;
   /** Whether an id is no beginning of one. */
@@ -65,7 +65,7 @@ export interface Wanted {
  * Brings a session to where it is in the fleet, if it is there. With `early`, a long one may be returned as a log while it
  * is on its way. Throws storage_failed where it cannot be had.
  */
-export async function arrive(place: ArrivalPlace, where: Wanted, early = false): Promise<Log | undefined> {
+export async function arrive(place: ArrivalPlace, where: ArrivingSession, early = false): Promise<Log | undefined> {
   const { sessionPath, sessionId = "", isWhole } = where;
   if (sessionPath === undefined) return arriveById(place, sessionId, early, isWhole);
   if (place.holds(sessionPath)) return bringUpToDate(place, sessionPath);

@@ -10,7 +10,7 @@ import type { Log, Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
-import { type ArrivalPlace, arrive, type Wanted } from "./arrival.ts";
+import { type ArrivalPlace, type ArrivingSession, arrive } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { locked } from "./failures.ts";
@@ -45,7 +45,7 @@ export interface InFleet {
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
   arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): {
-    arrive?(where: Wanted, early?: boolean): Promise<Log | undefined>;
+    arrive?(where: ArrivingSession, early?: boolean): Promise<Log | undefined>;
   };
 }
 
