@@ -165,8 +165,7 @@ export class FleetCopy implements Outside {
    * database was restored. A session that is missing was deleted, unless there is another server.
    */
   private hasLost(there: FleetSession | null): boolean {
-    const had = this.end.entries;
-    return there === null ? this.tenure.hasMoved && had > 0 : there.end.entries < had;
+    return there === null ? this.tenure.hasMoved && this.end.entries > 0 : there.end.entries < this.end.entries;
   }
 
   async follow(isHost = false): Promise<void> {
@@ -484,10 +483,10 @@ export class FleetCopy implements Outside {
 
   /** Returns where facts are missing, if this process has the session. */
   private lateStretch(): LateStretch | null {
-    const { tenure, indexed, end } = this;
-    const { epoch } = tenure;
-    if (epoch === null || indexed >= end.entries) return null;
-    return { epoch, from: indexed, to: end.entries, added: (to) => (this.indexed = Math.max(this.indexed, to)) };
+    const { indexed, end, tenure } = this;
+    if (tenure.epoch === null || indexed >= end.entries) return null;
+    const added = (to: number): number => (this.indexed = Math.max(this.indexed, to));
+    return { epoch: tenure.epoch, from: indexed, to: end.entries, added };
   }
 
   /** Resolves when the facts of all that was given are there, or are left to others. */

@@ -332,9 +332,9 @@ export class PostgresFleet implements Fleet {
 
   /** Returns what an answer other than "done" is to whoever commits. */
   private outcomeOf(answer: Exclude<SqlAnswer, { kind: "done" }>): FleetOutcome {
-    if (answer.kind === "failed" && (answer.code === MOVED || answer.code === NOT_PROVEN)) return { kind: "refused" };
     // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
     if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
+    if (answer.kind === "failed" && [MOVED, NOT_PROVEN, LACKED].includes(answer.code)) return { kind: "refused" };
     return answer.kind === "unknown" ? { kind: "unknown", reason: answer.reason } : failed(answer);
   }
 
