@@ -195,10 +195,12 @@ export function makeStores(options: StoresOptions): Stores {
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);
-    const id = log ? log.header.id : idIn(file);
-    const within = log?.foreign?.inner().flatMap(idsIn) ?? [];
-    log?.close();
-    return id === undefined ? [] : [id, ...within];
+    try {
+      const id = log ? log.header.id : idIn(file);
+      return id === undefined ? [] : [id, ...(log?.foreign?.inner().flatMap(idsIn) ?? [])];
+    } finally {
+      log?.close();
+    }
   };
   return {
     ...stores,

@@ -11,7 +11,7 @@ import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
-import { type Json, temporaryPlace, type Wire } from "../support/server.ts";
+import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -219,6 +219,32 @@ test.each(STORES.flatMap((store) => (["after", "late", "before"] as const).map((
     expect(new Set(there)).toEqual(made);
     const { sessions } = await wire.result("list_sessions");
     expect(sessions.map(({ sessionId: id }: Json) => id).sort()).toEqual([...made].sort());
+    fleet.table.check();
+  },
+);
+
+test.each(STORES)(
+  "a fork that cannot be confirmed yet keeps nobody from it, wherever its source is (%s)",
+  async (store) => {
+    const fleet = new MemoryFleet();
+    const { lives, wire } = await started(store, fleet);
+    await wire.result("new_session", { cwd: temporaryFolder() });
+    await wire.result("append", { entries: [user("one", { id: "one" }), assistant("two")] });
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("new_session", { cwd: lives.place.cwd });
+    await wire.result("open_session", { sessionId });
+    const asked = { sessionId, entryId: "one", position: "at", idempotencyKey: "fork" };
+    const append = fleet.append.bind(fleet);
+    fleet.append = async () => ({ kind: "unknown", reason: "test: no answer" });
+    for (let times = 0; times < 3; times++) {
+      expect((await wire.failure("fork", asked)).data).toMatchObject({ retryable: true });
+      const others = [...fleet.table.rows].filter(([id]) => id !== sessionId);
+      expect(others.map(([, { holder }]) => holder)).toEqual([null]);
+    }
+    fleet.append = append;
+    const { sessionId: id } = await wire.result("fork", asked);
+    expect(fleet.table.linesOf(id)).toHaveLength(1);
+    expect([...fleet.table.rows.keys()].sort()).toEqual([sessionId, id].sort());
     fleet.table.check();
   },
 );

@@ -212,17 +212,23 @@ export class Workspace {
     this.stores.prepareFolder(session.file);
   }
 
-  /** Returns the session that a request with this idempotency key made, and opens it if needed. */
-  made(key: string, cwds: readonly (string | undefined)[]): Session | undefined {
+  /**
+   * Returns the session that a request with this idempotency key made, and opens it if needed. It is looked for where the
+   * request would make one: in a working directory that it names, and where `source` is, of which it is made.
+   */
+  made(key: string, cwd: string | undefined, source: Session | null | undefined): Session | undefined {
     const current = this.current;
     if (current?.log.header.idempotencyKey === key) return current;
     const { made } = this.stores;
-    for (const cwd of new Set(cwds)) {
-      const file = cwd === undefined ? undefined : made(key, { cwd });
+    for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
+      const file = one === undefined ? undefined : made(key, { cwd: one });
       if (file !== undefined) return this.open({ sessionPath: file });
     }
-    const file = current?.file && !current.log.foreign ? made(key, { nextTo: current.file }) : undefined;
-    return file === undefined ? undefined : this.open({ sessionPath: file });
+    for (const one of new Set([source, current])) {
+      const file = one?.file && !one.log.foreign ? made(key, { nextTo: one.file }) : undefined;
+      if (file !== undefined) return this.open({ sessionPath: file });
+    }
+    return undefined;
   }
 
   /** Returns an entry of a session that need not be open, if both exist. */

@@ -51,13 +51,19 @@ export class KeyedResults {
   async ofReplacement(context: CommandContext, call: Call, key: string): Promise<unknown> {
     const { command, params } = call;
     if (!command.recall) return undefined;
-    const { cwd } = params as { cwd?: string };
-    const made = this.workspace.made(key, [cwd, this.workspace.current?.cwd, this.workspace.cwd]);
+    const { workspace } = this;
+    const { cwd, sessionId } = params as { cwd?: string; sessionId?: string };
+    const made = workspace.made(key, cwd, sessionId === undefined ? null : workspace.openWith(sessionId));
     if (!made) return undefined;
-    await made.log.confirm?.();
+    try {
+      await made.log.confirm?.();
+    } catch (error) {
+      workspace.release(made);
+      throw error;
+    }
     const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
     const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
-    if (made !== this.workspace.current) await context.replace(made, { reason: "resume" });
+    if (made !== workspace.current) await context.replace(made, { reason: "resume" });
     return result;
   }
 

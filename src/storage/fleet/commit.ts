@@ -4,6 +4,9 @@ import type { FleetAttachment, FleetBatch, FleetEnd, FleetPart } from "../../cor
 import { isSameEnd } from "./ends.ts";
 import { unknown } from "./failures.ts";
 
+/** Times that a commit is tried where the fleet answers, and each answer is that somebody else was first. */
+const MOST_TRIES = 20;
+
 /** A session of the fleet that begins with the same lines, and the ends at which these are kept together there. */
 export interface CommonSource {
   readonly sessionId: string;
@@ -42,6 +45,11 @@ export class RunningCommit {
   isOvertaken = false;
   private parts: KeptParts | undefined;
   private next: CommitStep | undefined;
+  /** Steps that brought nothing since the fleet had more of it than ever before. */
+  private tries = 0;
+  /** Entries that the fleet had after the last step, and at most. */
+  private last = -1;
+  private most = -1;
 
   constructor(first: number, count: number, isLong: boolean) {
     this.first = first;
@@ -67,6 +75,19 @@ export class RunningCommit {
   /** Returns how many entries the fleet has of it, seen or not; `end`: that of the session. */
   reached(end: FleetEnd): number {
     return this.keptAfter(end)?.stretches.at(-1)?.entries ?? end.entries;
+  }
+
+  /**
+   * Notes that a step was tried, after which the session has an end. Returns whether that was often enough. What is sent
+   * once more because it began anew is no try, so that it comes as far as before.
+   */
+  isTriedEnough(end: FleetEnd): boolean {
+    const reached = this.reached(end);
+    if (reached > this.most) this.tries = 0;
+    else if (reached <= this.last) this.tries++;
+    this.last = reached;
+    this.most = Math.max(this.most, reached);
+    return end.entries < this.count && this.tries >= MOST_TRIES;
   }
 
   /** Puts the part together that comes after the one that is being sent. Returns it, if there is one. */

@@ -25,9 +25,6 @@ import { type LateStretch, LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { Tenure } from "./tenure.ts";
 
-/** Times that one step of a commit is tried where the fleet answers, and each answer is that somebody else was first. */
-const MOST_TRIES = 20;
-
 export class FleetCopy implements Outside {
   holder: Holder | null = null;
   private readonly log: CopiedLog;
@@ -310,11 +307,15 @@ export class FleetCopy implements Outside {
    * nothing is to be there twice.
    */
   private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
-    const fetching = fetchNamed(this.options.fleet, this.log, lines);
+    const { log, options } = this;
+    const { persisted } = log;
+    const fetching = persisted ? fetchNamed(options.fleet, log, lines) : undefined;
     if (fetching) await fetching;
     this.lookHere();
-    if (this.log.nodes.count !== count) throw unsettled(this.log.file);
-    await this.log.takeIn(lines);
+    if (log.nodes.count !== count) throw unsettled(log.file);
+    await log.takeIn(lines);
+    // A container that is not created yet has no place for them.
+    if (!persisted) await fetchNamed(options.fleet, log, lines);
   }
 
   /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
@@ -362,14 +363,11 @@ export class FleetCopy implements Outside {
   private async pushThrough(commit: RunningCommit): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
     if (commit.isLong && this.end.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
-    let most = this.end.entries;
-    for (let tries = 0, waits = 0, since = elapsed(); this.end.entries < commit.count; tries++) {
+    for (let waits = 0, since = elapsed(); this.end.entries < commit.count; ) {
       const reason = await this.advance(commit);
-      const reached = commit.reached(this.end);
-      if (reached > most) [most, tries] = [reached, 0];
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (tries >= MOST_TRIES) throw tooSlow();
+      if (commit.isTriedEnough(this.end)) throw tooSlow();
     }
     this.late.begin();
   }
@@ -392,6 +390,7 @@ export class FleetCopy implements Outside {
     if (epoch === null) {
       const taking = await this.take(true);
       if (taking.kind === "away") return taking.reason;
+      if (taking.kind === "unfit") throw unfit(taking.reason);
       const refusal = await this.judge(taking, commit);
       if (refusal) throw this.refused(refusal, commit.count);
       return undefined;

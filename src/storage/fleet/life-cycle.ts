@@ -306,7 +306,8 @@ async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: st
       ? "It is on this machine now, and the fleet's database has not confirmed it. Import it again when the database is there."
       : `It is on this machine now, and the fleet did not take it: ${error.message}`;
     const details = { ...error.details, fleet: true, sessionId, sessionPath };
-    throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error });
+    const retryable = isOpen || error.retryable;
+    throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error, retryable });
   }
 }
 

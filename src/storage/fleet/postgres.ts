@@ -259,6 +259,14 @@ export class PostgresFleet implements Fleet {
   }
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {
+    const { forgotten } = this.blobs;
+    const outcome = await this.appendOnce(batch);
+    // What was given before is not there any more: it is given again, and parts that are kept stay.
+    const isLacking = outcome.kind === "refused" && this.blobs.forgotten !== forgotten;
+    return isLacking ? this.appendOnce(batch) : outcome;
+  }
+
+  private async appendOnce(batch: FleetBatch): Promise<FleetOutcome> {
     let attached: readonly string[];
     try {
       attached = await this.blobs.give(batch.attachments ?? []);
@@ -332,7 +340,7 @@ export class PostgresFleet implements Fleet {
 
   /** Returns what an answer other than "done" is to whoever commits. */
   private outcomeOf(answer: Exclude<SqlAnswer, { kind: "done" }>): FleetOutcome {
-    // What was given before is not there any more: it was removed, or another server was promoted that had not got it.
+    // An attachment was removed, or another server was promoted that had not got it.
     if (answer.kind === "failed" && answer.code === LACKED) this.blobs.forget();
     if (answer.kind === "failed" && [MOVED, NOT_PROVEN, LACKED].includes(answer.code)) return { kind: "refused" };
     return answer.kind === "unknown" ? { kind: "unknown", reason: answer.reason } : failed(answer);

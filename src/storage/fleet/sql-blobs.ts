@@ -50,6 +50,8 @@ export class SqlBlobs {
   private readonly now: () => number;
   /** Digests that the fleet has, each with the time at which it said so. */
   private readonly known = new Map<string, number>();
+  /** Times that it was forgotten. */
+  forgotten = 0;
   /** Digests under which it has something else, each with when somebody was last about to name it, and when that was seen. */
   private readonly damaged = new Map<string, { readonly touched: unknown; readonly since: number }>();
 
@@ -100,6 +102,7 @@ export class SqlBlobs {
 
   /** Forgets what the fleet has: somebody may have removed it. */
   forget(): void {
+    this.forgotten++;
     this.known.clear();
   }
 

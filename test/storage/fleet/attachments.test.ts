@@ -67,6 +67,22 @@ describe.each(KINDS)("an attachment of %s", (kind) => {
     },
   );
 
+  test("comes with a session whose first append nobody knew of", async () => {
+    const table = new FleetTable();
+    table.blobs.set(digestOf(bytes), bytes);
+    const one = new Machine(kind, table, "one");
+    const log = one.create();
+    one.fleet.faultAt = (_, name) => (name === "append" ? "after" : undefined);
+    log.append([bytesOf(naming(bytes))]);
+    await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown" });
+    one.fleet.faultAt = () => undefined;
+    await log.ready?.();
+    log.append([bytesOf(userText(id(9), id(0)))]);
+    await log.commit();
+    expect(table.linesOf(log.header.id)).toEqual([naming(bytes), userText(id(9), id(0))]);
+    expect(one.disk.paths()).toContain(join(attachmentFolder(one.file), digestOf(bytes)));
+  });
+
   test.each(
     (["openRead", "infoOf", "read"] as const).flatMap((operation) =>
       ["EMFILE", "EIO"].flatMap((code) => [true, false].map((goesOn) => [operation, code, goesOn] as const)),

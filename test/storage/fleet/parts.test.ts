@@ -222,4 +222,26 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         now.close();
       }
   });
+
+  test("one of many parts that is refused at its end is begun anew, and comes to its end", async () => {
+    const machine = new Machine(kind, undefined, "one", PART);
+    const { fleet } = machine;
+    const log = machine.create();
+    await written(log, ...FIRST);
+    const append = fleet.append.bind(fleet);
+    let refusals = 3;
+    let statements = 0;
+    fleet.append = async (batch) => {
+      statements++;
+      return refusals-- > 0 ? { kind: "refused" } : append(batch);
+    };
+    const all = range(0, 60);
+    await written(log, ...all.slice(FIRST.length));
+    expect(fleet.table.linesOf(SESSION)).toEqual(all.map(line));
+    expect(statements).toBe(4);
+    expect(fleet.calls.filter((name) => name === "keepPart").length).toBeGreaterThan(80);
+    // Others who are faster each time are told.
+    fleet.append = async () => ({ kind: "refused" });
+    await expect(written(log, ...range(60, 120))).rejects.toEqual(failed("storage_failed"));
+  });
 });

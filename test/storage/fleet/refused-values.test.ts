@@ -3,14 +3,17 @@
  * keep lines away. Ordinary tests, over a real PostgreSQL whose refusals are made.
  */
 
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { user } from "../../support/drafts.ts";
+import { fileText, headerText, id, userText } from "../../support/lines.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random, range } from "../../support/random.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const CODES = ["22003", "23514", "54000", "unmade"];
@@ -103,6 +106,14 @@ describe.skipIf(!POSTGRES)(`values that the database refuses${WITH_POSTGRES}`, (
     await wire.result("new_session");
     const { data } = await wire.failure("append", { entries: [user("first")] });
     expect(data).toMatchObject({ name: "storage_failed", retryable: false });
+    expect(data).not.toHaveProperty("keptAt");
+    expect((await wire.result("list_kept")).kept).toEqual([]);
+    const path = join(temporaryFolder(), "carried.jsonl");
+    writeFileSync(path, fileText(headerText(), userText(id(0), null)));
+    expect((await wire.failure("import_session", { path })).data).toMatchObject({
+      name: "storage_failed",
+      retryable: false,
+    });
     expect(began).toEqual([]);
     database.answer = () => undefined;
     expect(await wire.result("append", { entries: [user("second")] })).not.toHaveProperty("durability");
