@@ -229,7 +229,8 @@ export function makeStores(options: StoresOptions): Stores {
       try {
         return find(id);
       } catch (error) {
-        throw options.leavesFleet && isMissing(error) ? notBroughtHere(id) : error;
+        const isMissing = error instanceof Failure && error.name === "session_not_found";
+        throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
       }
     },
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
@@ -328,10 +329,6 @@ interface Placed {
 export function confinesOf(paths: StoragePaths, allowed: readonly string[]): Confines {
   const sessions = [paths.flat, paths.root].filter((folder) => folder !== undefined);
   return { given: [...sessions, archiveFolder(paths), ...allowed], own: [paths.state] };
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Failure && error.name === "session_not_found";
 }
 
 function isSameQuietly(disk: Disk, a: string, b: string): boolean {

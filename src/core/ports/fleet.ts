@@ -227,8 +227,8 @@ export interface Fleet {
    */
   renewedAgo(sessionId: string): number;
   /**
-   * Appends lines. Facts that the database does not take are left out, so that these lines are not found. Throws what the
-   * reading of an attachment throws.
+   * Appends lines. Facts that the database does not take are left out, so that these lines are not found. Throws
+   * storage_failed where the disk or, for good, the database refuses an attachment.
    */
   append(batch: FleetBatch): Promise<FleetOutcome>;
   /**

@@ -72,7 +72,7 @@ export async function arrive(place: ArrivalPlace, where: ArrivingSession, early 
   // Lists name sessions that are not here by the path that their copy will have.
   const id = idInPath(sessionPath);
   const isElsewhere = SESSION_ID.test(id) && localFile(place, id, true) === undefined;
-  return isElsewhere ? fetchSession(place, id, early) : undefined;
+  return isElsewhere ? fetchSession(place, await place.fleet.look(id), early) : undefined;
 }
 
 /** Brings the session with an id, or else the only one whose id begins with it. The copies here come before the fleet. */
@@ -82,12 +82,12 @@ async function arriveById(place: ArrivalPlace, id: string, early: boolean, isWho
   const whole = localFile(place, id, true);
   if (whole !== undefined) return bringUpToDate(place, whole);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
-  const isThere = place.outage?.lasts !== true && (await hasSession(place, id));
-  if (isThere) return fetchSession(place, id, early);
+  const there = place.outage?.lasts === true ? null : await lookFor(place, id);
+  if (there) return fetchSession(place, there, early);
   if (isWhole) return undefined;
   const begun = localFile(place, id);
   if (begun !== undefined) return bringUpToDate(place, begun);
-  return fetchSession(place, await wholeId(place.catalog, id), early);
+  return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), early);
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -100,12 +100,12 @@ export async function wholeId(catalog: FleetCatalog | undefined, beginning: stri
   throw new Failure("ambiguous_id", sentence, { sessionId: beginning, matches: ids.length });
 }
 
-async function hasSession(place: ArrivalPlace, id: string): Promise<boolean> {
+async function lookFor(place: ArrivalPlace, id: string): Promise<FleetSession | null> {
   try {
-    return (await place.fleet.look(id)) !== null;
+    return await place.fleet.look(id);
   } catch (error) {
     if (localFile(place, id) === undefined) throw error;
-    return false;
+    return null;
   }
 }
 
@@ -137,8 +137,11 @@ async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string
   }
 }
 
-async function fetchSession(place: ArrivalPlace, id: string, early: boolean): Promise<Log | undefined> {
-  const session = await place.fleet.look(id);
+async function fetchSession(
+  place: ArrivalPlace,
+  session: FleetSession | null,
+  early: boolean,
+): Promise<Log | undefined> {
   const stored = session && headerIn(session.headerLine);
   if (!session || !stored) return undefined;
   const beginning = { headerLine: session.headerLine, header: headerOf(stored) };

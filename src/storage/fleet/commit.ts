@@ -81,7 +81,7 @@ export class RunningCommit {
    * Notes that a step was tried, after which the session has an end. Returns whether that was often enough. What is sent
    * once more because it began anew is no try, so that it comes as far as before.
    */
-  isTriedEnough(end: FleetEnd): boolean {
+  noteTry(end: FleetEnd): boolean {
     const reached = this.reached(end);
     if (reached > this.most) this.tries = 0;
     else if (reached <= this.last) this.tries++;

@@ -367,7 +367,7 @@ export class FleetCopy implements Outside {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (commit.isTriedEnough(this.end)) throw tooSlow();
+      if (commit.noteTry(this.end)) throw tooSlow();
     }
     this.late.begin();
   }

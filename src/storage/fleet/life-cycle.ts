@@ -131,7 +131,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !hasAll(log, end)) throw lacking(log);
+    if (end && !hasAll(log, end)) throw partOnly(log);
     // One that the fleet never had stays here.
     const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived, end) : (await fleet.look(id)) !== null;
     if (!isThere) return false;
@@ -147,7 +147,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   return end !== null;
 }
 
-function lacking({ file, header }: Log): Failure {
+function partOnly({ file, header }: Log): Failure {
   return new Failure(
     "storage_failed",
     "It is back on this machine, and stays deleted for the others, because the fleet had entries that this file lacks. Restore it on the machine whose trash has all of it, or clone it here.",
@@ -248,7 +248,7 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   try {
     return await broughtBack(place, sessionId, path);
   } catch (error) {
-    if (!(error instanceof Failure) || error.retryable === false) throw error;
+    if (!(error instanceof Failure) || !error.retryable) throw error;
     throw new Failure(
       "storage_failed",
       "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it.",

@@ -30,6 +30,7 @@ import {
 } from "./connections.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
+import { isAway } from "./failures.ts";
 import { holderOf } from "./holders.ts";
 import { isolate, unguardedTables } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
@@ -271,9 +272,9 @@ export class PostgresFleet implements Fleet {
     try {
       attached = await this.blobs.give(batch.attachments ?? []);
     } catch (error) {
-      // The disk may have refused one, too.
-      if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
-      return { kind: error.retryable ? "away" : "unfit", reason: error.message };
+      // The disk may have refused one, or the database for good.
+      if (!isAway(error)) throw error;
+      return { kind: "away", reason: (error as Failure).message };
     }
     const { sessionId } = batch;
     const isAlone = this.alone.has(sessionId);

@@ -3,7 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
@@ -12,11 +12,11 @@ import { user } from "../../support/drafts.ts";
 import { FleetTable } from "../../support/fleet.ts";
 import { lines, Machine } from "../../support/fleet-machine.ts";
 import { entryText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { beginning } from "../../support/sessions.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { suiteDatabase } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
@@ -139,17 +139,12 @@ describe.each(KINDS)("an attachment of %s", (kind) => {
 });
 
 describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
-  let server: Postgres;
-  const fleets: SqlFleet[] = [];
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
+  const database = suiteDatabase();
+  const { connect, fleets } = database;
   const asked = async (place: Place, ...args: string[]): Promise<Json> =>
     JSON.parse((await fleetVerb(place, ...args, "--json")).stdout);
   const fleetVerb = (place: Place, ...args: string[]): Promise<Run> =>
-    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: server.url }, hashes: true });
+    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: database.server.url }, hashes: true });
   const machine = async (kind: string): Promise<{ wire: Wire; place: Place }> => {
     const lives = new HereLives({ fleet: connect(), seed: 1 + fleets.length });
     return { wire: await lives.start(["--store", kind]), place: lives.place };
@@ -169,21 +164,12 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     const { sessionFile } = await wire.result("get_state");
     return sessionFile;
   };
-  const count = (table: string): string => server.sql(`select count(*) from pi_fleet.${table}`);
+  const count = (table: string): string => database.server.sql(`select count(*) from pi_fleet.${table}`);
 
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect().fleet.migrate();
-  });
   beforeEach(() => {
-    server.sql(
+    database.server.sql(
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.attached, pi_fleet.blob cascade",
     );
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
   });
 
   test("a commit fails as the disk does that refuses one, and not as if the database were away", async () => {
@@ -205,7 +191,9 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     expect(readFileSync(join(attachmentFolder(path), digestOf(bytes))).equals(bytes)).toBe(true);
     expect((await asked(two.place, "verify")).faults).toEqual([]);
     // One that the fleet has damaged is taken for none.
-    server.sql("update pi_fleet.blob_part set bytes = set_byte(bytes, 0, 255 - get_byte(bytes, 0)) where part = 1");
+    database.server.sql(
+      "update pi_fleet.blob_part set bytes = set_byte(bytes, 0, 255 - get_byte(bytes, 0)) where part = 1",
+    );
     const { status, stdout } = await fleetVerb(one.place, "verify", "--json");
     expect([status, JSON.parse(stdout).faults]).toMatchObject([3, [{ sessionId, fault: "attachment" }]]);
     const fleet = connect();
@@ -234,7 +222,7 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
       name.endsWith(digestOf(bytes)),
     );
     expect(readFileSync(join(out, written as string)).equals(bytes)).toBe(true);
-    server.sql(
+    database.server.sql(
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.attached, pi_fleet.blob cascade",
     );
     await asked(two.place, "import", out);
@@ -252,8 +240,8 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
       const missing = files.flatMap(({ missingAttachments = [] }: Json) => missingAttachments);
       return { status, files, missing: missing.sort() };
     };
-    server.sql(`delete from pi_fleet.blob_part where sha256 = '${digestOf(gone)}'`);
-    server.sql(`update pi_fleet.blob_part set bytes = 'BENT' where sha256 = '${digestOf(bent)}'`);
+    database.server.sql(`delete from pi_fleet.blob_part where sha256 = '${digestOf(gone)}'`);
+    database.server.sql(`update pi_fleet.blob_part set bytes = 'BENT' where sha256 = '${digestOf(bent)}'`);
     for (const outcome of ["new", "known"]) {
       const { status, files, missing } = await exported();
       expect([status, missing]).toEqual([1, [digestOf(gone), digestOf(bent)].sort()]);
@@ -279,11 +267,11 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     const one = await machine("jsonl");
     const ids = [(await imported(one, "1", bytes)).sessionId, (await imported(one, "2", bytes)).sessionId];
     expect([count("blob"), count("attached")]).toEqual(["1", "2"]);
-    server.sql("truncate pi_fleet.attached");
+    database.server.sql("truncate pi_fleet.attached");
     // What was given just now is about to be named.
     expect(await asked(one.place, "prune", "--apply", "--yes")).toMatchObject({ attachments: 0 });
-    server.sql("insert into pi_fleet.attached select '', id, 0, sha256 from pi_fleet.session, pi_fleet.blob");
-    const age = (): string => server.sql("update pi_fleet.blob set touched_at = now() - interval '2 days'");
+    database.server.sql("insert into pi_fleet.attached select '', id, 0, sha256 from pi_fleet.session, pi_fleet.blob");
+    const age = (): string => database.server.sql("update pi_fleet.blob set touched_at = now() - interval '2 days'");
     for (const [n, sessionId] of ids.entries()) {
       await one.wire.result("delete_session", { sessionId, permanent: true });
       age();
@@ -296,6 +284,6 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     await one.wire.result("switch_session", { sessionId });
     await one.wire.result("append", { entries: [user("more")] });
     expect([count("blob"), count("attached"), count("blob_part")]).toEqual(["1", "1", "1"]);
-    expect(textOf(bytes)).toBe(server.sql("select convert_from(bytes, 'utf8') from pi_fleet.blob_part"));
+    expect(textOf(bytes)).toBe(database.server.sql("select convert_from(bytes, 'utf8') from pi_fleet.blob_part"));
   });
 });

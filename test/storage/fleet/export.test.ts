@@ -2,36 +2,21 @@
 
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { suiteDatabase } from "../../support/sql-fleet.ts";
 
 describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
-  let server: Postgres;
-  const fleets: SqlFleet[] = [];
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
+  const database = suiteDatabase();
+  const { connect } = database;
   const filesIn = (folder: string): string[] =>
     existsSync(folder)
       ? readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
           statSync(join(folder, name)).isFile(),
         )
       : [];
-
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect().fleet.migrate();
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
-  });
 
   test("no session is held as a whole, and none has its name before it is whole", async () => {
     const one = connect();
@@ -69,11 +54,15 @@ describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
       const [file] = await lives.care().exportTo(out);
       return file;
     };
-    server.sql(`update pi_fleet.entry set line = line || ' '::bytea where seq = 19`);
-    server.sql(`update pi_fleet.entry set line = overlay(line placing 'Y'::bytea from 60 for 1) where seq = 19`);
+    database.server.sql(`update pi_fleet.entry set line = line || ' '::bytea where seq = 19`);
+    database.server.sql(
+      `update pi_fleet.entry set line = overlay(line placing 'Y'::bytea from 60 for 1) where seq = 19`,
+    );
     expect(await exported()).toMatchObject({ sessionId, outcome: "refused" });
     expect(filesIn(out)).toEqual([]);
-    server.sql(`update pi_fleet.entry set line = convert_to('${entryLine(sessionFile, 19)}', 'utf8') where seq = 19`);
+    database.server.sql(
+      `update pi_fleet.entry set line = convert_to('${entryLine(sessionFile, 19)}', 'utf8') where seq = 19`,
+    );
     const file = await exported();
     expect(file).toMatchObject({ sessionId, outcome: "new" });
     used = () => {};

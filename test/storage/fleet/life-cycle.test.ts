@@ -5,24 +5,19 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
 
 describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
-  let server: Postgres;
-  const fleets: SqlFleet[] = [];
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
+  const database = suiteDatabase();
+  const { connect, fleets } = database;
   interface Pair {
     readonly one: Wire;
     readonly two: Wire;
@@ -33,7 +28,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     readonly home: string;
   }
   const pair = async (): Promise<Pair> => {
-    server.sql(
+    database.server.sql(
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
     );
     const fleet = connect();
@@ -50,17 +45,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
   const seenBy = async (wire: Wire, params: Json = {}): Promise<string[]> =>
     (await wire.result("list_sessions", params)).sessions.map(({ sessionId }: Json) => sessionId);
   const stateOf = (sessionId: string): string =>
-    server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
-
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect().fleet.migrate();
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
-  });
+    database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
 
   test("one that is deleted is gone for all, and restoring or undoing brings it back for all", async () => {
     const { one, two, sessionId } = await pair();
@@ -91,7 +76,10 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     await two.result("open_session", { sessionId });
     await one.result("delete_session", { sessionId, permanent: true });
     for (const table of ["entry", "described", "said", "spent"])
-      expect(server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`), table).toBe("0");
+      expect(
+        database.server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`),
+        table,
+      ).toBe("0");
     expect((await two.failure("append", { sessionId, entries: [user("late")] })).data.name).toBe("session_not_found");
     expect(await seenBy(one)).toEqual([]);
   });
@@ -138,7 +126,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect((await wire.failure("delete_session", { sessionId })).data.name).toBe("storage_failed");
     connections.run = run;
     await wire.result("delete_session", { sessionId });
-    expect(server.sql(`select state, entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2|2");
+    expect(database.server.sql(`select state, entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2|2");
   });
 
   test("one that is archived is so for all, until it is brought back", async () => {
@@ -283,7 +271,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     };
     writeFileSync(file, `${line}${JSON.stringify(more)}\n`);
     expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "continued" });
-    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("5");
+    expect(database.server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("5");
   });
 
   test("an import that would continue one to which another machine writes is refused, and changes nothing", async () => {
@@ -308,7 +296,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect(readFileSync(sessionPath, "utf8")).toBe(now);
     await two.result("new_session");
     expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "continued" });
-    expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("6");
+    expect(database.server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("6");
   });
 
   test("an import that the fleet has not got says so, and the same again gives it", async () => {

@@ -1,25 +1,20 @@
 /** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
 
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** Calls by which a session is read. */
 const READING = ["stretches", "lines", "attachments"] as const;
 
 describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
-  let server: Postgres;
-  const fleets: SqlFleet[] = [];
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
+  const database = suiteDatabase();
+  const { connect, fleets } = database;
   /** A machine that runs. */
   const machine = async (fleet: SqlFleet, place?: Place): Promise<{ lives: HereLives; wire: Wire }> => {
     const lives = new HereLives({ fleet, place, seed: 1 + fleets.length });
@@ -70,7 +65,7 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
   };
   const verb = async (place: Place, ...args: string[]): Promise<Json> =>
     JSON.parse(
-      (await runHere(place, ["fleet", ...args, "--json"], { variables: { PI_FLEET_URL: server.url } })).stdout,
+      (await runHere(place, ["fleet", ...args, "--json"], { variables: { PI_FLEET_URL: database.server.url } })).stdout,
     );
   const CHANGES: Readonly<Record<string, (place: Place, sessionId: string) => Promise<unknown>>> = {
     async "deleted for good"(place, sessionId) {
@@ -82,28 +77,19 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       const { lives, wire } = await machine(connect(), place);
       await wire.result("delete_session", { sessionId });
       await lives.end();
-      server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
+      database.server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
       expect((await verb(place, "prune", "--apply", "--yes")).sessions).toBe(1);
     },
     async packed(place) {
-      server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
+      database.server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
       expect((await verb(place, "pack")).lines).toBeGreaterThan(0);
     },
   };
 
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect().fleet.migrate();
-  });
   beforeEach(() => {
-    server.sql(
+    database.server.sql(
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said",
     );
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
   });
 
   test.each(Object.keys(CHANGES))(
@@ -118,9 +104,9 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       }
       const { place, ids } = await made(2);
       for (const id of ids)
-        server.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
+        database.server.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
       const taken = (): Promise<unknown> =>
-        Promise.resolve(server.sql(`update pi_fleet.session set epoch = epoch + 1 where id = '${ids[0]}'`));
+        Promise.resolve(database.server.sql(`update pi_fleet.session set epoch = epoch + 1 where id = '${ids[0]}'`));
       const { lives } = await machine(after(connect(), "lines", ids[0], taken), place);
       const { faults } = await lives.care().verify();
       expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
@@ -149,7 +135,7 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     "a session that cannot be read is a fault of its own, and ends nothing (%o)",
     async (answer) => {
       const { place, ids } = await made(3);
-      server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${ids[2]}' and seq = 1`);
+      database.server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${ids[2]}' and seq = 1`);
       const { lives } = await machine(refusing(connect(), ids[0], many(answer)), place);
       const { faults, sessions, copies } = await lives.care().verify();
       expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
@@ -173,18 +159,18 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     const dying = connect();
     for (const call of READING) {
       const away = await machine(
-        after(dying, call, ids[0], () => server.kill()),
+        after(dying, call, ids[0], () => database.server.kill()),
         place,
       );
       await expect(away.lives.care().verify(), call).rejects.toMatchObject({ name: "storage_failed" });
-      await server.start();
+      await database.server.start();
     }
     const away = await machine(
-      after(dying, "lines", ids[0], () => server.kill()),
+      after(dying, "lines", ids[0], () => database.server.kill()),
       place,
     );
     await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
-    await server.start();
+    await database.server.start();
   });
 
   test.each(["rows", "packs"])(
@@ -203,12 +189,12 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       expect(await found()).toEqual([3, 2, 9, []]);
       // Damage that only the stretches of packs tell of, or the lines.
       const damage = kind === "packs" ? "pack set chain = sha256(chain)" : "entry set line = 'x'";
-      server.sql(`update pi_fleet.${damage} where session_id = '${ids[0]}'`);
-      server.sql("update pi_fleet.session set indexed = 0 where state = 2");
+      database.server.sql(`update pi_fleet.${damage} where session_id = '${ids[0]}'`);
+      database.server.sql("update pi_fleet.session set indexed = 0 where state = 2");
       expect(await found()).toEqual([3, 2, 9, [[ids[0], "chain"]]]);
-      const verdict = await runHere(place, ["fleet", "verify"], { variables: { PI_FLEET_URL: server.url } });
+      const verdict = await runHere(place, ["fleet", "verify"], { variables: { PI_FLEET_URL: database.server.url } });
       expect([verdict.status, verdict.stdout]).toEqual([3, expect.stringContaining("2 of them deleted")]);
-      server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
+      database.server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
       await verb(place, "prune", "--apply", "--yes");
       expect(await found()).toEqual([1, 0, 3, []]);
     },
