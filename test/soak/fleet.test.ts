@@ -56,7 +56,9 @@ soak("fleet", async (random, number) => {
   // Requests whose connection is lost. The next one costs the database as much as many appends.
   const lost = random.pick([0.003, 0.01, 0.03]);
   // Milliseconds between what befalls the database: in the longer ones, appends wait for one another and not for it.
-  const longestPeace = random.pick([2500, 10_000]);
+  const longestPeace = random.pick([2500, 10_000, 40_000]);
+  // Beginning and end cost as much as some thousand appends.
+  const steps = random.pick([60, 240]);
   let isOver = false;
   let chaos: Promise<void> | undefined;
   try {
@@ -79,12 +81,12 @@ soak("fleet", async (random, number) => {
           machines,
           hosts,
           sessions,
-          steps: 60,
+          steps,
           tries: isJournaled ? 2 : isKilled ? 8 : 20,
           mayLose: kind === "asynchronous",
-          // A server that starts makes a process for each connection that it refuses.
+          // A server that starts makes a process for each connection that it refuses, for 30 ms of a processor.
           wait: (tries) => wait((50 + random.int(100)) * (tries + 1)),
-          outageOf: (fleet) => (isJournaled ? new Outage(fleet, 20, () => performance.now()) : undefined),
+          outageOf: (fleet) => (isJournaled ? new Outage(fleet, 100, () => performance.now()) : undefined),
           fleetOf: (machine, life) => fleetAt(database.url, `machine ${machine}, life ${life}`),
           pause: () => wait(random.int(2 * LEASE)),
         },

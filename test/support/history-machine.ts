@@ -12,6 +12,7 @@ import { arrive } from "../../src/storage/fleet/arrival.ts";
 import type { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
 import { pointerFile } from "../../src/storage/fs/container-paths.ts";
+import { exists } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -233,10 +234,7 @@ export class HistoryMachine {
 
   isHere(id: string): boolean {
     const file = this.fileOf(id);
-    // What a dead process was about to put there lies beside it, under longer names.
-    const isOfIt = (path: string): boolean =>
-      path === file || path.startsWith(`${file}/`) || (this.ending === "v2" && path === pointerFile(file));
-    return this.disk.paths().some(isOfIt);
+    return exists(this.disk, file) || (this.ending === "v2" && exists(this.disk, pointerFile(file)));
   }
 
   async run(): Promise<void> {
