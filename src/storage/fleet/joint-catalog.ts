@@ -116,7 +116,7 @@ export class JointFleetCatalog implements Catalog {
       async () => {
         const local = await this.local();
         const present = await there.present([...local.keys()]);
-        const isBehind = (id: string): boolean => present.has(id) && present.get(id) !== local.get(id)?.messageCount;
+        const isBehind = (id: string): boolean => (present.get(id) ?? 0) > (local.get(id)?.messageCount ?? 0);
         const except = [...local.keys()].filter((id) => !isBehind(id));
         const toListed = (session: FleetListed): Listed => this.listed(session, local);
         const coming = this.coming("words");

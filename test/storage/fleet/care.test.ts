@@ -129,6 +129,11 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     await theirs.result("switch_session", { sessionId: ids[1] });
     await theirs.result("append", { entries: [user("theirs")] });
     await other.end();
+    // What only this machine has is found here, until it is given.
+    const searched = await runHere(lives.place, ["search", "alone", "--json"], {
+      variables: { PI_FLEET_URL: server.url },
+    });
+    expect(JSON.parse(searched.stdout).hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual([...ids].sort());
     const { journal } = await asked(lives.place, "verify");
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(2);
     const { sessions } = await asked(lives.place, "push");
