@@ -89,6 +89,26 @@ test("what tells of sessions without being a read sees the durable state, too", 
   await lives.kill();
 });
 
+test.each(["jsonl", "v2"])(
+  "what was done before is not done again by a repeat of its key behind a commit that fails (%s)",
+  async (store) => {
+    const disk = new SyncFailingDisk();
+    const { lives, wire } = await started(disk, ["--store", store, "--events", "none"]);
+    const { entryIds } = await wire.result("append", { entries: [user("one"), user("two")] });
+    for (const label of ["first", "second"]) await wire.result("set_label", { entryId: entryIds[0], label });
+    const undo = { idempotencyKey: "undo" };
+    const { text } = await wire.result("undo", undo);
+    disk.failNextSync();
+    wire.send(request(101, "append", { entries: [user("lost")] }), request(102, "undo", undo));
+    const replies = new Map((await wire.take(2)).map((reply) => [reply.id, reply]));
+    expect(replies.get(101).error.data.name).toBe("storage_failed");
+    expect((await wire.result("undo", undo)).text).toBe(text);
+    const { nodes } = await wire.result("get_tree");
+    expect(nodes.flatMap(({ label }: Json) => label ?? [])).toEqual(["first"]);
+    await lives.kill();
+  },
+);
+
 test.each([
   ["fork", { entryId: "lost", position: "at" }, "jsonl"],
   ["clone", {}, "jsonl"],

@@ -7,6 +7,7 @@ import type { Journal } from "../../src/storage/fleet/journal.ts";
 import type { FleetOptions } from "../../src/storage/fleet/options.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
+import type { Locks } from "../../src/storage/locks/locks.ts";
 import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
 import { harnessOn as containersOn } from "../storage/v2/harness.ts";
@@ -22,8 +23,10 @@ type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
   readonly tries?: number;
   /** Whether it goes on while the fleet is away. */
   readonly isJournaled?: boolean;
-  /** That of a machine whose process is gone. */
+  /** That of a machine whose process is gone, or has another one beside it. */
   readonly disk?: FaultDisk;
+  /** Those of two processes of one machine. */
+  readonly locks?: Locks;
 };
 
 export type MachineKind = keyof typeof BACKENDS;
@@ -46,7 +49,7 @@ export class Machine {
     kind: MachineKind,
     table = new FleetTable(),
     name = "one",
-    { isJournaled = false, disk = new FaultDisk(), ...more }: MachineOptions = {},
+    { isJournaled = false, disk = new FaultDisk(), locks, ...more }: MachineOptions = {},
   ) {
     this.disk = disk;
     this.fleet = new MemoryFleet(table, name);
@@ -56,7 +59,10 @@ export class Machine {
     this.outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
     const { journal, outage } = this;
     const ours = <T extends FileLogOptions>(options: T): T =>
-      copying(options, fleetOptions(this.fleet, { aside: this.aside, journal, outage, ...more }));
+      copying(
+        { ...options, ...(locks ? { locks } : {}) },
+        fleetOptions(this.fleet, { aside: this.aside, journal, outage, ...more }),
+      );
     const { store, files } = BACKENDS[kind](this.disk, "/root", { faults: this.disk }, () => {}, ours);
     this.store = fleetStore(store);
     this.plain = files?.other({ ignoresLocks: true }) as Store;

@@ -200,7 +200,9 @@ export class MemoryFleet implements Fleet {
     if (!isOurs) row.epoch = (this.breaks === "above" ? row.epoch : Math.max(row.epoch, above)) + 1;
     this.takenAt.set(sessionId, String(this.table.promotions));
     this.table.changed();
-    return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability: this.durability };
+    const { durability } = this;
+    const server = String(this.table.promotions);
+    return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability, server };
   }
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {

@@ -29,6 +29,8 @@ export type Taking =
       readonly indexed: number;
       /** Where the lines are that are there. */
       readonly durability: "replicated" | "primary";
+      /** The server that says so; see `server`. */
+      readonly server: string | undefined;
     }
   /** Another process has the session, and its lease has not run out. */
   | { readonly kind: "held"; readonly holder: Holder; readonly end: FleetEnd }

@@ -23,6 +23,8 @@ interface RememberedResult {
 export class KeyedResults {
   private readonly workspace: Workspace;
   private readonly results = new Map<string, RememberedResult>();
+  /** Calls that did something, and were not answered by what an earlier one had done. */
+  private readonly done = new WeakSet<Call>();
 
   constructor(workspace: Workspace) {
     this.workspace = workspace;
@@ -57,14 +59,14 @@ export class KeyedResults {
     if (!made) return undefined;
     try {
       await made.log.confirm?.();
+      const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
+      const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
+      if (made !== workspace.current) await context.replace(made, { reason: "resume" });
+      return result;
     } catch (error) {
       workspace.release(made);
       throw error;
     }
-    const remembered = this.results.get(this.nameOf(call, key))?.result as { sessionId?: string } | undefined;
-    const result = remembered?.sessionId === made.id ? remembered : command.recall(context, made, params as never);
-    if (made !== workspace.current) await context.replace(made, { reason: "resume" });
-    return result;
   }
 
   /** Returns the result, and remembers it for a repeat of the call with its key. `session`: the one that it wrote to. */
@@ -76,13 +78,15 @@ export class KeyedResults {
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
     const entryIds = (call.command.repeat && session?.repeated(idempotencyKey)?.ids) ?? [];
     if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, entryIds });
+    this.done.add(call);
     if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;
   }
 
+  /** Forgets the result of a call that came to nothing. What an earlier one has done is done. */
   forget(call: Call): void {
     const { idempotencyKey } = (call.params ?? {}) as KeyedParams;
-    if (idempotencyKey !== undefined) this.results.delete(this.nameOf(call, idempotencyKey));
+    if (idempotencyKey !== undefined && this.done.has(call)) this.results.delete(this.nameOf(call, idempotencyKey));
   }
 
   /** Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. */

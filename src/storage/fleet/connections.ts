@@ -342,7 +342,8 @@ export class Connections {
     const best = found.find(({ fact }) => !isFormer(fact.place, this.latest));
     for (const other of found) if (other !== best) this.leave(other);
     if (best) return best;
-    throw failed;
+    // All that answered in time are former ones.
+    throw failed ?? new Error(FORMER);
   }
 
   /** Ends a connection that nobody uses. */

@@ -16,12 +16,13 @@ import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { endIn, isSameEnd, linesBetween, NOTHING, prefixIn } from "./ends.ts";
+import { linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, byOthers, isAway, notTaken, overtaken, tooSlow, unfit, unsettled } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
-import { type LateStretch, LateWork } from "./late-facts.ts";
+import { KnownEnd } from "./known-end.ts";
+import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { Tenure } from "./tenure.ts";
 
@@ -32,10 +33,7 @@ export class FleetCopy implements Outside {
   private readonly facts: CopyFacts;
   /** Whether, and in which epoch, this process has the session. */
   private readonly tenure: Tenure;
-  /** The end up to which log and fleet are known to have the same. */
-  private end: FleetEnd = NOTHING;
-  /** Number of entries whose facts the fleet has. */
-  private indexed = 0;
+  private readonly known: KnownEnd;
   /** The adding of those that it lacks. */
   private readonly late: LateWork;
   /** Whether there is something to take in or to give. */
@@ -57,9 +55,10 @@ export class FleetCopy implements Outside {
     this.log = log;
     this.options = options;
     this.tenure = new Tenure(log.header.id, options);
+    this.known = new KnownEnd(log);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
-    this.late = new LateWork(log, options.fleet, () => this.lateStretch());
+    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure.epoch));
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
@@ -69,12 +68,12 @@ export class FleetCopy implements Outside {
 
   /** The end up to which fleet and copy are known to have the same. */
   get common(): FleetEnd {
-    return this.end;
+    return this.known.now;
   }
 
   /** Notes that the copy was just made of the lines up to an end of the fleet, so that nobody compares them again. */
   madeOf(end: FleetEnd): void {
-    this.end = end;
+    this.known.raise(end);
     this.tenure.server = this.options.fleet.server;
   }
 
@@ -129,15 +128,16 @@ export class FleetCopy implements Outside {
   }
 
   private async hasNews(): Promise<boolean> {
-    const { log, options, debt } = this;
+    const { options, debt, known } = this;
     const there = await options.fleet.look(this.id);
     debt.renew();
     // Whoever was in the way of a write may have gone.
     if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
-    if (there !== null && there.end.entries > log.nodes.count) return true;
+    if (known.isLostIn(there, this.tenure.hasMoved)) return true;
+    if (there !== null && (await known.differsFrom(there.end))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
-    return this.hasLost(there) || (!there?.holder && (debt.isOwed || debt.isUntold));
+    return !there?.holder && (debt.isOwed || debt.isUntold);
   }
 
   /**
@@ -151,34 +151,31 @@ export class FleetCopy implements Outside {
 
   /** Whether all that the copy has is durable, and the same as what the fleet has. */
   private isAllIn(there: FleetEnd): boolean {
-    const { log, end } = this;
-    const { count } = log.nodes;
-    const isResting = log.durableCount === count && this.readying === undefined;
-    return isResting && there.entries === count && isSameEnd(endIn(log, count, end), there);
-  }
-
-  /**
-   * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
-   * database was restored. A session that is missing was deleted, unless there is another server.
-   */
-  private hasLost(there: FleetSession | null): boolean {
-    return there === null ? this.tenure.hasMoved && this.end.entries > 0 : there.end.entries < this.end.entries;
+    const { log, known } = this;
+    const isResting = log.durableCount === log.nodes.count && this.readying === undefined;
+    return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
   }
 
   async follow(isHost = false): Promise<void> {
-    const { log, debt } = this;
-    if (this.tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
-    this.tenure.epoch = null;
+    const { log, debt, tenure, known } = this;
+    if (tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
+    tenure.epoch = null;
     const there = await this.options.fleet.look(this.id);
     debt.renew();
     this.forgetRefusal(there);
-    const isOwed = debt.isOwed || this.hasLost(there) || (isHost && debt.isUntold);
-    if (!isOwed && (there === null || there.end.entries <= log.nodes.count)) return;
+    const isOwed = debt.isOwed || known.isLostIn(there, tenure.hasMoved) || (isHost && debt.isUntold);
+    if (!isOwed && (there === null || !(await known.differsFrom(there.end)))) return;
+    // Somebody may write by now, who finds it out, too.
+    if (tenure.isSure || log.durableCount < log.nodes.count) return;
     // Whoever begins the session has its lock from then on.
     const isNew = log.acquireLock() || !log.persisted;
     try {
       if (isOwed) await this.becomeWriter(isHost);
       else if (there) await this.catchUp(there.end);
+    } catch (error) {
+      // What is not done yet is done the next time, also by who only reads.
+      tenure.epoch = null;
+      throw error;
     } finally {
       if (isNew) log.unlock();
     }
@@ -199,15 +196,14 @@ export class FleetCopy implements Outside {
       throw error;
     }
     this.debt.renew();
-    const had = this.end.entries;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
       // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
-      const taking = await this.take(this.debt.isOwed || had > 0 || this.isConfirming);
+      const taking = await this.take(this.debt.isOwed || this.known.had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
         if (isHost) await this.debt.tell();
-        await this.giveRest(had);
+        await this.giveRest();
         return;
       }
       if (taking.kind === "missing") return;
@@ -227,28 +223,30 @@ export class FleetCopy implements Outside {
   /** Has what is committed count without the fleet. Others may take the session meanwhile. */
   private goOnAlone(kept?: Promise<void>): Promise<void> {
     this.tenure.epoch = null;
-    return this.debt.begin(this.end, kept);
+    return this.debt.begin(this.known.now, kept);
   }
 
   /**
-   * Gives the fleet what was acknowledged while it was away, what it has lost of the first `had` entries, and what somebody
-   * is about to be told of. This process has the session, and nothing waits.
+   * Gives the fleet what was acknowledged while it was away, what it has lost, and what somebody is about to be told of.
+   * This process has the session, and nothing waits.
    */
-  private async giveRest(had: number): Promise<void> {
-    const { debt, log } = this;
+  private async giveRest(): Promise<void> {
+    const { debt, log, known } = this;
     const { isOwed } = debt;
-    if (isOwed || this.isConfirming || this.end.entries < had) await this.pushThrough(this.commitOf(log.durableCount));
+    if (isOwed || this.isConfirming || known.entries < known.had)
+      await this.pushThrough(this.commitOf(log.durableCount));
+    known.settle();
     if (isOwed) await debt.end();
   }
 
   confirm(): Promise<void> | undefined {
-    const { log, end, debt, commit } = this;
-    const isThere = end.entries >= log.durableCount && !commit.isOvertaken;
+    const { log, known, debt, commit } = this;
+    const isThere = known.entries >= log.durableCount && !commit.isOvertaken;
     return !log.persisted || log.readOnly || isThere || debt.isOwed ? undefined : this.confirmNow();
   }
 
   private async confirmNow(): Promise<void> {
-    if (this.isAlone) return this.goOnAlone();
+    if (this.isAlone) return this.confirmAlone();
     try {
       const there = await this.options.fleet.look(this.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
@@ -256,21 +254,30 @@ export class FleetCopy implements Outside {
       this.tenure.epoch = null;
       this.isConfirming = true;
       await this.ready();
-      if (this.isAlone) await this.goOnAlone();
+      if (this.isAlone) await this.confirmAlone();
       else this.requireOurs();
     } catch (error) {
       if (!this.mayGoOnAfter(error)) throw error;
-      await this.goOnAlone();
+      await this.confirmAlone();
     } finally {
       this.isConfirming = false;
     }
+  }
+
+  /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
+  private confirmAlone(): Promise<void> {
+    const { log } = this;
+    log.acquireLock();
+    this.lookHere();
+    log.settle?.();
+    return this.goOnAlone();
   }
 
   /** Takes the session, and begins it in the fleet if `begins`. */
   private async take(begins = false): Promise<Taking> {
     const taking = await this.tenure.take(begins ? this.log.headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
-    if (taking.kind === "taken") this.indexed = taking.indexed;
+    if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
 
@@ -284,12 +291,12 @@ export class FleetCopy implements Outside {
     const { count } = log.nodes;
     this.tenure.server ??= this.options.fleet.server;
     if (there.entries <= count) {
-      const common = prefixIn(this.log, there, this.end);
+      const common = this.known.prefix(there);
       if (common === null) return this.giveWay(there);
-      this.end = common;
+      this.known.raise(common);
       return true;
     }
-    const here = endIn(log, count, this.end);
+    const here = this.known.at(count);
     const more = await linesBetween(this.options.fleet, this.id, here, there);
     if (more === null) return this.giveWay(there);
     if (more !== "long") await this.takeIn(more, count);
@@ -298,7 +305,7 @@ export class FleetCopy implements Outside {
         await this.takeIn([...lines], log.nodes.count);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw unsettled(this.log.file);
-    this.end = there;
+    this.known.raise(there);
     return true;
   }
 
@@ -335,7 +342,8 @@ export class FleetCopy implements Outside {
   // --- a commit ------------------------------------------------------------------------------------------------
 
   async push(count: number, kept?: Promise<void>): Promise<void> {
-    const { debt, end, log } = this;
+    const { debt, log, known } = this;
+    const end = known.now;
     // What was durable here before is no part of it.
     const before = log.durableCount < count ? Math.max(end.entries, log.durableCount) : end.entries;
     const commit = this.commitOf(count, before);
@@ -355,32 +363,33 @@ export class FleetCopy implements Outside {
         }
       failure = this.doubted(commit, failure);
       // The log goes back to where it was: what is known must be about lines that it has.
-      this.end = end;
+      known.goBack(end);
       throw failure;
     }
   }
 
   private async pushThrough(commit: RunningCommit): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
-    if (commit.isLong && this.end.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
-    for (let waits = 0, since = elapsed(); this.end.entries < commit.count; ) {
+    if (commit.isLong && this.known.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
+    for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
       else if (!(await patience(waits++, since))) throw away(reason);
-      if (commit.noteTry(this.end)) throw tooSlow();
+      if (commit.noteTry(this.known.now)) throw tooSlow();
     }
     this.late.begin();
   }
 
   /** Returns a commit of the first `count` entries, of which `before` were there already. */
-  private commitOf(count: number, before = this.end.entries): RunningCommit {
-    const { log, options, end } = this;
-    return new RunningCommit(before, count, isLong(log, end.entries, count, options));
+  private commitOf(count: number, before = this.known.entries): RunningCommit {
+    const { log, options, known } = this;
+    return new RunningCommit(before, count, isLong(log, known.entries, count, options));
   }
 
   private step(commit: RunningCommit, epoch: number, kept: KeptParts | undefined): CommitStep {
-    const { log, facts, end, options } = this;
-    const from = { log, facts, isIndexed: this.indexed >= end.entries, partBytes: options.partBytes };
+    const { log, facts, options } = this;
+    const end = this.known.now;
+    const from = { log, facts, isIndexed: this.known.indexed >= end.entries, partBytes: options.partBytes };
     return stepAfter(from, end, commit, epoch, kept);
   }
 
@@ -397,7 +406,7 @@ export class FleetCopy implements Outside {
     }
     const since = this.options.elapsed();
     const { fleet } = this.options;
-    const step = commit.prepared(this.end, epoch) ?? this.step(commit, epoch, commit.keptAfter(this.end));
+    const step = commit.prepared(this.known.now, epoch) ?? this.step(commit, epoch, commit.keptAfter(this.known.now));
     const outcome = step.part
       ? await fleet.keepPart(step.part, () => {
           // While the database works on one part, the next is put together.
@@ -426,8 +435,8 @@ export class FleetCopy implements Outside {
   }
 
   private committed({ after, facts }: FleetBatch, durability: "replicated" | "primary"): void {
-    this.end = after;
-    if (!facts.areBehind) this.indexed = after.entries;
+    this.known.raise(after);
+    if (!facts.areBehind) this.known.indexed = after.entries;
     this.reached = durability;
     this.facts.committed(after);
   }
@@ -441,13 +450,13 @@ export class FleetCopy implements Outside {
     if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, this.id);
     const { end: there } = taking;
     const isAll = there.entries > count;
-    const here = isAll ? endIn(this.log, count, this.end) : prefixIn(this.log, there, this.end);
+    const here = isAll ? this.known.at(count) : this.known.prefix(there);
     if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
       commit.doubt = undefined;
       commit.isOvertaken = true;
       return overtaken(taking);
     }
-    this.end = here;
+    this.known.raise(here);
     // Lines that are there are where the taking is; where another process has them, that is not known.
     this.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
@@ -456,36 +465,28 @@ export class FleetCopy implements Outside {
     return taking.kind === "held" && here.entries < count ? notTaken(taking, this.id) : null;
   }
 
-  /** Returns the failure of a commit that the fleet refused, after its lines were kept aside. */
+  /** Returns the failure of a commit that the fleet refused, after its lines and those after it were kept aside. */
   private refused(failure: Failure, count: number): Failure {
-    const { log, options, end } = this;
+    const { log, options, known } = this;
     // What was acknowledged before stays.
-    const first = Math.max(end.entries, log.durableCount);
+    const first = Math.max(known.entries, log.durableCount);
     if (first >= count) return byOthers(failure);
-    return byOthers(failure, () => options.keepAside(log, linesOf(log, first, count)));
+    return byOthers(failure, () => options.keepAside(log, linesOf(log, first, log.nodes.count)));
   }
 
   lost(error: unknown, stay = false): Failure {
     if (stay) this.commit.doubt ??= "another program wrote after it, so that it stays in the session's file";
     const failure = this.doubted(this.commit, storageFailure(error, "making the changes durable"));
     this.tenure.epoch = null;
-    this.end = NOTHING;
+    this.known.goBack(NOTHING);
     return asFailure(failure);
   }
 
   /** Returns the failure that an error is for who waits for a commit. */
   private doubted(commit: RunningCommit, error: unknown): unknown {
-    const failure = commit.doubted(error, this.end);
+    const failure = commit.doubted(error, this.known.now);
     this.isBegunInDoubt ||= failure !== error;
     return failure;
-  }
-
-  /** Returns where facts are missing, if this process has the session. */
-  private lateStretch(): LateStretch | null {
-    const { indexed, end, tenure } = this;
-    if (tenure.epoch === null || indexed >= end.entries) return null;
-    const added = (to: number): number => (this.indexed = Math.max(this.indexed, to));
-    return { epoch: tenure.epoch, from: indexed, to: end.entries, added };
   }
 
   /** Resolves when the facts of all that was given are there, or are left to others. */

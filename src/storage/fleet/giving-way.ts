@@ -14,6 +14,7 @@ import { sha256 } from "../v2/frame.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
+import { unsettled } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 
 /** Entries with another id that are told of one conflict. */
@@ -40,7 +41,8 @@ interface Differing {
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   const { log, options, journaled } = copy;
-  const most = Math.min(log.nodes.count, there.entries);
+  const { count } = log.nodes;
+  const most = Math.min(count, there.entries);
   for (let back = FIRST_BACK; ; back *= 8) {
     const from = Math.max(0, most - back);
     const here = endIn(log, from, NOTHING);
@@ -54,6 +56,7 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
       const theirs = lines.slice(common - from);
       const fetching = fetchNamed(options.fleet, log, theirs);
       if (fetching) await fetching;
+      requireCount(log, count);
       if (journaled?.from) await branchOff(copy, journaled, common, theirs);
       else setAside(copy, common, theirs);
       return;
@@ -77,7 +80,9 @@ async function branchOff(
     return;
   }
   const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
+  const { count } = log.nodes;
   await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size, names });
+  requireCount(log, count);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
 }
@@ -89,6 +94,12 @@ function setAside({ log, options }: Differing, common: number, theirs: readonly 
     // The whole copy is kept beside the session.
   }
   log.replaceFrom(common, theirs);
+}
+
+/** Throws storage_failed where a log has more by now: another program wrote to its file, and what it wrote has to stay. */
+function requireCount(log: CopiedLog, count: number): void {
+  const { kind } = log.refresh();
+  if (kind === "replaced" || kind === "gone" || log.nodes.count !== count) throw unsettled(log.file);
 }
 
 function refusal({ header, file }: CopiedLog): Failure {

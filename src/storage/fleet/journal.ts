@@ -4,11 +4,11 @@
  * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them.
  */
 
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
-import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
+import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
 import { ifPresent, replaceFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { sha256 } from "../v2/frame.ts";
@@ -112,7 +112,10 @@ export class Journal {
 
   private async write(known: JournaledSession): Promise<JournaledSession> {
     try {
-      this.disk.makeFolder(this.folder);
+      if (!exists(this.disk, this.folder)) {
+        this.disk.makeFolder(this.folder);
+        await this.disk.syncFolder(dirname(this.folder));
+      }
       await replaceFile(this.disk, this.fileOf(known.sessionId), bytesOf(JSON.stringify(known)), { sync: true });
       await this.disk.syncFolder(this.folder);
       return known;

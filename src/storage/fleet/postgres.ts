@@ -174,7 +174,7 @@ export class PostgresFleet implements Fleet {
       const end = endOf(row);
       this.hold(sessionId, { server: nameOf(taken.by), entries: end.entries });
       const numbers = { epoch: Number(row.epoch), indexed: Number(row.indexed) };
-      return { kind: "taken", ...numbers, end, durability: provenBy(taken.by, row) };
+      return { kind: "taken", ...numbers, end, durability: provenBy(taken.by, row), server: nameOf(taken.by) };
     }
     this.held.delete(sessionId);
     const looked = await this.connections.run(this.looking(sessionId));

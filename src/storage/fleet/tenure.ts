@@ -44,7 +44,8 @@ export class Tenure {
     const { fleet, elapsed } = this.options;
     const asked = elapsed();
     const taking = await fleet.take(this.id, this.highest, headerLine);
-    if (taking.kind !== "away") this.server = fleet.server;
+    // Others may have been answered by another server meanwhile.
+    if (taking.kind !== "away") this.server = taking.kind === "taken" ? taking.server : fleet.server;
     if (taking.kind !== "taken") return taking;
     this.epoch = taking.epoch;
     this.highest = Math.max(this.highest, taking.epoch);

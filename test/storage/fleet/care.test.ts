@@ -133,7 +133,11 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     const searched = await runHere(lives.place, ["search", "alone", "--json"], {
       variables: { PI_FLEET_URL: server.url },
     });
-    expect(JSON.parse(searched.stdout).hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual([...ids].sort());
+    expect(
+      JSON.parse(searched.stdout)
+        .hits.map(({ sessionId }: Json) => sessionId)
+        .sort(),
+    ).toEqual([...ids].sort());
     const { journal } = await asked(lives.place, "verify");
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(2);
     const { sessions } = await asked(lives.place, "push");

@@ -372,6 +372,38 @@ describe("connections", () => {
     }
   });
 
+  test("are away where only a former primary answers in time", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const [former, latest] = [1, 2].map((timeline) =>
+        databaseThat(
+          () => ({ rows: [] }),
+          {},
+          () => ({ server: `7/${timeline}` }),
+        ),
+      );
+      let attempts = 0;
+      // The first attempt at the other one comes to nothing for as long as is waited for it.
+      latest.client.connect = () => (attempts++ === 0 ? new Promise(() => {}) : Promise.resolve());
+      const connections = new Connections({
+        address: at("postgres:///a?host=one,two"),
+        driver:
+          async () =>
+          ({ host }) =>
+            host === "one" ? former.client : latest.client,
+        ...{ most: 2, connectWithin: 60_000, answerWithin: 60_000 },
+      });
+      const asked = [connections.run({ text: "append" })];
+      await vi.advanceTimersByTimeAsync(100);
+      asked.push(connections.run({ text: "append" }));
+      await vi.advanceTimersByTimeAsync(1000);
+      const reason = expect.stringContaining("before another server was promoted");
+      expect(await Promise.all(asked)).toMatchObject([{ kind: "away", reason }, { kind: "done" }]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test("outlive a statement that cannot be made, of which nothing is done", async () => {
     const { connections, dropped, questions } = databaseThat(() => ({ rows: [] }));
     const tooLong = (): never => {

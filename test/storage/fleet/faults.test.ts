@@ -4,7 +4,16 @@ import { describe, expect, test, vi } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { type FleetFault, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
+import {
+  failed,
+  followed,
+  found,
+  line,
+  lines,
+  Machine,
+  type MachineKind,
+  written,
+} from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 
@@ -208,6 +217,101 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(textsOf(log)).toEqual([0, 1, 2].map(line));
     one.fleet.table.check();
   });
+
+  test("what waits behind a commit that is refused is kept aside with it", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const two = new Machine(kind, one.fleet.table, "two");
+    two.fleet.leasesEnd = true;
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    const outcomes: Promise<unknown>[] = [];
+    for (const n of [1, 2]) {
+      log.append(lines(n));
+      outcomes.push(log.commit().catch((error) => error));
+    }
+    const kept = { holder: two.fleet.holder.shown, keptAt: `/aside/${SESSION}` };
+    for (const outcome of await Promise.all(outcomes))
+      expect(outcome).toEqual(failed("session_locked", { details: kept }));
+    expect(one.aside).toEqual([1, 2].map(line));
+    expect(textsOf(log)).toEqual([line(0)]);
+    other.close();
+  });
+
+  test("a copy with a line that the fleet never got shows what the fleet has instead, though that is no more", async () => {
+    const one = new Machine(kind);
+    const first = one.create();
+    await written(first, 0);
+    first.close();
+    // A server died after its disk had the line, and before the database.
+    const dead = one.plain.open(one.file);
+    dead.append([bytesOf(userText(id(8), id(0)))]);
+    await dead.commit();
+    dead.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    one.fleet.table.leave();
+    const other = two.store.open(two.file);
+    await written(other, 1);
+    other.close();
+    one.fleet.table.leave();
+    const again = new Machine(kind, one.fleet.table, "again", { disk: one.disk });
+    const log = again.store.open(again.file);
+    await followed(log);
+    expect(log.refresh().kind).toBe("replaced");
+    const now = log.reopen();
+    expect(textsOf(now)).toEqual([0, 1].map(line));
+    expect(again.aside).toEqual([userText(id(8), id(0))]);
+    const asked = again.fleet.calls.length;
+    await followed(now);
+    // That both have the same is found out once, and without a fetch.
+    expect(new Set(again.fleet.calls.slice(asked))).toEqual(new Set(["look"]));
+    for (const one of [log, now]) one.close();
+  });
+
+  test.each([false, true])(
+    "what a program without the fleet writes while a copy gives way stays in the session or is kept (alone %s)",
+    async (isJournaled) => {
+      const one = new Machine(kind, undefined, "one", { isJournaled });
+      const log = one.create();
+      await written(log, 0);
+      const write = async (n: number, parent: number): Promise<void> => {
+        const plain = one.plain.open(one.file);
+        plain.append([bytesOf(userText(id(n), id(parent)))]);
+        await plain.commit();
+        plain.close();
+      };
+      if (isJournaled) {
+        one.fleet.faultAt = () => "before";
+        log.append([bytesOf(userText(id(5), id(0)))]);
+        await log.commit();
+      } else await write(5, 0);
+      log.unlock();
+      const two = new Machine(kind, one.fleet.table, "two");
+      two.fleet.leasesEnd = true;
+      await two.put([line(0)]);
+      const other = two.store.open(two.file);
+      await other.ready?.();
+      await written(other, 1, 2);
+      other.close();
+      one.fleet.table.leave();
+      one.fleet.faultAt = () => undefined;
+      let hasWritten = false;
+      one.fleet.turns = async () => {
+        if (hasWritten || one.fleet.calls.at(-1) !== "lines") return;
+        hasWritten = true;
+        await write(6, 5);
+      };
+      const now = await found(await found(log));
+      expect(hasWritten).toBe(true);
+      for (const n of [5, 6])
+        expect([...textsOf(now), ...one.aside], `line ${n}`).toContainEqual(expect.stringContaining(id(n)));
+      expect(textsOf(now)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
+      now.close();
+    },
+  );
 
   test("a commit that is refused from the start is not told as unknown, also by one who has just opened the session", async () => {
     const one = new Machine(kind);

@@ -16,6 +16,7 @@ import {
   written,
 } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
 import { textsOf } from "../../support/sessions.ts";
 
 const journaled = { isJournaled: true } as const;
@@ -125,6 +126,66 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.fleet.faultAt = () => undefined;
     await followed(log);
     expect([log.durability, inFleet(one)]).toEqual(["replicated", [0, 1].map(line)]);
+  });
+
+  test.each(["append", "lines"])(
+    "it is given without another write, too, where that failed at first (%s)",
+    async (failing) => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      cut(one);
+      log.append([bytesOf(mine(5, 0))]);
+      await log.commit();
+      // Others wrote meanwhile: these lines are fetched first.
+      if (failing === "lines") {
+        const { two, other } = await second(kind, one, [line(0)]);
+        await written(other, 1);
+        other.close();
+        two.fleet.table.leave();
+      }
+      one.fleet.faultAt = (_, name) => (name === failing ? "before" : undefined);
+      await followed(log);
+      expect(log.durability).toBe("local");
+      one.fleet.faultAt = () => undefined;
+      await followed(log);
+      const now = await found(log);
+      expect(now.durability).toBe("replicated");
+      expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), mine(5, 0)]));
+      // Nothing stands against what is written next.
+      now.append([bytesOf(userText(id(6), id(5)))]);
+      await now.commit();
+      one.fleet.table.check();
+    },
+  );
+
+  test("a line of another process of this machine is not taken for acknowledged before that one has kept it", async () => {
+    const table: LockTable = new Map();
+    const one = new Machine(kind, undefined, "one", { locks: locksOf("one", table) });
+    const log = one.create();
+    await written(log, 0);
+    one.fleet.faultAt = () => "before";
+    let goOn = (): void => {};
+    const waiting = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    one.fleet.turns = () => waiting;
+    log.append(lines(1));
+    const commit = log.commit();
+    const other = new Machine(kind, one.fleet.table, "other", {
+      ...journaled,
+      disk: one.disk,
+      locks: locksOf("the other", table),
+    });
+    cut(other);
+    other.outage?.begin();
+    const seen = other.store.open(other.file);
+    await expect(seen.confirm?.()).rejects.toEqual(failed("session_locked"));
+    goOn();
+    await expect(commit).rejects.toEqual(failed("storage_failed"));
+    seen.close();
+    const left = other.store.open(other.file);
+    expect([textsOf(left), other.journal.all()]).toEqual([[line(0)], []]);
   });
 
   test.each([true, false])(

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
+import { failed, followed, found, line, lines, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Wire } from "../../support/server.ts";
@@ -120,6 +120,56 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     }
     await written(log, 2);
     expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
+  });
+
+  test("it is given back, too, where that failed at first, and by who has opened a copy that had all of it", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    for (const isAsked of [false, true]) {
+      log.unlock();
+      one.fleet.table.promote(1);
+      one.fleet.table.leave();
+      one.fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
+      // Asked by a host that is about to write, and only followed.
+      await (isAsked ? log.ready?.() : followed(log));
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0)]);
+      one.fleet.faultAt = () => undefined;
+      await followed(log);
+      expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+    }
+    log.close();
+    const again = new Machine(kind, one.fleet.table, "again", { disk: one.disk });
+    const reading = again.store.open(again.file);
+    await followed(reading);
+    one.fleet.table.promote(2);
+    one.fleet.table.leave();
+    await followed(reading);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+    reading.close();
+  });
+
+  test("where others have written as much since, a copy that is only read shows what they wrote", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    log.unlock();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    one.fleet.table.promote(1);
+    one.fleet.table.leave();
+    const theirs = two.store.open(two.file);
+    theirs.append([bytesOf(userText(id(2), id(0)))]);
+    await theirs.commit();
+    theirs.close();
+    await followed(log);
+    expect(log.refresh().kind).toBe("replaced");
+    const now = await found(log);
+    expect(textsOf(now)).toEqual(one.fleet.table.linesOf(SESSION));
+    expect(one.aside).toEqual([line(1)]);
+    now.close();
   });
 
   test("where others have written since, the copy that has it gives way, and keeps it aside", async () => {
