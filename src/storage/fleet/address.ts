@@ -34,6 +34,10 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
   if (url.protocol !== "postgres:" && url.protocol !== "postgresql:")
     throw new AddressError(`The address of the fleet begins with postgres://, not with ${url.protocol}//.`);
   const { searchParams: query } = url;
+  // One of these in a password ends the host there, and the rest of it would be shown.
+  if (url.hash !== "") throw new AddressError(unescaped("#", "%23"));
+  if (url.pathname.includes("@") || [...query.keys()].some((name) => name.includes("@")))
+    throw new AddressError(unescaped("/, ? or @", "%2F, %3F or %40"));
   for (const name of query.keys())
     if (!KNOWN.has(name))
       throw new AddressError(
@@ -62,6 +66,10 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
     throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
   url.password = "";
   return { servers, shown: url.href, hasPassword: password !== "", tenant };
+}
+
+function unescaped(characters: string, escapes: string): string {
+  return `The address of the fleet has a ${characters} where none can be. Write ${escapes} for one in a password or a name.`;
 }
 
 /** Returns a part of a URL without its escapes. No message has the part, which may be a password. */

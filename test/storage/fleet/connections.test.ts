@@ -52,6 +52,14 @@ describe("an address", () => {
     expect((error as AddressError).message).not.toContain("secret");
   });
 
+  test.each([
+    "postgres://me:12#secret@db.example/a",
+    "postgres://me:12/secret@db.example/a",
+    "postgres://me:12?secret@db.example/a",
+  ])("says how a character is written that would end it in the middle of a password: %s", (text) => {
+    expect(() => at(text)).toThrow(expect.objectContaining({ message: expect.stringMatching(/^(?!.*secret).*%[23]/) }));
+  });
+
   test("may name a tenant", () => {
     expect(at("postgres:///a").tenant).toBe("");
     const named = at("postgres:///a?tenant=a%20b");
