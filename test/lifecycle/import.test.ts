@@ -4,6 +4,7 @@ import { appendFileSync, readdirSync, readFileSync, statSync, unlinkSync, writeF
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { linesIn } from "../support/cases.ts";
 import {
@@ -167,6 +168,79 @@ test("a session that another process writes to is not continued", async () => {
   const { data } = await server.failure("import_session", { path });
   expect(data).toMatchObject({ name: "session_locked", holder: { pid: process.pid } });
   expect(read(file)).toBe(held);
+});
+
+/** A disk that calls `meanwhile` right before or after the n-th long write, of which it throws what that returns. */
+function writingSlowly(when: "before" | "after", at: number, meanwhile: () => Error | undefined): Disk {
+  let writes = 0;
+  const write: Disk["write"] = (fd, bytes) => {
+    const isIt = bytes.length > 100_000 && ++writes === at;
+    const failure = isIt && when === "before" ? meanwhile() : undefined;
+    if (failure) throw failure;
+    const count = realDisk.write(fd, bytes);
+    if (isIt && when === "after") meanwhile();
+    return count;
+  };
+  return { ...realDisk, write };
+}
+
+/** The lines of a session that takes several writes, of which one is longer than the others take. */
+const LONG = [
+  ...chain(1),
+  ...Array.from({ length: 39 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 20 ? 3_000_000 : 100_000))),
+];
+const THEIRS = userText("b0000000", id(0), "theirs");
+
+test.each([
+  ["before", 1, `${THEIRS}\n`],
+  ["before", 2, `${THEIRS}\n`],
+  ["after", 2, `${THEIRS}\n`],
+  ["after", 2, THEIRS],
+  ["before", 4, `${THEIRS}\n`],
+  ["after", 4, THEIRS],
+] as const)(
+  "what another program appends %s piece %d of a copy stays, and all of the copy comes",
+  async (when, at, text) => {
+    const place = temporaryPlace();
+    const file = putSession(place, 1, { lines: LONG.slice(0, 1) });
+    const disk = writingSlowly(when, at, () => void appendFileSync(file, text));
+    const server = serveHere(["--events", "none"], { place, disk });
+    const path = incoming(place, "long.jsonl", LONG);
+    expect(await server.result("import_session", { path })).toMatchObject({ outcome: "continued", sessionPath: file });
+    const lines = linesIn(file).slice(1);
+    expect(lines.filter((line) => line !== THEIRS)).toEqual(LONG);
+    expect(lines).toHaveLength(LONG.length + 1);
+    expect((await server.result("verify_session", { sessionPath: file })).ok).toBe(true);
+    expect((await server.result("import_session", { path })).outcome).toBe("known");
+  },
+);
+
+test("what another program appends before the disk refuses a piece stays, beside the pieces that came", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1, { lines: LONG.slice(0, 1) });
+  const disk = writingSlowly("before", 2, () => {
+    appendFileSync(file, `${THEIRS}\n`);
+    return Object.assign(new Error("full"), { code: "ENOSPC" });
+  });
+  const server = serveHere(["--events", "none"], { place, disk });
+  const path = incoming(place, "long.jsonl", LONG);
+  const { message } = await server.failure("import_session", { path });
+  expect(message).not.toContain("Nothing was changed");
+  const lines = linesIn(file).slice(1);
+  expect([lines.at(-1), lines.slice(0, -1)]).toEqual([THEIRS, LONG.slice(0, lines.length - 1)]);
+});
+
+test("a copy of which the disk refuses a piece leaves the session as it was", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1, { lines: LONG.slice(0, 1) });
+  const before = read(file);
+  const disk = writingSlowly("before", 2, () => Object.assign(new Error("full"), { code: "ENOSPC" }));
+  const server = serveHere(["--events", "none"], { place, disk });
+  const path = incoming(place, "long.jsonl", LONG);
+  expect((await server.failure("import_session", { path })).data.name).toBe("storage_full");
+  expect(read(file)).toBe(before);
+  expect((await server.result("import_session", { path })).outcome).toBe("continued");
+  expect(read(file)).toBe(read(path));
 });
 
 test("a copy that went another way becomes a session of its own, once, beside the one it conflicts with", async () => {

@@ -12,7 +12,7 @@ import {
   renameExclusive,
   writeAll,
 } from "./disk.ts";
-import { isNameTaken, withFile, writeTemporary } from "./files.ts";
+import { isNameTaken, readAt, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
 /** Bytes copied without a pause. */
@@ -116,6 +116,17 @@ export function* piecesOf(disk: Disk, fd: number, start: number, end: number): G
     const piece = buffer.subarray(0, end - at);
     readAll(disk, fd, piece, at);
     yield piece;
+  }
+}
+
+/** Yields the bytes of an open file in pieces that end with a line, but for the last one. Throws what `piecesOf` throws. */
+export function* wholeLinesOf(disk: Disk, fd: number, start: number, end: number): Generator<Uint8Array> {
+  for (let at = start, most = PIECE; at < end; ) {
+    const bytes = readAt(disk, fd, at, Math.min(most, end - at));
+    const length = at + bytes.length < end ? bytes.lastIndexOf(0x0a) + 1 : bytes.length;
+    if (length > 0) yield bytes.subarray(0, length);
+    at += length;
+    most = length > 0 ? PIECE : 2 * most;
   }
 }
 

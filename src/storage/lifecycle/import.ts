@@ -1,6 +1,7 @@
 /** Imports sessions from elsewhere: byte for byte, once, and without replacing a session. */
 
 import { dirname, join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
@@ -8,9 +9,9 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyBytes, copyFile, pause, piecesOf, publish, sameStretch } from "../fs/chunked-io.ts";
+import { copyFile, pause, piecesOf, publish, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists } from "../fs/disk.ts";
+import { type Disk, exists, writeAll } from "../fs/disk.ts";
 import { closing, freeName, guarded, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
@@ -111,7 +112,7 @@ async function importSource(
     }
     if (relation !== "has all") await deps.requireFree?.(id);
     await bringAttachments(disk, source.path, file);
-    if (relation === "has its beginning") await continueWith(deps, source, file);
+    if (relation === "has its beginning") await continueWith(deps, source, log, file);
     else if (relation === "has some") await addMissing(deps, log, file);
     if (relation !== "has all") noteContinued(deps, log, file);
     return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
@@ -228,37 +229,97 @@ function isPassing(log: Log, position: number): boolean {
 /** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */
 async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promise<void> {
   await exclusively(deps, file, "continuing the session", async ({ log }) => {
-    if (!holdsAll(source, log))
-      throw new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
-    const lines: Uint8Array[] = [];
-    for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
-    for (let i = 0; i < lines.length; i += LINES) {
-      log.append(lines.slice(i, i + LINES));
-      await log.commit();
+    if (!holdsAll(source, log)) throw writtenMeanwhile();
+    await appendMissing(source, log);
+  });
+}
+
+async function appendMissing(source: Log, log: Log): Promise<void> {
+  const lines: Uint8Array[] = [];
+  for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
+  for (let i = 0; i < lines.length; i += LINES) {
+    log.append(lines.slice(i, i + LINES));
+    await log.commit();
+  }
+}
+
+function writtenMeanwhile(): Failure {
+  return new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
+}
+
+/**
+ * Appends the rest of the source to a session that has its beginning, all or nothing. Where a program that knows no lock
+ * appends meanwhile, the log finds out what is there, and gets the entries that are missing.
+ */
+async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: Log, file: string): Promise<void> {
+  const { disk } = deps;
+  await exclusively(deps, file, "continuing the session", async ({ log }) => {
+    const { size, body } = await withSource(disk, file, async (found) => {
+      const length = found.size - found.body;
+      const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
+      if (!still) throw writtenMeanwhile();
+      return found;
+    });
+    const from = source.body + size - body;
+    if (await withFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, size))) return;
+    const { kind } = log.refresh();
+    if (kind === "replaced" || kind === "gone") throw writtenMeanwhile();
+    try {
+      await appendMissing(entries, log);
+    } catch (error) {
+      throw unfinished(error);
     }
   });
 }
 
-/** Appends the rest of the source to a session that has its beginning, all or nothing. */
-async function continueWith(deps: LifecycleDeps, source: ImportSource, file: string): Promise<void> {
-  const { disk } = deps;
-  await exclusively(deps, file, "continuing the session", async () => {
-    const there = await withSource(disk, file, async (found) => {
-      const length = found.size - found.body;
-      const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
-      if (!still) throw new Failure("content_modified", "Another program wrote to the session meanwhile. Try again.");
-      return found;
-    });
-    await withFile(disk, disk.openAppend(file), async (fd) => {
-      try {
-        await copyBytes(disk, source.fd, fd, source.body + there.size - there.body, source.size);
-        await disk.sync(fd);
-      } catch (error) {
-        disk.truncate(fd, there.size);
-        throw error;
-      }
-    });
-  });
+/**
+ * Appends the source from an offset on to an open session file of this size, in whole lines. Returns whether that is all
+ * that came to it; it stops where another program appended, too. What it wrote goes again when it fails, unless more came.
+ */
+async function appendRest(
+  disk: Disk,
+  source: ImportSource,
+  from: number,
+  target: number,
+  size: number,
+): Promise<boolean> {
+  let end = size;
+  const isAlone = (): boolean => disk.infoOf(target).size === end;
+  try {
+    for (const lines of wholeLinesOf(disk, source.fd, from, source.size)) {
+      if (!isAlone()) break;
+      writeAll(disk, target, lines);
+      end += lines.length;
+      await pause();
+    }
+    await disk.sync(target);
+    return isAlone();
+  } catch (error) {
+    if (!(await cutBack(disk, [source.fd, from], target, size))) throw unfinished(error);
+    throw error;
+  }
+}
+
+/** Cuts an open file back to a size, if what follows there begins a stretch of another. Returns whether it did. */
+async function cutBack(disk: Disk, stretch: readonly [number, number], fd: number, size: number): Promise<boolean> {
+  try {
+    const length = disk.infoOf(fd).size - size;
+    if (!(await sameStretch(disk, stretch, [fd, size], length))) return false;
+    if (disk.infoOf(fd).size !== size + length) return false;
+    disk.truncate(fd, size);
+    return true;
+  } catch {
+    // What cannot be read cannot be known to be ours.
+    return false;
+  }
+}
+
+/** Returns the failure of an import after which some of its lines stay: another program wrote, too, and may go on there. */
+function unfinished(error: unknown): Failure {
+  const { name, message, details, retryable } = storageFailure(error, "continuing the session");
+  const [what] = message.split(" Nothing was changed");
+  const sentence = `${what} What had come of the file by then stays in the session.`;
+  return new Failure(name, sentence, details, { cause: error, retryable });
 }
 
 /** Returns the path for an imported session. No member of its header becomes part of a path unchecked. */
