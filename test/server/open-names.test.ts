@@ -187,3 +187,56 @@ test.each(["jsonl", "v2"])(
     expect([has(first.sessionFile), has(second.sessionFile)]).toEqual([false, true]);
   },
 );
+
+/** Puts another session, that is not open, in the place of the first, which is. Returns its id and the path that it has now. */
+async function withAnotherInPlace(
+  store: string,
+): Promise<{ server: HereServer; sessionId: string; sessionFile: string }> {
+  stopTimers();
+  const { server, made } = await withSessions(store, 4);
+  const [{ sessionFile }, , { sessionId, sessionFile: from }] = made;
+  takePlace(from, sessionFile);
+  rmSync(from, { recursive: true });
+  return { server, sessionId, sessionFile };
+}
+
+test.each(["jsonl", "v2"])(
+  "one on %s that another has taken the place of is closed for good when it is closed, and can be opened again",
+  async (store) => {
+    const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
+    vi.advanceTimersByTime(LOOKS_EVERY);
+    await vi.waitUntil(async () => (await filesOf(server, sessionId)).length > 0);
+    expect(await server.result("open_session", { sessionPath: sessionFile })).toMatchObject({ sessionId });
+    await server.result("close_session", { sessionId });
+    expect(await filesOf(server, sessionId)).toEqual([]);
+    expect(await server.result("open_session", { sessionPath: sessionFile })).toMatchObject({ sessionId });
+    await server.result("append", { sessionId, entries: [user("more")] });
+    await server.result("switch_session", { sessionPath: sessionFile });
+    expect((await server.result("append", { entries: [user("and more")] })).entryIds).toHaveLength(1);
+  },
+);
+
+test.each(["jsonl", "v2"])(
+  "two on %s with one id are both open, by their paths, until both are closed",
+  async (store) => {
+    stopTimers();
+    const { server, made } = await withSessions(store, 3);
+    const [first, second] = made;
+    takePlace(second.sessionFile, first.sessionFile);
+    vi.advanceTimersByTime(LOOKS_EVERY);
+    const { sessionId } = second;
+    await vi.waitUntil(async () => (await filesOf(server, sessionId)).length === 2);
+    const paths = [first.sessionFile, second.sessionFile];
+    for (const sessionPath of [...paths, ...paths]) {
+      await opened(server, sessionPath);
+      expect((await filesOf(server, sessionId)).sort()).toEqual([...paths].sort());
+      // The one that was opened last has the id.
+      await server.result("append", { sessionId, entries: [user("for this one")] });
+      expect((await server.result("get_state", { sessionId })).sessionFile).toBe(sessionPath);
+    }
+    for (const left of [1, 0]) {
+      await server.result("close_session", { sessionId });
+      expect(await filesOf(server, sessionId)).toHaveLength(left);
+    }
+  },
+);

@@ -16,7 +16,7 @@ export class SessionTable {
   private readonly stores: TableStores;
   /** The current session; it may also be one of those that are kept open. */
   current: Session | null = null;
-  /** Sessions that are kept open, by id, the least recently used first. */
+  /** Sessions that are kept open, each once, by the id that it had when it was opened, the least recently used first. */
   private readonly kept = new Map<string, Session>();
   private readonly suspended = new Map<string, SuspendedSession>();
 
@@ -60,10 +60,17 @@ export class SessionTable {
     return this.keyOf(session) !== undefined;
   }
 
-  /** Keeps a session open from now on. */
+  /** Keeps a session open from now on, under the id that it has. One that has the same id is found by its file then. */
   keep(session: Session): void {
-    this.kept.set(session.id, session);
-    this.suspended.delete(session.id);
+    const { id } = session;
+    this.suspended.delete(id);
+    this.drop(session);
+    const other = this.kept.get(id);
+    if (other) {
+      this.kept.delete(id);
+      this.kept.set(`${id}\n${other.file}`, other);
+    }
+    this.kept.set(id, session);
   }
 
   /** Notes that a kept session is used now. */
