@@ -1,6 +1,6 @@
 /** Puts the backends together, and chooses the one that opens a given path. */
 
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
 import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
@@ -225,6 +225,10 @@ export function makeStores(options: StoresOptions): Stores {
     }),
     idIn,
     isSame: (a, b) => a === b || isSameQuietly(disk, a, b),
+    nameBehind(path) {
+      const real = knownPath(disk, path);
+      return real === path ? undefined : basename(real);
+    },
     find(id) {
       try {
         return find(id);

@@ -1,6 +1,6 @@
 /** Open sessions whose files get other names, other numbers on the disk or other contents: each stays the one that it is. */
 
-import { cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
@@ -67,6 +67,11 @@ function filesIn(path: string): string[] {
 function replace(path: string, content: string): void {
   writeFileSync(`${path}.tmp`, content);
   renameSync(`${path}.tmp`, path);
+}
+
+function linkTo(path: string): string {
+  symlinkSync(path, `${path}.link.jsonl`);
+  return `${path}.link.jsonl`;
 }
 
 async function filesOf(server: HereServer, sessionId: string): Promise<string[]> {
@@ -240,3 +245,16 @@ test.each(["jsonl", "v2"])(
     }
   },
 );
+
+test.each([
+  ["jsonl", otherName],
+  ["v2", otherName],
+  ["jsonl", linkTo],
+] as const)("one on %s that another has taken the place of just now is found by each name", async (store, nameOf) => {
+  const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
+  await opened(server, nameOf(sessionFile));
+  vi.advanceTimersByTime(LOOKS_EVERY);
+  await vi.waitUntil(async () => (await filesOf(server, sessionId)).length > 0);
+  expect(await filesOf(server, sessionId)).toEqual([sessionFile]);
+  await server.result("append", { sessionId, entries: [user("more")] });
+});

@@ -67,6 +67,8 @@ export interface Stores {
   /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
   holds(file: string): boolean;
   isSame(a: string, b: string): boolean;
+  /** Returns the name that a file has in its folder, where a path leads there by links; undefined where it has none. */
+  nameBehind(path: string): string | undefined;
   /** Returns the session id in the header of a file; undefined where there is none. */
   idIn(file: string): string | undefined;
   /** Returns the file of a session id, or of an unambiguous beginning of one. */

@@ -10,7 +10,7 @@ export interface SuspendedSession {
   readonly head: string | null;
 }
 
-type TableStores = Pick<Stores, "exists" | "isSame" | "idIn">;
+type TableStores = Pick<Stores, "exists" | "isSame" | "idIn" | "nameBehind">;
 
 export class SessionTable {
   private readonly stores: TableStores;
@@ -107,8 +107,8 @@ export class SessionTable {
   }
 
   /**
-   * Returns the open session with a file, by any name of it. Its header says which sessions may have it, and only those are
-   * held against it: to look at the file of each open session takes longer than to open one. Nothing of a file is
+   * Returns the open session with a file, by any name of it. Its header and its name say which sessions may have it, and only
+   * those are held against it: to look at the file of each open session takes longer than to open one. Nothing of a file is
    * remembered, for its number on the disk is another's when the file is gone.
    */
   at(file: string): Session | undefined {
@@ -118,8 +118,13 @@ export class SessionTable {
     if (!this.stores.exists(file)) return undefined;
     // Files of other agents, and those with a damaged header, do not say it.
     const id = this.stores.idIn(file);
-    const mayHave = id === undefined ? open : open.filter((session) => session.id === id);
-    return mayHave.find((session) => session.file !== null && this.stores.isSame(file, session.file));
+    const has = (session: Session): boolean => session.file !== null && this.stores.isSame(file, session.file);
+    if (id === undefined) return open.find(has);
+    const found = open.find((session) => session.id === id && has(session));
+    if (found || open.length === 0) return found;
+    // One whose file gave place to another since it was looked at has not that one's id yet: by a link, only its name tells.
+    const name = this.stores.nameBehind(file);
+    return name === undefined ? undefined : open.find((session) => session.file?.endsWith(name) && has(session));
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
