@@ -1,5 +1,6 @@
 /** Many sessions in one server: those that there is no room for are closed, and are there when they are named. */
 
+import { renameSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
@@ -30,6 +31,15 @@ async function openAfterALook(server: HereServer, count: number): Promise<Set<st
     return open.sessions.length === count && open;
   });
   return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
+}
+
+/** Has the server look after its sessions until one is not open. */
+async function closedAfterALook(server: HereServer, sessionId: string): Promise<void> {
+  vi.advanceTimersByTime(LOOKS_EVERY);
+  await vi.waitUntil(async () => {
+    const { sessions } = await server.result("list_open_sessions");
+    return sessions.every((open: { sessionId: string }) => open.sessionId !== sessionId);
+  });
 }
 
 describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
@@ -78,6 +88,31 @@ describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
     const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 0 })));
     const ids = await opened(server, 7);
     expect(await openAfterALook(server, 4)).toEqual(new Set(ids.slice(-4)));
+  });
+
+  test("are forked once with one key, also when the one that was forked was closed meanwhile", async () => {
+    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const { sessionFile } = await server.result("get_state");
+    await server.result("append", { entries: [user("current")] });
+    const { sessionId, sessionFile: file } = await server.result("new_session", { cwd: "/home/me/elsewhere" });
+    const { entryIds } = await server.result("append", { entries: [user("one"), user("two")] });
+    await server.result("switch_session", { sessionPath: sessionFile });
+    await server.result("open_session", { sessionId });
+    const params = { sessionId, entryId: entryIds[1], idempotencyKey: "once" };
+    const first = await server.result("fork", params);
+    await server.result("switch_session", { sessionPath: sessionFile });
+    await opened(server, 2);
+    await server.result("switch_session", { sessionPath: sessionFile });
+    await closedAfterALook(server, sessionId);
+    expect(await server.result("fork", params)).toEqual(first);
+    // Where its file is gone, what was made of it is found in the folder of the current session.
+    const other = await server.result("fork", { ...params, idempotencyKey: "again" });
+    await opened(server, 2);
+    await closedAfterALook(server, sessionId);
+    renameSync(file, `${file}.away`);
+    expect((await server.failure("fork", params)).data.name).toBe("session_not_found");
+    await server.result("switch_session", { sessionPath: other.sessionFile });
+    expect(await server.result("fork", params)).toEqual(first);
   });
 
   test("are named by every name of their file, also when they were closed", async () => {

@@ -1,6 +1,7 @@
 /** Idempotency keys: a repeated call returns the earlier result instead of being applied again. */
 
 import { isDeepStrictEqual } from "node:util";
+import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
@@ -55,7 +56,7 @@ export class KeyedResults {
     if (!command.recall) return undefined;
     const { workspace } = this;
     const { cwd, sessionId } = params as { cwd?: string; sessionId?: string };
-    const made = workspace.made(key, cwd, sessionId === undefined ? null : workspace.openWith(sessionId));
+    const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId));
     if (!made) return undefined;
     try {
       await made.log.confirm?.();
@@ -66,6 +67,17 @@ export class KeyedResults {
     } catch (error) {
       workspace.release(made);
       throw error;
+    }
+  }
+
+  /** Returns the session of which a request makes another, opened again where it was closed to make room, if it is there. */
+  private sourceWith(sessionId: string): Session | undefined {
+    try {
+      return this.workspace.has(sessionId) ? this.workspace.session(sessionId) : undefined;
+    } catch (error) {
+      // Where its file is gone or none any more, what was made of it may be found elsewhere.
+      if (!(error instanceof Failure) || error.retryable) throw error;
+      return undefined;
     }
   }
 
