@@ -252,12 +252,17 @@ export class Builder implements StoreEnd {
     this.background.catch(() => {});
   }
 
-  /** Fsyncs files, if durability is "sync", and closes them, until {@link close} takes them away. */
+  /** Fsyncs files, if durability is "sync", and closes them, until {@link close} takes away those whose turn is to come. */
   private async settle(fds: number[]): Promise<void> {
     const { disk, durability } = this.options;
-    for (let fd = fds.at(0); fd !== undefined; fd = fds.at(0)) {
-      if (durability === "sync") await disk.sync(fd, true);
-      if (fds.shift() === fd) closeQuietly(disk, fd);
+    try {
+      for (let fd = fds.at(0); fd !== undefined; fd = fds.at(0)) {
+        if (durability === "sync") await disk.sync(fd, true);
+        closeQuietly(disk, fd);
+        fds.shift();
+      }
+    } finally {
+      for (const fd of fds.splice(0)) closeQuietly(disk, fd);
     }
   }
 
@@ -322,9 +327,10 @@ export class Builder implements StoreEnd {
     return [...[...FOLDERS, ...shared].map((name) => join(this.folder, name)), this.folder];
   }
 
+  /** Closes all files. The one that is being fsynced is closed after that: its number could be another file's by then. */
   close(): void {
     const fds = new Set(
-      [...this.unsynced, ...this.settling.splice(0), this.segment, this.index].filter((fd) => fd >= 0),
+      [...this.unsynced, ...this.settling.splice(1), this.segment, this.index].filter((fd) => fd >= 0),
     );
     for (const fd of fds) closeQuietly(this.options.disk, fd);
     this.unsynced = [];

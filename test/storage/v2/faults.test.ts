@@ -9,7 +9,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
-import { writeAll } from "../../../src/storage/fs/disk.ts";
+import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import { appendMessages, type Left, requireOutcome, type Scenario, withFaults } from "../../support/change-faults.ts";
 import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
@@ -383,4 +383,37 @@ test("what an append adds while a commit waits for the medium takes nothing of t
     }
   }
   log.close();
+});
+
+test("a session that cannot be published closes no file that is on its way to the medium", async () => {
+  const disk = new FaultDisk();
+  disk.makeFolder(FOLDER);
+  let pass = (): void => {};
+  const underWay = new Set<number>();
+  const closedEarly: number[] = [];
+  const held: Disk = Object.assign(Object.create(disk) as Disk, {
+    async sync(fd: number) {
+      underWay.add(fd);
+      await new Promise<void>((resolve) => {
+        pass = resolve;
+      });
+      underWay.delete(fd);
+      disk.syncNow(fd);
+    },
+    close(fd: number) {
+      if (underWay.has(fd)) closedEarly.push(fd);
+      disk.close(fd);
+    },
+    create(path: string) {
+      if (path.includes("0004.seg")) throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+      return disk.create(path);
+    },
+  });
+  const lines = chain(9).map((line) => bytesOf(`${line}\n`));
+  const publishing = v2On(held, { segmentBytes: 800 }).publish(beginning(headerText(), `${FOLDER}/new.v2`), lines);
+  await expect(publishing).rejects.toMatchObject({ name: "storage_full" });
+  expect([underWay.size, closedEarly]).toEqual([1, []]);
+  pass();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([underWay.size, disk.openCount, closedEarly]).toEqual([0, 0, []]);
 });
