@@ -15,7 +15,7 @@ import {
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { findSqlite } from "../../src/storage/fs/sqlite.ts";
+import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
 import {
   allHits,
   catalogOn,
@@ -423,5 +423,39 @@ test("every operation on it fails in turn", async () => {
       expect(places(hits), `operation ${k}`).toEqual(readHits(library.root, ["token"]));
       catalog.close();
     }
+  });
+});
+
+test("a file that is opened while another call still writes to the one before stays, and is used", async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    let seen: Promise<unknown> | undefined;
+    let isNext = false;
+    let closed = 0;
+    const opens: OpenDatabase = (path) => {
+      const real = sqlite!(path);
+      const exec = (sql: string): void => {
+        real.exec(sql);
+        if (sql !== "BEGIN IMMEDIATE" || !isNext) return;
+        isNext = false;
+        for (const database of databases(library)) rmSync(database);
+        seen = catalog.glance("/home/me/0", 5);
+      };
+      const close = (): void => {
+        closed++;
+        real.close();
+      };
+      return { exec, prepare: (sql) => real.prepare(sql), close };
+    };
+    const catalog = catalogOn(library, { sqlite: () => opens });
+    await listed(catalog);
+    const session = randomSession(random, "/home/me/0");
+    writeFileSync(join(library.root, "--home-me-0--", `2026_${session.id}.jsonl`), session.text);
+    isNext = true;
+    expect(await listed(catalog)).toEqual(readList(library.root));
+    expect(await seen).toHaveLength(5);
+    expect([closed, databases(library).length > 0]).toEqual([1, true]);
+    expect(await listed(catalog)).toEqual(readList(library.root));
+    expect(closed).toBe(1);
   });
 });

@@ -103,6 +103,7 @@ export class CachedRows {
   async with<T>(run: (file: CatalogFile) => Promise<T>): Promise<T | undefined> {
     const { env, paths, disk } = this.options;
     if (this.sqlite === null || this.damages >= MAX_DAMAGE) return undefined;
+    let used: CatalogFile | undefined;
     try {
       if (this.file && !this.file.isThere) this.leave();
       if (!this.file) {
@@ -113,15 +114,17 @@ export class CachedRows {
         this.file = CatalogFile.open(sqlite, disk, folder, name);
         this.changed = undefined;
       }
-      return await run(this.file);
+      used = this.file;
+      return await run(used);
     } catch (error) {
       if (!isStorageError(error)) throw error;
-      const file = this.file;
+      // Another call may have left that file meanwhile, which closes it under this one, and opened the one that is there now.
+      if (this.file !== used) return undefined;
       this.leave();
       if (isPassing(error)) this.tryAgainAt = env.now() + TRY_AGAIN_AFTER;
       else {
         this.damages++;
-        file?.discard();
+        used?.discard();
       }
       return undefined;
     }
