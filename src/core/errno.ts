@@ -30,6 +30,13 @@ export function storageFailure(error: unknown, doing: string): Failure {
   return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
+/** Returns that failure for an error after which something stays changed. `stays`: a sentence that says what. */
+export function unfinished(error: unknown, doing: string, stays: string, more: object = {}): Failure {
+  const { name, message, details, retryable } = storageFailure(error, doing);
+  const [what] = message.split(" Nothing was changed");
+  return new Failure(name, `${what} ${stays}`, { ...details, ...more }, { cause: error, retryable });
+}
+
 /** Returns whether an error says that nothing exists at the path. */
 export function isMissing(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };

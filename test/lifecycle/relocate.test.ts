@@ -1,12 +1,13 @@
 /** A session in another working directory: the bytes of its cwd change, and nothing else. */
 
-import { existsSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
-import { chain, id } from "../support/lines.ts";
+import { chain, id, userText } from "../support/lines.ts";
 import { type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
 let NEW: string;
@@ -209,6 +210,72 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     expect((await server.failure("relocate_session", params)).data.name).toBe("already_exists");
     const { sessionId } = await server.result("switch_session", { sessionPath: file });
     expect(sessionId).toBe(id);
+  });
+
+  // In a container, no entry is in the file that is replaced.
+  test.runIf(store === "jsonl").each([
+    ["the folder cannot be synced", "syncFolder"],
+    ["what came late cannot be copied", "write"],
+  ] as const)("keeps what another program wrote since its header was replaced, where %s", async (_why, operation) => {
+    const { file, id, place } = await make();
+    const rewritten = headerOf(file);
+    const before = read(rewritten);
+    const [late, theirs] = [userText("b0000000", null, "late"), userText("b0000001", null, "theirs")];
+    let stage: "before" | "replaced" | "failed" = "before";
+    const fail = (): void => {
+      if (stage !== "replaced") return;
+      stage = "failed";
+      appendFileSync(rewritten, `${theirs}\n`);
+      throw Object.assign(new Error("refused"), { code: "EIO" });
+    };
+    const disk: Disk = {
+      ...realDisk,
+      link(path, name) {
+        realDisk.link(path, name);
+        if (path === rewritten) appendFileSync(path, `${late}\n`);
+      },
+      rename(path, name) {
+        realDisk.rename(path, name);
+        if (name === rewritten && stage === "before") stage = "replaced";
+      },
+      async syncFolder(path) {
+        if (operation === "syncFolder") fail();
+        return realDisk.syncFolder(path);
+      },
+      write(fd, bytes) {
+        if (operation === "write") fail();
+        return realDisk.write(fd, bytes);
+      },
+    };
+    const server = serveHere(["--no-session", "--events", "none"], { place, disk });
+    const { message, data } = await server.failure("relocate_session", { sessionId: id, cwd: NEW });
+    expect([stage, message]).toEqual(["failed", expect.stringContaining(data.keptAt)]);
+    expect(message).not.toContain("Nothing was changed");
+    expect(read(rewritten)).toContain(theirs);
+    expect(read(data.keptAt)).toBe(`${before}${late}\n`);
+    const { movedTo } = await server.result("relocate_session", { sessionId: id, cwd: NEW });
+    expect(read(headerOf(movedTo))).toContain(theirs);
+  });
+
+  test.runIf(store === "jsonl")("is as it was where the folder cannot be synced and nobody wrote", async () => {
+    const { file, id, place } = await make();
+    const before = contentsOf(rootOf(place));
+    let isReplaced = false;
+    const disk: Disk = {
+      ...realDisk,
+      rename(path, name) {
+        realDisk.rename(path, name);
+        isReplaced = name === headerOf(file);
+      },
+      async syncFolder(path) {
+        if (!isReplaced) return realDisk.syncFolder(path);
+        isReplaced = false;
+        throw Object.assign(new Error("refused"), { code: "EIO" });
+      },
+    };
+    const server = serveHere(["--no-session", "--events", "none"], { place, disk });
+    expect((await server.failure("relocate_session", { sessionId: id, cwd: NEW })).data.name).toBe("storage_failed");
+    expect(contentsOf(rootOf(place))).toEqual(before);
   });
 
   /** The file that has the header. */

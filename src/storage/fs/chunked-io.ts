@@ -188,6 +188,25 @@ export async function sameStretch(
   return true;
 }
 
+/** Cuts an open file back to a size, if what follows there begins a stretch of another. Returns whether it did. */
+export async function cutBack(
+  disk: Disk,
+  stretch: readonly [number, number],
+  fd: number,
+  size: number,
+): Promise<boolean> {
+  try {
+    const length = disk.infoOf(fd).size - size;
+    if (!(await sameStretch(disk, stretch, [fd, size], length))) return false;
+    if (disk.infoOf(fd).size !== size + length) return false;
+    disk.truncate(fd, size);
+    return true;
+  } catch {
+    // What cannot be read cannot be known to be ours.
+    return false;
+  }
+}
+
 /** Whether a file begins with all the bytes of another. */
 export async function beginsWith(disk: Disk, file: string, other: string): Promise<boolean> {
   return withFile(disk, disk.openRead(file), (whole) =>

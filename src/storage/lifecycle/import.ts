@@ -1,7 +1,7 @@
 /** Imports sessions from elsewhere: byte for byte, once, and without replacing a session. */
 
 import { dirname, join } from "node:path";
-import { storageFailure } from "../../core/errno.ts";
+import { unfinished } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, parse, sameBytes } from "../../core/json/json.ts";
@@ -9,7 +9,7 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyFile, pause, piecesOf, publish, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
+import { copyFile, cutBack, pause, piecesOf, publish, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, writeAll } from "../fs/disk.ts";
 import { closing, freeName, guarded, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
@@ -22,6 +22,8 @@ import { belongings } from "./move.ts";
 import { factsOf, recorded } from "./recorded.ts";
 import { copySession } from "./relocate.ts";
 
+const CONTINUING = "continuing the session";
+const WHAT_CAME = "What had come of the file by then stays in the session.";
 /** Lines read without a pause. */
 const LINES = 500;
 const BACKUP = /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/;
@@ -228,7 +230,7 @@ function isPassing(log: Log, position: number): boolean {
 
 /** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */
 async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promise<void> {
-  await exclusively(deps, file, "continuing the session", async ({ log }) => {
+  await exclusively(deps, file, CONTINUING, async ({ log }) => {
     if (!holdsAll(source, log)) throw writtenMeanwhile();
     await appendMissing(source, log);
   });
@@ -253,7 +255,7 @@ function writtenMeanwhile(): Failure {
  */
 async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: Log, file: string): Promise<void> {
   const { disk } = deps;
-  await exclusively(deps, file, "continuing the session", async ({ log }) => {
+  await exclusively(deps, file, CONTINUING, async ({ log }) => {
     const { size, body } = await withSource(disk, file, async (found) => {
       const length = found.size - found.body;
       const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
@@ -267,7 +269,7 @@ async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: 
     try {
       await appendMissing(entries, log);
     } catch (error) {
-      throw unfinished(error);
+      throw unfinished(error, CONTINUING, WHAT_CAME);
     }
   });
 }
@@ -295,31 +297,9 @@ async function appendRest(
     await disk.sync(target);
     return isAlone();
   } catch (error) {
-    if (!(await cutBack(disk, [source.fd, from], target, size))) throw unfinished(error);
+    if (!(await cutBack(disk, [source.fd, from], target, size))) throw unfinished(error, CONTINUING, WHAT_CAME);
     throw error;
   }
-}
-
-/** Cuts an open file back to a size, if what follows there begins a stretch of another. Returns whether it did. */
-async function cutBack(disk: Disk, stretch: readonly [number, number], fd: number, size: number): Promise<boolean> {
-  try {
-    const length = disk.infoOf(fd).size - size;
-    if (!(await sameStretch(disk, stretch, [fd, size], length))) return false;
-    if (disk.infoOf(fd).size !== size + length) return false;
-    disk.truncate(fd, size);
-    return true;
-  } catch {
-    // What cannot be read cannot be known to be ours.
-    return false;
-  }
-}
-
-/** Returns the failure of an import after which some of its lines stay: another program wrote, too, and may go on there. */
-function unfinished(error: unknown): Failure {
-  const { name, message, details, retryable } = storageFailure(error, "continuing the session");
-  const [what] = message.split(" Nothing was changed");
-  const sentence = `${what} What had come of the file by then stays in the session.`;
-  return new Failure(name, sentence, details, { cause: error, retryable });
 }
 
 /** Returns the path for an imported session. No member of its header becomes part of a path unchecked. */

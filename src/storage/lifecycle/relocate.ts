@@ -1,17 +1,18 @@
 /** Moves a session to another working directory: only the bytes of its header's cwd change. */
 
 import { basename, dirname, join, resolve } from "node:path";
+import { unfinished } from "../../core/errno.ts";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Relocated } from "../../core/ports/lifecycle.ts";
 import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
-import { copyBytes, sameStretch } from "../fs/chunked-io.ts";
+import { copyBytes, cutBack, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
-import { lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
+import { type Disk, exists, type FileInfo, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
+import { infoOrNull, lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
-import { isOneFile } from "../fs/stamps.ts";
+import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
 import { cwdBefore, type HeaderPlace, headerIn, textOfHeader } from "./header-lines.ts";
@@ -236,8 +237,12 @@ function putBack(disk: Disk, backup: string, file: string, size: number): void {
   }
 }
 
-/** Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. */
+/**
+ * Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. A failure brings the
+ * old file back, unless another program wrote to the copy.
+ */
 async function replace(disk: Disk, file: string, keptAt: string, rewrite: House["rewrite"]): Promise<number> {
+  let made: FileInfo | undefined;
   try {
     let size = 0;
     const fill = (copy: number): Promise<void> =>
@@ -255,19 +260,26 @@ async function replace(disk: Disk, file: string, keptAt: string, rewrite: House[
       if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
       else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
       await disk.syncFolder(dirname(file));
+      const written = disk.info(temporary);
       disk.rename(temporary, file);
+      made = written;
     });
     await disk.syncFolder(dirname(file));
     await copyLateWrites(disk, keptAt, file, size);
     return disk.info(file).size;
   } catch (error) {
-    if (exists(disk, keptAt)) {
-      // Renaming one name of a file to another name of it does nothing.
-      if (isOneFile(disk, file, keptAt)) disk.remove(keptAt);
-      else disk.rename(keptAt, file);
-    }
+    const now = infoOrNull(disk, file);
+    if (made) {
+      const isAsMade = now !== null && isSameFile(now, made) && now.size === made.size;
+      if (!isAsMade) throw unfinished(error, "relocating the session", writtenSince(file, keptAt), { keptAt });
+      disk.rename(keptAt, file);
+    } else if (exists(disk, keptAt) && isOneFile(disk, file, keptAt)) disk.remove(keptAt);
     throw error;
   }
+}
+
+function writtenSince(file: string, keptAt: string): string {
+  return `${file} names the new directory already, and stays, because another program wrote to it since; as it was before, it is at ${keptAt}. Relocate the session once more.`;
 }
 
 /** Copies an open session file of this size to another, with another line in the place of its header. */
@@ -284,14 +296,20 @@ export async function copySession(
   await copyBytes(disk, source, copy, start + line.length, size, done);
 }
 
-/** Appends what programs that do not use our locks wrote to the old file until it lost its name. */
+/** Appends what programs that do not use our locks wrote to the old file until it lost its name; none of it when it fails. */
 function copyLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
   return withFile(disk, disk.openRead(old), async (source) => {
     const now = disk.infoOf(source).size;
     if (now <= size) return;
     await withFile(disk, disk.openAppend(file), async (target) => {
-      await copyBytes(disk, source, target, size, now);
-      await disk.sync(target);
+      const end = disk.infoOf(target).size;
+      try {
+        await copyBytes(disk, source, target, size, now);
+        await disk.sync(target);
+      } catch (error) {
+        await cutBack(disk, [source, size], target, end);
+        throw error;
+      }
     });
   });
 }
