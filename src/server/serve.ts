@@ -5,8 +5,9 @@ import type { Model } from "../core/context/context.ts";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { draftOf } from "../core/format/entry.ts";
+import type { Where } from "../core/ports/lifecycle.ts";
 import type { Session } from "../core/session/session.ts";
-import { sessionName, type Workspace } from "../core/session/workspace.ts";
+import { type NewSession, sessionName, type Workspace } from "../core/session/workspace.ts";
 import { ofTheDisk } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { ServerSettings } from "./settings.ts";
@@ -71,8 +72,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     }
   } else if (session !== undefined) {
     const named = where(workspace, session);
-    const isNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
-    first = isNew ? workspace.create({ file: named.sessionPath, id: sessionId, name }) : await workspace.opened(named);
+    first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
     first = latest === undefined ? workspace.create({ id: sessionId, name }) : workspace.open({ sessionPath: latest });
@@ -81,8 +81,21 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   if (settings.asPi) workspace.prepareFolder(first);
 }
 
+/** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
+async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSession): Promise<Session> {
+  const { stores } = workspace;
+  const mayBeNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
+  if (mayBeNew && !stores.arrive) return workspace.create(wanted);
+  try {
+    return await workspace.opened(named);
+  } catch (error) {
+    if (!mayBeNew || !(error instanceof Failure) || error.name !== "session_not_found") throw error;
+    return workspace.create(wanted);
+  }
+}
+
 /** Treats names with a separator or a session suffix, and names of files, as paths; others as ids. */
-function where(workspace: Workspace, given: string): { sessionPath?: string; sessionId?: string } {
+function where(workspace: Workspace, given: string): Where {
   const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || isFile(workspace, given);
   return path ? { sessionPath: given } : { sessionId: given };
 }

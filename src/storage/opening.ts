@@ -41,6 +41,8 @@ export interface OpeningOptions {
   readonly kind: "jsonl" | "v2" | "memory";
   /** Throws path_outside_root for a path that a host may not name. The disk keeps links from leading elsewhere. */
   readonly requireAllowed?: (path: string) => void;
+  /** Returns the file of the session that other machines name by a path at which nothing is here. */
+  readonly copyFor?: (path: string) => string | undefined;
 }
 
 /** Ways to sessions for the rest of the storage, whose paths were checked already. */
@@ -54,7 +56,7 @@ export interface Openings {
 }
 
 export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign }: Backends): Openings {
-  const { disk, cwd } = options;
+  const { disk, cwd, copyFor } = options;
   const at = (file: string): Store => (isContainerName(file) ? v2() : jsonl);
   const allowed = (file: string): string => {
     const path = absolute(file, cwd);
@@ -65,12 +67,19 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     options.requireAllowed?.(path);
     return path;
   };
+  // An interrupted repair left a container under another name.
+  const isAt = (file: string): boolean => exists(disk, isContainerName(file) ? folderOf(disk, file) : file);
+  /** Returns the current path of the session that a path of a host means. */
+  const meant = (file: string): string => {
+    const now = nowAt(disk, file);
+    return now !== file || !copyFor || isAt(file) ? now : (copyFor(file) ?? file);
+  };
   const openLog = (file: string, asReader?: boolean): Log => {
     const isOurs = isContainerName(file) || beginsAsOurs(disk, file);
     const others = isOurs ? undefined : foreign().open(file, { but: MIGRATED, asReader });
     if (others) return others;
     try {
-      return openActive(disk, at, file, asReader);
+      return openActive(disk, at, meant, file, asReader);
     } catch (error) {
       if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
       const database = foreign().open(file);
@@ -86,8 +95,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);
-      // An interrupted repair left a container under another name.
-      return exists(disk, isContainerName(file) ? folderOf(disk, file) : file) || nowAt(disk, file) !== file;
+      return isAt(file) || meant(file) !== file;
     },
     prepareFolder(file) {
       try {
@@ -101,11 +109,17 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
 }
 
 /** Opens what is now the session: hosts may still use the path from before a migration or rollback. */
-function openActive(disk: Disk, at: (file: string) => Store, file: string, readOnly?: boolean): Log {
+function openActive(
+  disk: Disk,
+  at: (file: string) => Store,
+  meant: (file: string) => string,
+  file: string,
+  readOnly?: boolean,
+): Log {
   if (frozenFrom(file) !== null) return openFrozen(disk, at(file), file);
   if (isContainerName(file) || !exists(disk, file)) {
-    const moved = nowAt(disk, file);
-    if (moved !== file) return at(moved).open(moved, readOnly);
+    const now = meant(file);
+    if (now !== file) return at(now).open(now, readOnly);
   }
   const log = at(file).open(file, readOnly);
   if (isContainerName(file)) return log;

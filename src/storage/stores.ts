@@ -53,6 +53,7 @@ import type { Locks } from "./locks/locks.ts";
 import { snapshotCache } from "./log/snapshot-cache.ts";
 import { memoryStore } from "./memory.ts";
 import { MIGRATED, nowAt, type OpeningOptions, openingOf } from "./opening.ts";
+import { isUuid } from "./v2/documents.ts";
 import { makeMigrations } from "./v2/migration.ts";
 import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
@@ -108,7 +109,8 @@ export function makeStores(options: StoresOptions): Stores {
   const v2 = once(() => inFleet.store(copies.v2()));
   const memory = memoryStore();
   const foreign = once(() => foreignStore(disk, env, paths.state));
-  const { stores, allowed, at, openLog } = openingOf(options, { jsonl, memory, v2, foreign });
+  const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
+  const { stores, allowed, at, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -172,7 +174,8 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const local = whenUsed(() => makeCatalog(catalog), ["close"]);
   const placeFor = ({ id, cwd, timestamp }: Placed): { path: string; store: "v2" | "jsonl" } =>
-    options.kind === "v2"
+    // A container takes only some ids.
+    options.kind === "v2" && isUuid(id)
       ? { path: containerFor(paths, { id, cwd }), store: "v2" }
       : {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
@@ -206,7 +209,7 @@ export function makeStores(options: StoresOptions): Stores {
     ...stores,
     names: ["jsonl", "v2", "memory"],
     absolute: allowed,
-    ...arrivals,
+    arrive: arrivals.arrive,
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),
       find: findAnywhere,
@@ -397,8 +400,10 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       const file = join(folder, name);
       // Files written by us or by the TypeScript Pi have their id in the name; other files only in the header.
       const [, named = ""] = /^\d{4}-\d\d-\d\dT[^_]*_(.+)\.jsonl$/.exec(name) ?? [];
-      const isUnsure = named !== id && (named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named));
-      const found = isUnsure ? readId(disk, file) : named;
+      // In names, `_` also stands for what no name may have.
+      const isUnsure =
+        named === id ? id.includes("_") : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named);
+      const found = isUnsure ? (readId(disk, file) ?? (named === id ? id : undefined)) : named;
       if (found === id) exact.push(file);
       else if (found?.startsWith(id)) prefixed.push(file);
     }

@@ -89,6 +89,8 @@ export interface FleetCatalog {
   present(ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** Returns the ids of at most `most` sessions that begin so. */
   idsBeginning(beginning: string, most: number): Promise<readonly string[]>;
+  /** Returns the ids of at most `most` sessions that were begun at a time, in milliseconds. */
+  idsBegunAt(moment: number, most: number): Promise<readonly string[]>;
   texts(question: TextQuestion): Promise<readonly FoundCandidate[]>;
   /** Returns the words that hold each part, where these are not too many. */
   wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>>;

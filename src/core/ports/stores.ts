@@ -64,7 +64,10 @@ export interface Stores {
   /** Entries that were refused, or gave way to those of other machines. */
   readonly kept: KeptPlace;
   exists(file: string): boolean;
-  /** Returns whether something is at a path, or the session that was there has moved. Throws path_outside_root. */
+  /**
+   * Returns whether something is at a path, or a session of this machine that was there has moved, or has that path on
+   * another machine. Throws path_outside_root.
+   */
   holds(file: string): boolean;
   isSame(a: string, b: string): boolean;
   /** Returns the name that a file has in its folder, where a path leads there by links; undefined where it has none. */

@@ -159,17 +159,17 @@ export class Workspace {
     const isOpen = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
     const log = isOpen ? undefined : await this.stores.arrive?.(where, mayBeEarly && this.opensEarly);
     if (!log) return this.open(where);
+    const open = this.openWith(log.header.id);
+    if (open) {
+      log.close();
+      return open;
+    }
     try {
-      const isMeant = sessionPath === undefined || this.stores.absolute(sessionPath) === log.file;
-      if (!isMeant) await log.arrival?.whole();
-      const open = this.openWith(log.header.id);
-      if (isMeant && !open) return await whenHere(() => this.madeOn(log));
+      return await whenHere(() => this.madeOn(log));
     } catch (error) {
       log.close();
       throw error;
     }
-    log.close();
-    return this.open(where);
   }
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */

@@ -3,6 +3,7 @@
  * all of it is here.
  */
 
+import { basename } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import {
   type Batch,
@@ -17,6 +18,8 @@ import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Beginning, Log } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
+import { closing } from "../fs/files.ts";
+import { fileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
 import { ArrivingLog } from "./arriving-log.ts";
@@ -25,6 +28,8 @@ import { Spine } from "./heads.ts";
 import type { Outage } from "./outage.ts";
 import { ahead, type TransferPlace, transfer } from "./transfer.ts";
 
+/** Sessions that were begun in the same millisecond and are looked at, at most. */
+const MOST_BEGUN = 100;
 /** Ids that a failure names. */
 const MOST_NAMED = 3;
 /** Bytes from which a session is opened before all of it is here; less takes 100 ms. */
@@ -68,12 +73,65 @@ export interface ArrivingSession {
 export async function arrive(place: ArrivalPlace, where: ArrivingSession, early = false): Promise<Log | undefined> {
   const { sessionPath, sessionId = "", isWhole } = where;
   if (sessionPath === undefined) return arriveById(place, sessionId, early, isWhole);
-  if (place.holds(sessionPath)) return bringUpToDate(place, sessionPath);
-  // Lists name sessions that are not here by the path that their copy will have.
-  const id = idInPath(sessionPath);
-  const isElsewhere = SESSION_ID.test(id) && localFile(place, id, true) === undefined;
-  return isElsewhere ? fetchSession(place, await place.fleet.look(id), early) : undefined;
+  const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
+  if (file !== undefined) return bringUpToDate(place, file);
+  return fetchSession(place, await lookByPath(place, sessionPath), early);
 }
+
+// --- paths at which nothing is ----------------------------------------------------------------------------------------
+
+/** Names of the files of copies, whatever is in them. */
+const FILE_NAME = /^\d{4}-\d\d-\d\dT[^_]*_.+\.jsonl$/;
+/** Times in them, of which `replace` makes ISO 8601. */
+const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
+
+/**
+ * Returns the file here of the session that is meant by a path at which nothing is: one that another machine has, or had,
+ * in another folder.
+ */
+export function copyFor(place: Pick<ArrivalPlace, "find" | "open">, path: string): string | undefined {
+  const id = idInPath(path);
+  const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? localFile(place, id, true) : undefined;
+  if (file === undefined || isUuid(id)) return file;
+  return closing(place.open(file), ({ header }) => isMeant(path, header)) ? file : undefined;
+}
+
+/** Returns the session of the fleet whose copy has the name in a path: so lists name those that are not here. */
+async function lookByPath({ fleet, catalog, placeFor }: ArrivalPlace, path: string): Promise<FleetSession | null> {
+  if (!mayBeOfCopy(path)) return null;
+  const id = idInPath(path);
+  const there = SESSION_ID.test(id) ? await fleet.look(id) : null;
+  const isListedSo = (session: FleetSession | null): boolean =>
+    session !== null && placeFor(storedHeader(session)).path === path;
+  if (isUuid(id) || isListedSo(there)) return there;
+  // Of other programs come ids that are not in names as they are.
+  const begunAt = Date.parse(
+    basename(path)
+      .split("_")[0]
+      .replace(TIME_IN_NAME, (_, h, m, s, ms = "0") => `T${h}:${m}:${s}.${ms}Z`),
+  );
+  for (const other of (await catalog?.idsBegunAt(begunAt, MOST_BEGUN)) ?? []) {
+    const begun = await fleet.look(other);
+    if (isListedSo(begun)) return begun;
+  }
+  return there && isMeant(path, storedHeader(there)) ? there : null;
+}
+
+function storedHeader({ id, headerLine }: FleetSession): SessionHeader {
+  return headerOf(headerIn(headerLine) ?? { type: "session", id });
+}
+
+/** Whether a copy may have the name in a path. Others are names that people give, which mean no session of other machines. */
+function mayBeOfCopy(path: string): boolean {
+  return isUuid(idInPath(path)) || FILE_NAME.test(basename(path));
+}
+
+/** Whether a path names the session with a header whose id it seems to have: other ids may look the same in names. */
+function isMeant(path: string, header: SessionHeader): boolean {
+  return isUuid(header.id) || basename(path) === fileName(header);
+}
+
+// --- ids --------------------------------------------------------------------------------------------------------------
 
 /** Brings the session with an id, or else the only one whose id begins with it. The copies here come before the fleet. */
 async function arriveById(place: ArrivalPlace, id: string, early: boolean, isWhole = false): Promise<Log | undefined> {
@@ -110,7 +168,7 @@ async function lookFor(place: ArrivalPlace, id: string): Promise<FleetSession | 
 }
 
 /** Returns the path of a session that is here, or undefined where the fleet may have it. */
-function localFile({ find }: ArrivalPlace, id: string, isWhole?: boolean): string | undefined {
+function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: boolean): string | undefined {
   try {
     return find(id, isWhole);
   } catch (error) {
@@ -118,6 +176,8 @@ function localFile({ find }: ArrivalPlace, id: string, isWhole?: boolean): strin
     throw error;
   }
 }
+
+// --- coming -----------------------------------------------------------------------------------------------------------
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
 async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<undefined> {
@@ -157,8 +217,6 @@ async function openEarly(place: ArrivalPlace, session: FleetSession, beginning: 
   const { header } = beginning;
   if (header.version !== CURRENT_VERSION || header.leafId !== undefined) return null;
   const { path: file, store } = place.placeFor(header);
-  // A container takes only some ids.
-  if (store === "v2" && !isUuid(header.id)) return null;
   // A reader would be told that they are missing.
   if ((await place.fleet.attachments(session.id)).length > 0) return null;
   const spine = new Spine(session.end.entries);

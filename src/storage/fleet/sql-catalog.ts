@@ -163,6 +163,15 @@ export class SqlCatalog implements FleetCatalog {
     return rows.map(({ id }) => String(id));
   }
 
+  async idsBegunAt(moment: number, most: number): Promise<readonly string[]> {
+    const rows = await this.connections.read({
+      text: `select session_id from pi_fleet.described where tenant = $1 and created = $2
+        order by session_id collate "C" limit $3`,
+      values: [this.tenant, moment, most],
+    });
+    return rows.map((row) => String(row.session_id));
+  }
+
   async texts(question: TextQuestion): Promise<FoundCandidate[]> {
     const { kinds, words, without, except, after, cwd, since, until, limit } = question;
     const values = new SqlValues();

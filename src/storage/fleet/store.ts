@@ -10,7 +10,7 @@ import type { Log, Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
 import { FileLog, type FileLogOptions } from "../log/file-log.ts";
-import { type ArrivalPlace, type ArrivingSession, arrive } from "./arrival.ts";
+import { type ArrivalPlace, type ArrivingSession, arrive, copyFor } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { locked } from "./failures.ts";
@@ -46,6 +46,8 @@ export interface InFleet {
   /** Returns what brings sessions here from other machines, where there are any. */
   arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): {
     arrive?(where: ArrivingSession, early?: boolean): Promise<Log | undefined>;
+    /** See {@link copyFor}. */
+    copyFor?(path: string): string | undefined;
   };
 }
 
@@ -71,9 +73,13 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       const there = await fleet.look(id);
       if (there?.holder) throw locked(there.holder);
     },
-    arrivals: (place) => ({
-      arrive: (where, early) => arrive({ ...place, fleet, catalog, outage, longFrom }, where, early),
-    }),
+    arrivals(own) {
+      const place = { ...own, fleet, catalog, outage, longFrom };
+      return {
+        copyFor: (path) => copyFor(place, path),
+        arrive: (where, early) => arrive(place, where, early),
+      };
+    },
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),
     care: (place) =>
       keeper

@@ -1,0 +1,196 @@
+/** Sessions of a fleet that are named by paths at which nothing is on this machine. */
+
+import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { user } from "../../support/drafts.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
+import { suiteDatabase } from "../../support/sql-fleet.ts";
+
+const STORES = ["jsonl", "v2"];
+let seeds = 0;
+
+/** A machine whose server is started with the arguments. `longFrom`: bytes from which a session may be open early. */
+function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false } = {}) {
+  const fleet = new MemoryFleet(table, `machine ${seeds}`);
+  fleet.leasesEnd = true;
+  const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
+  const place = temporaryPlace();
+  const lives = new HereLives({
+    seed: ++seeds,
+    place,
+    fleet: { ...fleetOptions(fleet, { tries: 0, outage }), longFrom },
+  });
+  return { fleet, lives, place };
+}
+
+/** Makes a session on another machine, in the folder of its working directory or at a path. */
+async function made(table: FleetTable, store: string, args: string[] = []) {
+  const { lives } = machine(table);
+  const wire = await lives.start(["--store", store, ...args]);
+  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  const { sessionId, sessionFile } = await wire.result("get_state");
+  await lives.end();
+  table.leave();
+  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: lives.place };
+}
+
+const entriesOf = async (wire: Wire): Promise<string[]> =>
+  (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
+
+/** Returns the names of all session files on a machine. */
+const namesOf = (home: string): string[] =>
+  readdirSync(home, { recursive: true, encoding: "utf8" })
+    .filter((name) => /\.(jsonl|v2)$/.test(name) && !/\.v2\/|state/.test(name))
+    .map((name) => basename(name));
+
+/** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
+const PLACES = ["the copy's", "another home's"];
+const CASES = STORES.flatMap((store) =>
+  PLACES.flatMap((where) => [0, 4 << 20].map((long) => [store, where, long] as const)),
+);
+
+test.each(CASES)(
+  "a start with the path of one brings it, and makes no other (%s, %s path, early from %s bytes)",
+  async (store, where, longFrom) => {
+    const table = new FleetTable();
+    const { sessionId, sessionFile, place: theirs } = await made(table, store);
+    const { lives, place } = machine(table, { longFrom });
+    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
+    renameSync(theirs.home, `${theirs.home}.gone`);
+    const wire = await lives.start(["--store", store, "--session", path]);
+    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+    expect(await entriesOf(wire)).toEqual(["one"]);
+    await wire.result("append", { entries: [user("two", { id: "two" })] });
+    expect(table.linesOf(sessionId)).toHaveLength(2);
+    await wire.result("new_session");
+    await wire.result("switch_session", { sessionId });
+    expect(await entriesOf(wire)).toEqual(["one", "two"]);
+    await lives.end();
+    expect([...table.rows.keys()]).toEqual([sessionId]);
+    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
+  },
+);
+
+test.each(STORES)("a start with a path that no session of the fleet has makes one there (%s)", async (store) => {
+  const table = new FleetTable();
+  const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
+  for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
+    const { lives } = machine(table);
+    const path = join(temporaryFolder(), name);
+    const wire = await lives.start(["--store", store, "--session", path]);
+    expect(await entriesOf(wire)).toEqual([]);
+    await wire.result("append", { entries: [user("new")] });
+    expect(existsSync(path)).toBe(true);
+    await lives.end();
+  }
+  expect(table.rows.size).toBe(3);
+});
+
+test.each(STORES.flatMap((store) => [false, true].map((isJournaled) => [store, isJournaled] as const)))(
+  "while the fleet cannot be asked, a start makes none under the name of one that it may have (%s, goes on alone: %s)",
+  async (store, isJournaled) => {
+    const table = new FleetTable();
+    const { sessionId, sessionFile } = await made(table, store);
+    const { fleet, lives } = machine(table, { isJournaled });
+    const path = join(temporaryFolder(), basename(sessionFile));
+    fleet.faultAt = () => "before";
+    let wire = await lives.start(["--store", store, "--session", path]);
+    expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
+    expect(lives.said).toHaveLength(1);
+    fleet.faultAt = () => undefined;
+    await wire.result("switch_session", { sessionPath: path });
+    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+    await lives.end();
+    // A name that no copy has is that of a new session, whether or not the fleet is there.
+    fleet.faultAt = () => "before";
+    wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
+    expect(await entriesOf(wire)).toEqual([]);
+  },
+);
+
+test.each(STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
+  const table = new FleetTable();
+  const { lives: first } = machine(table);
+  const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
+  await there.result("append", { entries: [user("one", { id: "one" })] });
+  await there.result("clone");
+  const { sessionId, sessionFile: sessionPath } = await there.result("get_state");
+  await first.end();
+  table.leave();
+  renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
+  const ways: ((wire: Wire) => Promise<Json>)[] = [
+    (wire) => wire.result("switch_session", { sessionPath }),
+    (wire) => wire.result("open_session", { sessionPath }),
+    (wire) => wire.result("open_session", { sessionPath, readOnly: true }),
+    (wire) => wire.result("archive_session", { sessionPath }),
+    (wire) => wire.result("delete_session", { sessionPath }),
+  ];
+  for (const way of ways) {
+    const { lives } = machine(table);
+    const wire = await lives.start(["--store", store]);
+    expect((await way(wire)).sessionId).toBe(sessionId);
+    await lives.end();
+    table.leave();
+  }
+  const { lives } = machine(table, { longFrom: 0 });
+  const wire = await lives.start(["--store", store, "--fork", sessionPath]);
+  expect((await entriesOf(wire))[0]).toBe("one");
+  // It is open once, whichever of its paths is named.
+  await wire.result("open_session", { sessionId });
+  await wire.result("open_session", { sessionPath });
+  expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
+});
+
+test("a name that looks like that of another id means no session", async () => {
+  const table = new FleetTable();
+  const { sessionFile, sessionId } = await made(table, "jsonl", ["--session-id", "a_b"]);
+  const other = sessionFile.replace(/T\d\d/, "T23");
+  for (const isHere of [false, true]) {
+    const { lives } = machine(table);
+    const wire = await lives.start();
+    if (isHere) await wire.result("open_session", { sessionId });
+    expect((await wire.failure("switch_session", { sessionPath: other })).data.name).toBe("session_not_found");
+    await wire.result("switch_session", { sessionPath: sessionFile });
+    expect((await wire.result("get_state")).sessionId).toBe("a_b");
+    await lives.end();
+    table.leave();
+  }
+});
+
+describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, () => {
+  const { connect, fleets } = suiteDatabase();
+  const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
+    const lives = new HereLives({ fleet: connect(), seed: fleets.length });
+    return { wire: await lives.start(args), home: lives.place.home };
+  };
+
+  test.each(STORES)("opens it there, whatever its id is (%s)", async (store) => {
+    const one = await started();
+    const ids = [`task-1-${store}`, `a_b ${store}`, `a:b ${store}`, `-begun ${store}`, `${"x".repeat(130)}${store}`];
+    await one.wire.result("new_session", { newSessionId: `a_b_${store}` });
+    await one.wire.result("append", { entries: [user(`in a_b_${store}`)] });
+    const { sessionFile } = await one.wire.result("get_state");
+    await one.wire.result("new_session");
+    for (const [n, id] of ids.entries()) {
+      const file = join(one.home, "carried.jsonl");
+      const text = readFileSync(sessionFile, "utf8").replace(`in a_b_${store}`, `in ${id}`);
+      writeFileSync(file, text.replace(/"id":"[^"]+"/, `"id":"${id}"`).replace(/\.\d{3}Z/, `.0${n % 2}1Z`));
+      expect((await one.wire.result("import_session", { path: file })).sessionId).toBe(id);
+    }
+    const two = await started(["--store", store]);
+    await two.wire.result("open_session", { sessionId: `a_b_${store}` });
+    const { sessions } = await two.wire.result("list_sessions");
+    for (const id of [`a_b_${store}`, ...ids]) {
+      const { sessionPath } = sessions.find(({ sessionId }: Json) => sessionId === id);
+      const { sessionFile } = await two.wire.result("switch_session", { sessionPath });
+      expect([sessionFile, (await two.wire.result("get_state")).sessionId]).toEqual([sessionPath, id]);
+      expect(JSON.stringify(await two.wire.result("get_messages"))).toContain(`in ${id}"`);
+      await two.wire.result("append", { entries: [user(`more in ${id}`)] });
+    }
+  });
+});
