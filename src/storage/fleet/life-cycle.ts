@@ -50,10 +50,10 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       try {
         restored = await own.restore(where);
       } catch (error) {
-        if (!isUnknown(error)) throw error;
-        // One whose file is here already, as after a restore that was interrupted.
+        // One whose file is here already, as after a restore that was interrupted; the trash may have an older state of it.
         const file = fileAt(own, where);
         const sessionId = file === undefined ? undefined : place.idAt(file);
+        if (!isUnknown(error) && !isInTheWay(error, sessionId)) throw error;
         if (file !== undefined && sessionId !== undefined && (await toldOfReturn(place, sessionId, file)))
           return { sessionId, sessionPath: file, movedTo: file };
         // Or one that the fleet deleted, because nobody wrote to it, and that is in no trash.
@@ -170,6 +170,11 @@ async function fetchedBack(
 
 function isUnknown(error: unknown): boolean {
   return error instanceof Failure && error.name === "session_not_found";
+}
+
+/** Returns whether something is in the way of this session. */
+function isInTheWay(error: unknown, sessionId: string | undefined): boolean {
+  return error instanceof Failure && error.name === "already_exists" && error.details.sessionId === sessionId;
 }
 
 /** Returns the file of a session that is not in the trash; undefined where there is none. */

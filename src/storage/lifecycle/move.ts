@@ -201,8 +201,8 @@ function staysHere(folder: string, name: string): boolean {
 }
 
 /** Throws already_exists when something else has a new path; what an interrupted move left there does not count. */
-export async function requireWayFree(disk: Disk, changes: readonly PathChange[]): Promise<void> {
-  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to);
+export async function requireWayFree(disk: Disk, changes: readonly PathChange[], details: object = {}): Promise<void> {
+  for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to, details);
 }
 
 async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean> {
@@ -235,8 +235,7 @@ function taken(): Error {
   return Object.assign(new Error("the name is taken"), { code: "EEXIST" });
 }
 
-export function alreadyThere(path: string): Failure {
-  return new Failure("already_exists", `Something exists at ${path} already. Move it away or delete it first.`, {
-    path,
-  });
+export function alreadyThere(path: string, details: object = {}): Failure {
+  const sentence = `Something exists at ${path} already. Move it away or delete it first.`;
+  return new Failure("already_exists", sentence, { ...details, path });
 }

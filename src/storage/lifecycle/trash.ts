@@ -207,7 +207,7 @@ export async function restoreItem(deps: LifecycleDeps, { item, file, record }: T
   const to = deps.allowed(record.path);
   const others = contentOf(disk, item).filter((name) => name !== basename(to));
   const changes = [basename(to), ...others].map((name): PathChange => [join(item, name), join(dirname(to), name)]);
-  await requireWayFree(disk, changes);
+  await requireWayFree(disk, changes, { sessionId: record.sessionId });
   disk.makeFolder(dirname(to));
   await moveWith(disk, changes);
   await keepLeaf(deps.leaves, record.leafId, () => deps.open(to));

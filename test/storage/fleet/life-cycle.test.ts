@@ -3,7 +3,7 @@
  * machine sees it. Ordinary tests, over a real PostgreSQL.
  */
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
@@ -69,6 +69,39 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect(await seenBy(two)).toEqual([]);
     await two.result("restore_session", { sessionId });
     expect(await seenBy(two)).toEqual([sessionId]);
+  });
+
+  test("one whose copy is here comes back, though the trash has an older state of it", async () => {
+    const { one, two, sessionId, sessionPath } = await pair();
+    for (const where of [{ sessionId }, { sessionPath }]) {
+      await one.result("delete_session", { sessionId });
+      await two.result("restore_session", { sessionId });
+      await two.result("switch_session", { sessionId });
+      await two.result("append", { entries: [user("by the other")] });
+      await two.result("new_session");
+      await one.result("open_session", { sessionId });
+      await one.result("close_session", { sessionId });
+      await two.result("delete_session", { sessionId });
+      const restored = await one.result("restore_session", where);
+      expect(restored).toMatchObject({ sessionId, movedTo: sessionPath });
+      for (const wire of [one, two]) expect(await seenBy(wire)).toEqual([sessionId]);
+      expect(readFileSync(sessionPath, "utf8")).toContain("by the other");
+      // It is not deleted any more, and the older state is not put over it.
+      expect((await one.failure("restore_session", where)).data.name).toBe("already_exists");
+      expect(await seenBy(two)).toEqual([sessionId]);
+    }
+  });
+
+  test("one at the place of another is not brought back in its stead", async () => {
+    const { one, two, sessionId, sessionPath } = await pair();
+    await one.result("append", { entries: [user("of the other")] });
+    const { sessionId: other, sessionFile } = await one.result("get_state");
+    await one.result("new_session");
+    await one.result("delete_session", { sessionId });
+    await two.result("delete_session", { sessionId: other });
+    renameSync(sessionFile, sessionPath);
+    expect((await one.failure("restore_session", { sessionPath })).data.name).toBe("already_exists");
+    expect([stateOf(sessionId), stateOf(other)]).toEqual(["2", "2"]);
   });
 
   test("one that is deleted for good has no lines left, and no writer gets its id again", async () => {
