@@ -69,10 +69,11 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   };
   // An interrupted repair left a container under another name.
   const isAt = (file: string): boolean => exists(disk, isContainerName(file) ? folderOf(disk, file) : file);
+  const copyAt = copyFor && ((file: string) => (isAt(file) ? undefined : copyFor(file)));
   /** Returns the current path of the session that a path of a host means. */
   const meant = (file: string): string => {
     const now = nowAt(disk, file);
-    return now !== file || !copyFor || isAt(file) ? now : (copyFor(file) ?? file);
+    return now === file ? (copyAt?.(file) ?? file) : now;
   };
   const openLog = (file: string, asReader?: boolean): Log => {
     const isOurs = isContainerName(file) || beginsAsOurs(disk, file);
@@ -97,6 +98,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       const file = allowed(path);
       return isAt(file) || meant(file) !== file;
     },
+    copyAt,
     prepareFolder(file) {
       try {
         disk.makeFolder(dirname(file));

@@ -69,6 +69,11 @@ export interface Stores {
    * another machine. Throws path_outside_root.
    */
   holds(file: string): boolean;
+  /**
+   * Returns the file of the session that other machines name by a path at which nothing is here; undefined where it is not
+   * here. Missing where there are no others.
+   */
+  copyAt?(file: string): string | undefined;
   isSame(a: string, b: string): boolean;
   /** Returns the name that a file has in its folder, where a path leads there by links; undefined where it has none. */
   nameBehind(path: string): string | undefined;
@@ -124,4 +129,7 @@ export interface Stores {
 }
 
 /** The part that opens sessions and makes new ones. */
-export type SessionStores = Pick<Stores, "forNew" | "leaves" | "open" | "exists" | "holds" | "prepareFolder">;
+export type SessionStores = Pick<
+  Stores,
+  "forNew" | "leaves" | "open" | "exists" | "holds" | "copyAt" | "prepareFolder"
+>;

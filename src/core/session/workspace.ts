@@ -90,7 +90,10 @@ export class Workspace {
 
   /** Returns the open session with a file, by any name of it. Throws path_outside_root. */
   openAt(sessionPath: string): Session | undefined {
-    return this.here.at(this.stores.absolute(sessionPath));
+    const file = this.stores.absolute(sessionPath);
+    const open = this.here.at(file);
+    const copy = open ? undefined : this.stores.copyAt?.(file);
+    return copy === undefined ? open : this.here.at(copy);
   }
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */

@@ -144,6 +144,7 @@ test.each(STORES)("the path that one had outside the session folders means its c
   await wire.result("open_session", { sessionId });
   await wire.result("open_session", { sessionPath });
   expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
+  expect((await wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
 });
 
 test("a name that looks like that of another id means no session", async () => {
