@@ -220,14 +220,15 @@ const EMPTIED = `update pi_fleet.session set emptied = generation where tenant =
 
 /**
  * Returns the statement that removes some rows of a session's earlier generations from a table. The row of the session says
- * which these are now: it may have gone since it was looked for, and have begun anew.
+ * which these are now: it may have gone since it was looked for, and have begun anew. Nobody changes such rows any more.
+ * Packs below generation 0 are parts of commits, also of one that gives the session back just now, and go by DROP_PARTS.
  */
 function removal(table: (typeof SESSION_ROWS)[number]): string {
   // Words of texts that go may be in no other text.
   const [returned, noted] = table === "said" ? ["words", `, noted as (${NOTED_WORDS("$1", "gone")})`] : ["1", ""];
   return `with gone as (delete from pi_fleet.${table} where ctid = any(array(
-      select ctid from pi_fleet.${table} where tenant = $1 and session_id = $2 and generation < least($3, (
-        select generation from pi_fleet.session where tenant = $1 and id = $2)) limit ${ROWS_AT_ONCE}))
+      select ctid from pi_fleet.${table} where tenant = $1 and session_id = $2 and generation >= 0
+        and generation < least($3, (select generation from pi_fleet.session where tenant = $1 and id = $2)) limit ${ROWS_AT_ONCE}))
       returning ${returned})
     ${noted} select count(*) as rows from gone`;
 }

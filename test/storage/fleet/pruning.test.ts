@@ -299,6 +299,47 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       expect(await textsOf(two.wire, sessionId)).toContain("later");
     });
 
+    test("a sweep that goes on while a machine gives back what was pruned takes none of its parts", async () => {
+      const fleet = { ...connect(), partBytes: 4096 };
+      const one = await machine(kind, fleet);
+      const sessionId = await one.make("word ".repeat(3000));
+      await one.wire.result("delete_session", { sessionId });
+      const { connections } = connect();
+      const run = connections.run.bind(connections);
+      let goOn = (): void => {};
+      const isLetGo = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      let isStopped = false;
+      connections.run = async (question, sent) => {
+        const { text } = typeof question === "function" ? question({ durability: "primary", version: "" }) : question;
+        if (text.includes("delete from pi_fleet.entry")) {
+          isStopped = true;
+          await isLetGo;
+        }
+        return run(question, sent);
+      };
+      const pruning = new FleetPruning(connections, "").prune({ rows: 0 });
+      await vi.waitFor(() => expect(isStopped).toBe(true));
+      const parts = (): number => Number(server.sql("select count(*) from pi_fleet.pack where generation < 0"));
+      const seen: number[] = [];
+      const append = fleet.fleet.append.bind(fleet.fleet);
+      fleet.fleet.append = async (batch) => {
+        if (batch.place !== undefined && seen.length === 0) {
+          seen.push(parts());
+          goOn();
+          await pruning;
+          seen.push(parts());
+        }
+        return append(batch);
+      };
+      await one.wire.result("restore_session", { sessionId });
+      expect(seen[0]).toBeGreaterThan(1);
+      expect(seen[1]).toBe(seen[0]);
+      expect(parts()).toBe(0);
+      expect(await textsOf((await machine(kind)).wire, sessionId)).toContain("answer to word");
+    });
+
     test("a restore whose lines do not come to the fleet says so, and the same again finishes it", async () => {
       const { fleet, one, two, sessionId } = await lessOn(kind);
       const remote = fleet.fleet;
