@@ -101,7 +101,8 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           step.do === "appear" || step.do === "return",
         );
       const taken = await own.takeBack(operation, as);
-      if (taken.sessionPath !== undefined) await toldOfReturn(place, sessionId, taken.sessionPath);
+      if (step?.do === "trash" && taken.sessionPath !== undefined)
+        await toldOfReturn(place, sessionId, taken.sessionPath);
       return taken;
     },
   };
