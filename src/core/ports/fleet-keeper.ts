@@ -10,8 +10,13 @@ export type Kept =
   | { readonly as: "deleted" }
   /** Its lines are removed for good; its id stays taken, so that no epoch falls. */
   | { readonly as: "gone" }
-  /** There, not archived, and with another header, which is not among the lines. */
-  | { readonly as: "changed"; readonly headerLine: Uint8Array; readonly description: FleetDescription };
+  /** There, with another header, which is not among the lines. */
+  | {
+      readonly as: "changed";
+      readonly archived: boolean;
+      readonly headerLine: Uint8Array;
+      readonly description: FleetDescription;
+    };
 
 /** A session of the fleet, as it is checked. */
 export interface FleetRow {

@@ -128,8 +128,11 @@ export interface LifeCycle {
   /** Moves a session to where agents do not list it; our own lists show it as archived. */
   archive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
-  /** Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`. */
-  relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
+  /**
+   * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
+   * `mayBeThere`: the session may have it already, and then is left as it is.
+   */
+  relocate(file: string, cwd: string, allowMissing?: boolean, mayBeThere?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere, also another agent's. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
   readonly leftovers: Leftovers;

@@ -5,6 +5,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
+import { sameBytes } from "../../core/json/json.ts";
 import type { Fleet, FleetDescription, FleetEnd } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
@@ -33,7 +34,7 @@ export interface LifeCyclePlace {
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
   const move = async <T extends { readonly movedTo: string }>(file: string, run: () => Promise<T>): Promise<T> =>
-    withSession(place, file, run, ({ movedTo }) => ({ as: "there", archived: place.isArchived(movedTo) }));
+    withSession(place, file, run, ({ movedTo }) => whereItIs(place, movedTo));
   return {
     ...own,
     delete: (file, permanent, wishes) =>
@@ -42,7 +43,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         file,
         () => own.delete(file, permanent, wishes),
         () => ({ as: permanent ? "gone" : "deleted" }),
-        !permanent,
+        permanent ? undefined : requireWhole,
       ),
     async restore(where) {
       await requireThere(place);
@@ -72,13 +73,16 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       const mayBeThere = await isElsewhere(place, file, true);
       return move(file, () => own.unarchive(file, { ...wishes, mayBeThere }));
     },
-    relocate: (file, cwd, allowMissing) =>
-      withSession(
+    async relocate(file, cwd, allowMissing) {
+      const mayBeThere = await hasOtherHeader(place, file);
+      return withSession(
         place,
         file,
-        () => own.relocate(file, cwd, allowMissing),
+        () => own.relocate(file, cwd, allowMissing, mayBeThere),
         ({ movedTo }) => asItIs(place, movedTo),
-      ),
+        bringRest,
+      );
+    },
     async import(path, progress) {
       await requireThere(place);
       // What the fleet has of it comes first, so that it is known again.
@@ -92,18 +96,34 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       const { sessionId, step } = operation;
       if (sessionId === null) return own.takeBack(operation, as);
       await requireThere(place);
-      if (step?.do === "appear" || step?.do === "move" || step?.do === "relocate" || step?.do === "return")
-        return withSession(
-          place,
-          step.to,
-          () => own.takeBack(operation, as),
-          ({ sessionPath }) => keptAt(place, sessionPath),
-          step.do === "appear" || step.do === "return",
-        );
-      const taken = await own.takeBack(operation, as);
-      if (step?.do === "trash" && taken.sessionPath !== undefined)
-        await toldOfReturn(place, sessionId, taken.sessionPath);
-      return taken;
+      let isDone = false;
+      const run = async () => {
+        const taken = await own.takeBack(operation, as);
+        isDone = true;
+        return taken;
+      };
+      try {
+        if (step?.do === "appear")
+          return await withSession(place, step.to, run, () => ({ as: "deleted" }), requireWhole);
+        if (step?.do === "move")
+          return await withSession(place, step.to, run, ({ sessionPath = step.from }) => whereItIs(place, sessionPath));
+        if (step?.do === "relocate" || step?.do === "return")
+          return await withSession(
+            place,
+            step.to,
+            run,
+            ({ sessionPath = step.from }) => asItIs(place, sessionPath),
+            bringRest,
+          );
+        const taken = await run();
+        if (step?.do === "trash" && taken.sessionPath !== undefined)
+          await toldOfReturn(place, sessionId, taken.sessionPath);
+        return taken;
+      } catch (error) {
+        if (!isDone || !(error instanceof Failure)) throw error;
+        // The next undo takes another operation back.
+        throw new Failure(error.name, error.message, error.details, { cause: error, retryable: false });
+      }
     },
   };
 }
@@ -119,6 +139,19 @@ async function isElsewhere(
   // Where the fleet cannot be asked, taking the session says so.
   const there = id === undefined ? null : await fleet.look(id).catch(() => null);
   return there?.archived === archived;
+}
+
+/** Returns whether the fleet has a session with another header than its copy here. */
+async function hasOtherHeader({ fleet, idAt, open }: LifeCyclePlace, file: string): Promise<boolean> {
+  const id = idAt(file);
+  const there = id === undefined ? null : await fleet.look(id).catch(() => null);
+  return (
+    there !== null &&
+    !sameBytes(
+      there.headerLine,
+      closing(open(file), ({ headerLine }) => headerLine),
+    )
+  );
 }
 
 /**
@@ -192,35 +225,34 @@ function hasAll(log: Log, end: FleetEnd): boolean {
   return log.nodes.count >= end.entries && isSameEnd(endIn(log, end.entries, NOTHING), end);
 }
 
-/** Returns how a session is kept that is at a path, or in the trash. */
-function keptAt(place: LifeCyclePlace, file: string | undefined): Kept {
-  if (file === undefined) return { as: "deleted" };
-  return place.isArchived(file) ? { as: "there", archived: true } : asItIs(place, file);
+/** Returns how a session is kept that is at a path. */
+function whereItIs({ isArchived }: LifeCyclePlace, file: string): Kept {
+  return { as: "there", archived: isArchived(file) };
 }
 
 /** Returns how a session is kept whose header may be another one now. */
-function asItIs({ open }: LifeCyclePlace, file: string): Kept {
+function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
   const log = open(file);
   try {
     const { name, first: firstMessage } = summaryOfLog(log);
     const { cwd, parentSession, timestamp } = headerFacts(log.header);
     const description: FleetDescription = { cwd, name, firstMessage, parentSession, timestamp };
-    return { as: "changed", headerLine: log.headerLine, description };
+    return { as: "changed", archived: isArchived(file), headerLine: log.headerLine, description };
   } finally {
     log.close();
   }
 }
 
-/**
- * Runs an operation on a session while nobody else can write to it, and tells the fleet. `mayGo`: the file may come to the
- * trash, which must have all that the fleet has then.
- */
+/** The work on the copy at a path before an operation, if the fleet has this much of the session. */
+type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<void>;
+
+/** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
 async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
   run: () => Promise<T>,
   keptAs: (result: T) => Kept,
-  mayGo = false,
+  prepare?: Preparation,
 ): Promise<T> {
   const { fleet, keeper } = place;
   const id = place.idAt(file);
@@ -232,7 +264,7 @@ async function withSession<T>(
   if (id === undefined || taking?.kind !== "taken") return run();
   let result: T;
   try {
-    if (mayGo) await requireWhole(place, id, file, taking.end);
+    await prepare?.(place, id, file, taking.end);
     result = await run();
   } catch (error) {
     await fleet.release(id, taking.epoch);
@@ -244,9 +276,15 @@ async function withSession<T>(
   await fleet.release(id, taking.epoch);
   throw new Failure(
     "storage_failed",
-    "It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again, unless a list shows it done.",
+    `It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again with ${whatDoes(kept)}, unless a list shows it done.`,
     { fleet: true, sessionId: id },
   );
+}
+
+/** Returns the method that has a session kept so, also where it is so on this machine. */
+function whatDoes(kept: Kept): string {
+  if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
+  return kept.as === "changed" ? `relocate_session to ${kept.description.cwd}` : "delete_session";
 }
 
 /** Tells the fleet of a deleted session that is here again. Returns whether it was deleted there. Throws storage_failed. */
@@ -264,11 +302,20 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   }
 }
 
+/** Brings the entries that the copy at a path lacks, so that what the fleet is told of it is not older than what it has. */
+async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<void> {
+  await closing(open(file), (log) => followed(log, there));
+}
+
+async function followed(log: Log, there: FleetEnd): Promise<void> {
+  if (log instanceof FileLog && log.nodes.count < there.entries) await log.outside?.follow();
+}
+
 /** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
 async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd): Promise<void> {
   await closing(open(file), async (log) => {
     if (!(log instanceof FileLog)) return;
-    if (log.nodes.count < there.entries) await log.outside?.follow();
+    await followed(log, there);
     await fetchMissing(fleet, log, id);
     if (hasAll(log, there)) return;
     throw new Failure(

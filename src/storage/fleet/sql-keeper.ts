@@ -117,18 +117,18 @@ export class SqlKeeper implements FleetKeeper {
     if (kept.as === "gone") return this.is(sessionId, `${isDeleted} and removed_at is not null`, epoch + 1);
     // Nobody else took the session, and it was let go.
     const ours = "epoch = $3 and holder is null";
-    const archived = kept.as === "there" && kept.archived;
-    return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, archived);
+    return this.is(sessionId, `${ours} and state = 1 and archived = $4`, epoch + 1, kept.archived);
   }
 
   private keepOnce(sessionId: string, epoch: number, kept: Kept): Promise<boolean> {
     const values = this.whose(sessionId, epoch);
-    if (kept.as === "there") return this.change(HELD(`archived = ${values.add(kept.archived)}, ${LET_GO}`), [], values);
     const deleted = `state = 2, deleted_at = clock_timestamp(), ${LET_GO}`;
     if (kept.as === "deleted") return this.change(HELD(deleted), [], values);
     const noted = NOTED_WORDS("$1", PART(ROWS.indexOf("said")));
     if (kept.as === "gone") return this.change(HELD(`${deleted}, ${NO_ROWS}`), [...ROWS.map(REMOVED), noted], values);
-    const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, archived = false, ${LET_GO}`);
+    const archived = `archived = ${values.add(kept.archived)}, ${LET_GO}`;
+    if (kept.as === "there") return this.change(HELD(archived), [], values);
+    const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, ${archived}`);
     return this.change(held, factParts([{ described: describedRow(sessionId, kept.description) }], values), values);
   }
 

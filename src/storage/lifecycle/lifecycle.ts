@@ -45,8 +45,10 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       exclusively(deps, file, "bringing the session back", (locked) =>
         moveBetween(deps, locked, archive, home, { ...wishes, kind: "unarchive" }),
       ),
-    relocate: (file, cwd, allowMissing = false) =>
-      exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
+    relocate: (file, cwd, allowMissing = false, mayBeThere = false) =>
+      exclusively(deps, file, "relocating the session", (locked) =>
+        relocateSession(deps, locked, cwd, { allowMissing, mayBeThere }),
+      ),
     import: (path, progress) => importAny(deps, path, progress),
     leftovers: makeLeftovers(deps),
     emptyTrash: (before, progress) =>

@@ -26,13 +26,20 @@ export async function relocateSession(
   deps: LifecycleDeps,
   locked: LockedSession,
   wanted: string,
-  allowMissing: boolean,
+  { allowMissing, mayBeThere }: { readonly allowMissing: boolean; readonly mayBeThere: boolean },
 ): Promise<Relocated> {
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
   const facts = factsOf(locked.log);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
-  const { file: from, to } = endsOf(deps, locked, house);
+  const ends = endsOf(deps, locked, house);
+  if (mayBeThere && isHoused(ends)) {
+    const { file: movedTo } = ends;
+    const { sessionId, file: sessionPath } = locked;
+    return { sessionId, sessionPath, movedTo, keptAt: lastBackup(deps, movedTo) ?? movedTo };
+  }
+  requireUnhoused(ends);
+  const { file: from, to } = ends;
   const step = {
     do: "relocate" as const,
     from,
@@ -114,9 +121,13 @@ function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
 
 /** Returns the header line that a session had before a relocation that may have been cut off, a character for a byte. */
 function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
-  const rewritten = isContainerName(file) ? headerFile(file) : file;
-  const kept = log.header.cwd === cwd ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
+  const kept = log.header.cwd === cwd ? lastBackup({ disk }, file) : undefined;
   return textOfHeader(disk, kept ?? file);
+}
+
+/** Returns where the last original of a session is that was relocated. */
+function lastBackup({ disk }: Pick<LifecycleDeps, "disk">, file: string): string | undefined {
+  return lastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
 }
 
 function placeFor({ paths }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
@@ -131,12 +142,15 @@ interface House {
   readonly rewrite: (line: Uint8Array) => Uint8Array;
 }
 
-/** Returns the path that a session has and the one that it gets. Throws already_exists when there is nothing to do. */
-function endsOf(
-  deps: LifecycleDeps,
-  locked: LockedSession,
-  { cwd, place }: House,
-): { readonly file: string; readonly to: string; readonly isRewritten: boolean } {
+/** The path that a session has, the one that it gets, and whether its header is the wanted one. */
+interface Rehousing {
+  readonly file: string;
+  readonly to: string;
+  readonly isRewritten: boolean;
+}
+
+/** Returns what is to be done. Throws already_exists for a session with a name that an interrupted move left. */
+function endsOf(deps: LifecycleDeps, locked: LockedSession, { cwd, place }: House): Rehousing {
   const { header } = locked.log;
   const isRewritten = header.cwd === cwd;
   // A folder may have two paths; the session is not moved from one to the other.
@@ -151,9 +165,18 @@ function endsOf(
     );
   const file = isThere ? (other ?? locked.file) : locked.file;
   const to = isThere && other === undefined ? locked.file : place;
-  if (isRewritten && to === file)
-    throw new Failure("already_exists", "The session has this working directory already.", { path: file });
   return { file, to, isRewritten };
+}
+
+/** Returns whether there is nothing to do. */
+function isHoused({ file, to, isRewritten }: Rehousing): boolean {
+  return isRewritten && to === file;
+}
+
+/** Throws already_exists where there is nothing to do. */
+function requireUnhoused(ends: Rehousing): void {
+  if (isHoused(ends))
+    throw new Failure("already_exists", "The session has this working directory already.", { path: ends.file });
 }
 
 /**
@@ -166,7 +189,9 @@ async function rehouse(deps: LifecycleDeps, locked: LockedSession, house: House)
   const { sessionId, leafId } = locked;
   const { rewrite } = house;
   const isContainer = isContainerName(locked.file);
-  const { file, to, isRewritten } = endsOf(deps, locked, house);
+  const ends = endsOf(deps, locked, house);
+  requireUnhoused(ends);
+  const { file, to, isRewritten } = ends;
   const [oldName, newName] = [basename(file), basename(to)];
   const newPath = (path: string): string => {
     const name = basename(path);
@@ -178,7 +203,7 @@ async function rehouse(deps: LifecycleDeps, locked: LockedSession, house: House)
   // A container has its header in a separate file, and only that is rewritten.
   const rewritten = isContainer ? headerFile(file) : file;
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
-  const earlier = isRewritten ? lastName(disk, (n) => backupOf(rewritten, n)) : undefined;
+  const earlier = isRewritten ? lastBackup(deps, file) : undefined;
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
   const size = earlier === undefined ? await replace(disk, rewritten, backup, rewrite) : undefined;
   if (to !== file)

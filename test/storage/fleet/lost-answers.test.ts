@@ -121,7 +121,10 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
       ["deleted", { as: "deleted" }],
       ["pruned", { as: "deleted" }],
       ["gone", { as: "gone" }],
-      ["changed", { as: "changed", headerLine: Buffer.from("{}"), description: factsOf(9).description as never }],
+      [
+        "changed",
+        { as: "changed", archived: false, headerLine: Buffer.from("{}"), description: factsOf(9).description as never },
+      ],
     ] as const)
       await tell(keeper.keep(id, await begun(one, id), kept));
     server.sql(`update pi_fleet.session set deleted_at = '2020-01-01' where id = 'pruned' and tenant = '${tenant}'`);

@@ -3,13 +3,14 @@
  * the middle: what the fleet has then, and what finishes them. Ordinary tests, over a real PostgreSQL.
  */
 
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
+import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
 
 describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s${WITH_POSTGRES}`, (kind) => {
   const database = suiteDatabase();
@@ -31,8 +32,25 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
   };
   const listed = async (wire: Wire, sessionId: string, params: Json = {}): Promise<Json | undefined> =>
     (await wire.result("list_sessions", params)).sessions.find((one: Json) => one.sessionId === sessionId);
+  const name = async (wire: Wire, sessionId: string, title: string): Promise<void> => {
+    await wire.result("switch_session", { sessionId });
+    await wire.result("set_session_name", { name: title });
+    await wire.result("new_session");
+  };
   const stateOf = (sessionId: string): string =>
     database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
+  const headerOf = (sessionId: string): Json =>
+    JSON.parse(
+      database.server.sql(`select convert_from(header, 'utf8') from pi_fleet.session where id = '${sessionId}'`),
+    );
+  /** Has the fleet confirm nothing while something is done. */
+  const unconfirmed = async ({ keeper }: SqlFleet, run: () => Promise<Json>): Promise<Json> => {
+    const keep = keeper.keep.bind(keeper);
+    keeper.keep = async () => false;
+    const error = await run();
+    keeper.keep = keep;
+    return error;
+  };
 
   test.runIf(kind === "jsonl")("the undo of a repair brings nothing back that another machine deleted", async () => {
     const { one, two, sessionId, sessionPath } = await pair();
@@ -45,5 +63,105 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     expect((await one.result("undo", { sessionPath })).kind).toBe("repair");
     expect(stateOf(sessionId)).toBe("2");
     expect(await listed(two, sessionId)).toBeUndefined();
+  });
+
+  test("a name that another machine gave meanwhile stays when the archiving is taken back", async () => {
+    const { one, two, sessionId } = await pair();
+    await one.result("archive_session", { sessionId });
+    await name(two, sessionId, "X");
+    await one.result("undo", {});
+    expect(await listed(two, sessionId)).toMatchObject({ name: "X" });
+    expect(await listed(one, sessionId)).toMatchObject({ name: "X" });
+  });
+
+  test("a name that another machine gave meanwhile stays through a relocation, its undo and its redo", async () => {
+    const { one, two, home, sessionId } = await pair();
+    await name(two, sessionId, "X");
+    await one.result("relocate_session", { sessionId, cwd: home });
+    expect(await listed(two, sessionId)).toMatchObject({ name: "X", cwd: home });
+    for (const [n, method] of ["undo", "redo"].entries()) {
+      await name(two, sessionId, method);
+      await one.result(method, {});
+      const seen = await listed(two, sessionId);
+      expect(seen).toMatchObject({ name: method });
+      expect(seen?.cwd === home).toBe(n === 1);
+    }
+  });
+
+  test("the undo of the relocation of an archived session has its directory and the archive again for all", async () => {
+    const { one, two, home, sessionId } = await pair();
+    const { cwd } = headerOf(sessionId);
+    await one.result("archive_session", { sessionId });
+    await one.result("relocate_session", { sessionId, cwd: home });
+    expect(await listed(two, sessionId)).toMatchObject({ cwd: home });
+    await one.result("undo", {});
+    expect(headerOf(sessionId).cwd).toBe(cwd);
+    expect(await listed(two, sessionId)).toBeUndefined();
+    expect(await listed(two, sessionId, { archived: true })).toMatchObject({ cwd });
+  });
+
+  test("a relocation that the fleet did not confirm is finished by the same again", async () => {
+    const { one, two, fleet, home, sessionId } = await pair();
+    const again = { sessionId, cwd: home };
+    const { message } = await unconfirmed(fleet, () => one.failure("relocate_session", again));
+    expect(message).toContain("Do it again");
+    expect(headerOf(sessionId).cwd).not.toBe(home);
+    const { movedTo, keptAt } = await one.result("relocate_session", again);
+    expect(existsSync(movedTo)).toBe(true);
+    expect(existsSync(keptAt)).toBe(true);
+    expect(await listed(two, sessionId)).toMatchObject({ cwd: home });
+    expect((await one.failure("relocate_session", again)).data.name).toBe("already_exists");
+    // It was one relocation, and one undo takes it back.
+    await one.result("undo", {});
+    expect((await listed(two, sessionId))?.cwd).not.toBe(home);
+  });
+
+  test.each(["archive", "unarchive", "relocate", "restore"])(
+    "the undo of %s that the fleet did not confirm is finished by what the failure names",
+    async (what) => {
+      const { one, two, fleet, home, sessionId } = await pair();
+      const { cwd } = headerOf(sessionId);
+      // An older operation that an undo more would take back.
+      await name(one, sessionId, "older");
+      if (what === "unarchive") await one.result("archive_session", { sessionId });
+      if (what === "restore") await one.result("delete_session", { sessionId });
+      const { operationId } = await one.result(`${what}_session`, {
+        sessionId,
+        ...(what === "relocate" ? { cwd: home } : {}),
+      });
+      const named = operationId ?? (await one.result("list_operations")).operations[0].operationId;
+      const { message, data } = await unconfirmed(fleet, () => one.failure("undo", { operationId: named }));
+      // Who tries again by itself would take something else back.
+      expect(data).toMatchObject({ name: "storage_failed", retryable: false });
+      const finishes: Readonly<Record<string, string>> = {
+        archive: "unarchive_session",
+        unarchive: "archive_session",
+        relocate: `relocate_session to ${cwd}`,
+        restore: "delete_session",
+      };
+      expect(message).toContain(finishes[what]);
+      const [method] = finishes[what].split(" ");
+      await one.result(method, { sessionId, ...(what === "relocate" ? { cwd } : {}) });
+      const isListed = what === "archive" || what === "relocate";
+      const seen = await listed(two, sessionId);
+      if (isListed) expect(seen).toMatchObject({ name: "older", cwd });
+      else expect(seen).toBeUndefined();
+      expect(stateOf(sessionId)).toBe(what === "restore" ? "2" : "1");
+    },
+  );
+
+  test("the undo of a deletion that the fleet did not confirm is finished by restore_session", async () => {
+    const { one, two, fleet, sessionId } = await pair();
+    const { operationId } = await one.result("delete_session", { sessionId });
+    const restore = fleet.keeper.restore.bind(fleet.keeper);
+    fleet.keeper.restore = async () => {
+      throw new Failure("storage_failed", "test: away", { fleet: true });
+    };
+    const { data, message } = await one.failure("undo", { operationId });
+    fleet.keeper.restore = restore;
+    expect(data).toMatchObject({ name: "storage_failed", retryable: false });
+    expect(message).toContain("restore it again");
+    await one.result("restore_session", { sessionId });
+    expect(await listed(two, sessionId)).toBeDefined();
   });
 });
