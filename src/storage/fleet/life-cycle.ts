@@ -37,14 +37,23 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     withSession(place, file, run, ({ movedTo }) => whereItIs(place, movedTo));
   return {
     ...own,
-    delete: (file, permanent, wishes) =>
-      withSession(
-        place,
-        file,
-        () => own.delete(file, permanent, wishes),
-        () => ({ as: permanent ? "gone" : "deleted" }),
-        permanent ? undefined : requireWhole,
-      ),
+    async delete(file, permanent, wishes) {
+      let cause: unknown;
+      const run = async () => {
+        try {
+          return await own.delete(file, permanent, wishes);
+        } catch (error) {
+          // The disk may refuse what comes after.
+          if (!isGone(own, file)) throw error;
+          cause = error;
+          return undefined;
+        }
+      };
+      const kept: Kept = { as: permanent ? "gone" : "deleted" };
+      const deleted = await withSession(place, file, run, () => kept, permanent ? undefined : requireWhole);
+      if (deleted === undefined) throw cause;
+      return deleted;
+    },
     async restore(where) {
       await requireThere(place);
       let restored: MovedSession;
@@ -167,8 +176,9 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   try {
     if (end && !hasAll(log, end)) throw partOnly(log);
     // One that the fleet never had stays here.
-    const isThere = end ? await keeper.beginAgain(id, log.headerLine, archived, end) : (await fleet.look(id)) !== null;
-    if (!isThere) return false;
+    if (!end && (await fleet.look(id)) === null) return false;
+    if (end && !(await keeper.beginAgain(id, log.headerLine, archived, end)))
+      throw away("another machine changes it just now");
   } finally {
     log.close();
   }
@@ -218,6 +228,16 @@ function fileAt(own: LifeCycle, where: Where): string | undefined {
   } catch (error) {
     if (error instanceof Failure) return undefined;
     throw error;
+  }
+}
+
+/** Returns whether nothing is at the path of a session any more. */
+function isGone(own: LifeCycle, sessionPath: string): boolean {
+  try {
+    own.locate({ sessionPath });
+    return false;
+  } catch (error) {
+    return isUnknown(error);
   }
 }
 

@@ -6,22 +6,30 @@
 import { appendFileSync, existsSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
+import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
 
+/** Removes a file, unless it is the original of a session that was relocated. */
+function refuseBackups(path: string): void {
+  if (path.includes(".relocated.bak")) throw Object.assign(new Error("refused"), { code: "EACCES" });
+  realDisk.remove(path);
+}
+
 describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s${WITH_POSTGRES}`, (kind) => {
   const database = suiteDatabase();
-  const machine = async () => {
+  const machine = async (disk?: Disk) => {
     const fleet = database.connect();
-    const lives = new HereLives({ fleet, seed: database.fleets.length });
+    const lives = new HereLives({ fleet, disk, seed: database.fleets.length });
     return { fleet, lives, wire: await lives.start(["--store", kind]) };
   };
   /** Two machines, and a session that the first has made and closed. */
-  const pair = async () => {
-    const [first, second] = [await machine(), await machine()];
+  const pair = async (disk?: Disk) => {
+    const [first, second] = [await machine(disk), await machine()];
     const { wire: one } = first;
     await one.result("new_session", { cwd: first.lives.place.cwd });
     await one.result("append", { entries: [user("one"), assistant("two")] });
@@ -161,6 +169,31 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     fleet.keeper.restore = restore;
     expect(data).toMatchObject({ name: "storage_failed", retryable: false });
     expect(message).toContain("restore it again");
+    await one.result("restore_session", { sessionId });
+    expect(await listed(two, sessionId)).toBeDefined();
+  });
+
+  test("one that is deleted for good, of which the disk keeps a rest, is deleted for all", async () => {
+    const { one, two, home, sessionId } = await pair({ ...realDisk, remove: refuseBackups });
+    const { keptAt } = await one.result("relocate_session", { sessionId, cwd: home });
+    const { message, data } = await one.failure("delete_session", { sessionId, permanent: true });
+    expect(message).toContain("The session is deleted, but the disk refused to remove");
+    expect(data.left).toHaveLength(1);
+    if (kind === "jsonl") expect(existsSync(keptAt)).toBe(true);
+    expect(stateOf(sessionId)).toBe("2");
+    expect(await listed(two, sessionId)).toBeUndefined();
+  });
+
+  test("a restore whose lines another machine begins to give at the same moment says so", async () => {
+    const { one, two, fleet, sessionId } = await pair();
+    await one.result("delete_session", { sessionId });
+    await new FleetPruning(fleet.connections, "").prune({ rows: 0 });
+    const beginAgain = fleet.keeper.beginAgain.bind(fleet.keeper);
+    fleet.keeper.beginAgain = async () => false;
+    const { data, message } = await one.failure("restore_session", { sessionId });
+    expect(data).toMatchObject({ name: "storage_failed", retryable: true });
+    expect(message).toContain("restore it again");
+    fleet.keeper.beginAgain = beginAgain;
     await one.result("restore_session", { sessionId });
     expect(await listed(two, sessionId)).toBeDefined();
   });
