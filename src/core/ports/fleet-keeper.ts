@@ -75,7 +75,7 @@ export interface FleetKeeper {
   keep(sessionId: string, epoch: number, kept: Kept): Promise<boolean>;
   /**
    * Takes a session from the process that has it, which lives or hangs, so that anybody can take it at once. That process is
-   * refused like any that lost it. Returns who it was; null where nobody had it.
+   * refused like any that lost it. Returns who it was; null where nobody had it. Throws session_not_found.
    */
   takeAway(sessionId: string): Promise<Holder | null>;
   /** Brings a deleted session back. Returns whether there was one that has its lines. */

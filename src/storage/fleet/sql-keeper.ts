@@ -14,6 +14,7 @@ import type {
   PackedStretch,
 } from "../../core/ports/fleet-keeper.ts";
 import type { Holder } from "../../core/ports/store.ts";
+import { unknownId } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN } from "./connections.ts";
 import { endOf } from "./ends.ts";
@@ -137,13 +138,15 @@ export class SqlKeeper implements FleetKeeper {
     /** Who had it when an answer was lost. */
     let had: Readonly<Record<string, unknown>> | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
-      const [row] = await this.connections.read((fact) => ({
-        text: `select ${serverColumn(fact)}, epoch, holder, ${HOLDER} from pi_fleet.session
-          where tenant = $1 and id = $2 and state < 2 and lease_until > clock_timestamp()`,
+      const [found] = await this.connections.read((fact) => ({
+        text: `select ${serverColumn(fact)}, epoch, holder, ${HOLDER}, lease_until > clock_timestamp() as is_held
+          from pi_fleet.session where tenant = $1 and id = $2 and state < 2`,
         values,
       }));
+      const row = found?.is_held === true ? found : undefined;
       // Whoever has it now took it since then, and keeps it.
       if (had && had.holder !== row?.holder) return holderOf(had);
+      if (!found) throw unknownId(sessionId);
       if (!row) return null;
       // In the epoch that was read: from whoever took it since then nothing is taken.
       const answer = await this.connections.run({

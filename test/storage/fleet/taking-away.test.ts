@@ -77,11 +77,13 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
     await one.result("append", { entries: [user("second")] });
     expect(await said(one)).toEqual(["first", "second"]);
     expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
-    expect((await take("no-such-session")).stdout).toContain("Nobody has");
+    const unknown = await take("no-such-session");
+    expect([unknown.status, unknown.stdout]).toEqual([1, ""]);
+    expect(unknown.stderr).toContain("No session has the id no-such-session");
     expect((await take()).stderr).toContain("fleet take <id>");
     await leave(one, sessionId);
     await one.result("delete_session", { sessionId });
-    expect((await take(sessionId)).stdout).toContain("Nobody has");
+    expect((await take(sessionId)).stderr).toContain("No session has the id");
     expect(server.sql(`select state from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
   });
 
