@@ -215,9 +215,15 @@ export class JointFleetCatalog implements Catalog {
         let start = sessions.find(({ id }) => id === of.id);
         if (!start) {
           // A session without relatives.
-          const [only] = (await there.list({ query: of.id, headerOnly: true }, undefined, undefined)).sessions.filter(
-            ({ id }) => id === of.id,
-          );
+          const alone = async (archived: boolean) => {
+            const { sessions: found } = await there.list(
+              { query: of.id, archived, headerOnly: true },
+              undefined,
+              undefined,
+            );
+            return found.find(({ id }) => id === of.id);
+          };
+          const only = (await alone(false)) ?? (await alone(true));
           if (!only) throw unknownId(of.id);
           start = this.listed(only, local);
           sessions.push(start);

@@ -236,6 +236,14 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
+  test("one that another machine has archived is a family of its own", async () => {
+    const { one, two, sessionId } = await pair();
+    const family = { root: sessionId, nodes: [{ sessionId, parentSession: null }] };
+    expect(await two.result("get_session_family", { sessionId })).toMatchObject(family);
+    await one.result("archive_session", { sessionId });
+    expect(await two.result("get_session_family", { sessionId })).toMatchObject(family);
+  });
+
   test("a whole id means that session, wherever it is, and not one whose id goes on", async () => {
     const { one, two } = await pair();
     const begin = async (wire: Wire, newSessionId: string): Promise<void> => {
