@@ -220,7 +220,7 @@ export function makeStores(options: StoresOptions): Stores {
       open: openForReading,
       openCopy: (file) => openLog(allowed(file)),
       find: findAnywhere,
-      sessionsIn: (folder) => sessionsIn(disk, allowed(folder)),
+      sessionsIn: (folder, unreadable) => sessionsIn(disk, allowed(folder), unreadable),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),
       write: (file, pieces) => writeOnce(disk, file, pieces, isDurable),

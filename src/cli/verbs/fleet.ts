@@ -112,7 +112,7 @@ export default {
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
       if (word === "isolate") await fleet.isolate();
-      const from = migrated ? { migratedFrom: migrated.before, ...indexed } : {};
+      const from = migrated ? { migratedFrom: migrated.before, ...indexed, refused: indexed?.unreadable.length } : {};
       const status = await fleet.status();
       const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
       const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
@@ -259,6 +259,8 @@ function* statusLines({
     yield `${count(sums.indexed, "session", "sessions")} of older programs can be listed and searched now`;
   if (sums.inUse?.length > 0)
     yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
+  for (const id of sums.unreadable ?? [])
+    yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
   if (sums.tenant !== "") yield `Of the tenant ${inert(sums.tenant)}:`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"

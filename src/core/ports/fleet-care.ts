@@ -72,6 +72,14 @@ export interface FleetPacked {
   readonly damaged: readonly string[];
 }
 
+/** Sessions whose facts were gathered. */
+export interface FleetIndexed {
+  readonly indexed: number;
+  /** Sessions that somebody has now, and those whose header or lines cannot be read. */
+  readonly inUse: readonly string[];
+  readonly unreadable: readonly string[];
+}
+
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface FleetCare {
   /** Reads every line of the fleet, and the copies of this machine. Changes nothing. */
@@ -84,8 +92,8 @@ export interface FleetCare {
   owed(): readonly JournaledSession[];
   /** Gives the fleet what only this machine has. */
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
-  /** Gathers the facts of sessions that older programs wrote. Returns the number of these, and those that are in use. */
-  index(progress?: Progress): Promise<{ readonly indexed: number; readonly inUse: readonly string[] }>;
+  /** Gathers the facts of sessions that older programs wrote. */
+  index(progress?: Progress): Promise<FleetIndexed>;
   /** Packs the sessions that nobody has written to since a time (ISO 8601). */
   pack(since: string, progress?: Progress): Promise<FleetPacked>;
   /** Adds the facts of a session that a process left behind. Returns whether there was one. */

@@ -6,12 +6,26 @@ import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
 import { guarded, infoOrNull, isNameTaken, readIfThere, withFile, writeTemporary } from "../fs/files.ts";
 
-/** Yields the session files and containers in a folder and in those in it; links to folders are not followed. */
-export function* sessionsIn(disk: Disk, folder: string): Generator<string> {
-  for (const name of disk.names(folder)) {
+/**
+ * Yields the session files and containers in a folder and in those in it; links to folders are not followed. Tells of the
+ * folders that cannot be read.
+ */
+export function* sessionsIn(
+  disk: Disk,
+  folder: string,
+  unreadable: (folder: string, error: unknown) => void,
+): Generator<string> {
+  let names: string[];
+  try {
+    names = disk.names(folder);
+  } catch (error) {
+    unreadable(folder, error);
+    return;
+  }
+  for (const name of names) {
     const path = join(folder, name);
     if (name.endsWith(".jsonl") || isContainerName(name)) yield path;
-    else if (infoOrNull(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path);
+    else if (infoOrNull(disk, path, true)?.kind === "folder") yield* sessionsIn(disk, path, unreadable);
   }
 }
 

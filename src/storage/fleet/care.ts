@@ -1,6 +1,7 @@
 /** The care of a fleet: checks what it has, and brings sessions in and out as files. */
 
 import { join } from "node:path";
+import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
@@ -10,6 +11,7 @@ import type {
   FleetCare,
   FleetFault,
   FleetFile,
+  FleetIndexed,
   FleetPacked,
   FleetPushed,
   FleetVerified,
@@ -55,8 +57,8 @@ export interface CarePlace {
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;
-  /** Yields the paths of session files and containers in a folder and in those in it. */
-  sessionsIn(folder: string): Iterable<string>;
+  /** Yields the paths of session files and containers in a folder and in those in it, and tells of folders that cannot be read. */
+  sessionsIn(folder: string, unreadable: (folder: string, error: unknown) => void): Iterable<string>;
   /** Returns the bytes of a session file; null for a container. */
   sizeOf(file: string): number | null;
   /** Returns the path below a folder that a session file has there by its header. */
@@ -249,7 +251,12 @@ export class FleetKeeping implements FleetCare {
   // --- import ------------------------------------------------------------------------------------------------------
 
   async importFolder(folder: string, progress?: Progress): Promise<FleetFile[]> {
-    const files = [...this.place.sessionsIn(folder)].sort();
+    const unreadable: FleetFile[] = [];
+    const sessions = this.place.sessionsIn(folder, (path, error) => {
+      const { message } = storageFailure(error, "reading the folder");
+      unreadable.push({ sessionPath: path, sessionId: null, outcome: "refused", entries: 0, message });
+    });
+    const files = [...sessions].sort();
     const brought: FleetFile[] = [];
     const left = files.entries();
     let done = 0;
@@ -261,7 +268,7 @@ export class FleetKeeping implements FleetCare {
     };
     await Promise.all(Array.from({ length: AT_ONCE }, bring));
     await this.place.keeper.settle();
-    return brought;
+    return [...unreadable, ...brought];
   }
 
   private async importFile(file: string): Promise<FleetFile> {
@@ -279,6 +286,7 @@ export class FleetKeeping implements FleetCare {
       const { header } = log;
       const { count } = log.nodes;
       const before = await this.place.fleet.look(header.id);
+      if (count === 0 && !before) return refused("It has no entries yet. The first one brings it to the fleet.");
       let end = NOTHING;
       const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
       try {
@@ -313,13 +321,15 @@ export class FleetKeeping implements FleetCare {
     const written: FleetFile[] = [];
     for await (const row of this.place.keeper.rows()) {
       if (row.state !== "there") continue;
-      written.push(await this.exportOne(folder, row));
+      const file = await this.exportOne(folder, row);
+      if (file) written.push(file);
       progress?.(written.length, written.length);
     }
     return written;
   }
 
-  private async exportOne(folder: string, row: FleetRow): Promise<FleetFile> {
+  /** Writes a session. Returns null for one that was deleted since its row was read. */
+  private async exportOne(folder: string, row: FleetRow): Promise<FleetFile | null> {
     const { id, headerLine, end } = row;
     const stored = headerIn(headerLine);
     const sessionPath = stored
@@ -339,7 +349,8 @@ export class FleetKeeping implements FleetCare {
       return { ...told, outcome, missingAttachments: missing, message: lackOf(missing) };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      return { ...told, outcome: "refused", message: error.message };
+      const now = await this.place.keeper.row(id).catch(() => row);
+      return now?.state === "there" ? { ...told, outcome: "refused", message: error.message } : null;
     }
   }
 
@@ -380,19 +391,21 @@ export class FleetKeeping implements FleetCare {
 
   // --- index -------------------------------------------------------------------------------------------------------
 
-  async index(progress?: Progress): Promise<{ indexed: number; inUse: string[] }> {
+  async index(progress?: Progress): Promise<FleetIndexed> {
     const lacking: FleetRow[] = [];
     for await (const row of this.place.keeper.rows())
       if (row.state === "there" && row.indexed !== row.end.entries && row.rows === row.end.entries) lacking.push(row);
     const inUse: string[] = [];
+    const unreadable: string[] = [];
     let indexed = 0;
     for (const [n, row] of lacking.entries()) {
-      if (await this.indexOne(row)) indexed++;
-      else inUse.push(row.id);
+      const isIndexed = await this.ifReadable(row.id, () => this.indexOne(row));
+      if (isIndexed) indexed++;
+      else (isIndexed === null ? unreadable : inUse).push(row.id);
       progress?.(n + 1, lacking.length);
     }
     if (indexed > 0) await this.place.keeper.settle();
-    return { indexed, inUse };
+    return { indexed, inUse, unreadable };
   }
 
   async finishLate(): Promise<boolean> {
@@ -401,11 +414,11 @@ export class FleetKeeping implements FleetCare {
     return session !== null;
   }
 
-  /** Gathers the facts of a session anew. Returns false where another process has it. */
-  private async indexOne({ id, headerLine }: FleetRow): Promise<boolean> {
+  /** Gathers the facts of a session anew. Returns false where another process has it, null where its header cannot be read. */
+  private async indexOne({ id, headerLine }: FleetRow): Promise<boolean | null> {
     const { fleet, keeper, memory } = this.place;
     const stored = headerIn(headerLine);
-    if (!stored) return false;
+    if (!stored) return null;
     const taking = await fleet.take(id, 0);
     if (taking.kind !== "taken") return false;
     const { epoch, end } = taking;

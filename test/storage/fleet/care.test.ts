@@ -6,6 +6,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -204,6 +205,35 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     expect(by.get("none.jsonl")).toMatchObject({ outcome: "refused" });
   });
 
+  test("a folder that cannot be read, and a file without entries, are left out and named, and the others are brought in", async () => {
+    const { lives, sessions } = await machine();
+    const disk: Disk = {
+      ...realDisk,
+      names(folder) {
+        if (basename(folder) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
+        return realDisk.names(folder);
+      },
+    };
+    const [locked, empty] = [join(sessions, "locked"), join(sessions, "empty.jsonl")];
+    mkdirSync(locked);
+    const header = { type: "session", version: 3, id: "empty", timestamp: "2026-01-24T16:22:26.831Z", cwd: "/home/me" };
+    writeFileSync(empty, `${JSON.stringify(header)}\n`);
+    const bringing = new HereLives({ disk, fleet: connect("bringing"), seed: 1 + fleets.length });
+    await bringing.start();
+    for (const outcome of ["new", "known"]) {
+      const files = await bringing.care().importFolder(sessions);
+      const by = new Map(files.map((file) => [file.sessionPath, file]));
+      expect(by.get(locked)).toMatchObject({ outcome: "refused", message: expect.stringContaining("EACCES") });
+      expect(by.get(empty)).toMatchObject({ outcome: "refused", message: expect.stringContaining("no entries") });
+      expect(files.filter((file) => file.outcome === outcome)).toHaveLength(3);
+    }
+    expect(server.sql("select count(*) from pi_fleet.session")).toBe("3");
+    const missing = join(lives.place.home, "missing");
+    const { status, stdout, stderr } = await fleetVerb(lives.place, "import", missing);
+    expect([status, stderr]).toEqual([1, ""]);
+    expect(stdout).toContain(`${missing}: The disk refused (ENOENT)`);
+  });
+
   test("reads every line and every copy, and finds each of them that is not as it was", async () => {
     const { lives, sessions } = await machine(connect("one"));
     const { faults, copies, ...sums } = await asked(lives.place, "verify");
@@ -260,6 +290,21 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     expect((await asked(lives.place, "verify")).faults).toEqual([]);
   });
 
+  test("a migration names sessions that cannot be read, and goes on with the others", async () => {
+    const { lives } = await machine(connect("one"));
+    server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
+    await asked(lives.place, "pack");
+    const [id, header] = server.sql("select id from pi_fleet.session order by id").split("\n");
+    server.sql(`update pi_fleet.pack set codec = 1, lines = '\\xff' where session_id = '${id}'`);
+    server.sql(`update pi_fleet.session set header = 'none' where id = '${header}'`);
+    server.sql("update pi_fleet.session set indexed = 0");
+    const { status, stdout } = await fleetVerb(lives.place, "migrate");
+    expect(status).toBe(1);
+    for (const one of [id, header]) expect(stdout).toContain(`${one}: its header or lines cannot be read`);
+    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0, inUse: [], unreadable: [id, header] });
+    expect(server.sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
+  });
+
   test("a long session of an older program is never held as a whole when its facts are gathered", async () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
@@ -290,7 +335,7 @@ describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
     const before = facts();
     server.sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
     server.sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-    expect(await lives.care().index()).toEqual({ indexed: 1, inUse: [] });
+    expect(await lives.care().index()).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
     // Eight MB, what is on its way, and what the collector leaves.
     expect(most).toBeLessThan(15);

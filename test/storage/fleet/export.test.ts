@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -80,6 +81,30 @@ describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
     }
     expect(read, "lines that are read after the first that differs").toBeLessThan(4);
     expect(filesIn(out)).toHaveLength(1);
+  });
+
+  test("a session that is deleted and pruned after its row was read is left out", async () => {
+    const one = connect();
+    const lives = new HereLives({ fleet: one, seed: 2 });
+    const wire = await lives.start();
+    database.server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack");
+    const ids: string[] = [];
+    for (const text of ["stays", "goes"]) {
+      await wire.result("new_session");
+      await wire.result("append", { entries: [user(text), assistant("answer")] });
+      ids.push((await wire.result("get_state")).sessionId);
+    }
+    await wire.result("new_session");
+    const rows = one.keeper.rows.bind(one.keeper);
+    one.keeper.rows = async function* () {
+      const page = [];
+      for await (const row of rows()) page.push(row);
+      await wire.result("delete_session", { sessionId: ids[1] });
+      await new FleetPruning(one.connections, "").prune({ rows: 0 });
+      yield* page;
+    };
+    const files = await lives.care().exportTo(join(lives.place.home, "out"));
+    expect(files).toMatchObject([{ sessionId: ids[0], outcome: "new" }]);
   });
 });
 
