@@ -154,13 +154,7 @@ async function isElsewhere(
 async function hasOtherHeader({ fleet, idAt, open }: LifeCyclePlace, file: string): Promise<boolean> {
   const id = idAt(file);
   const there = id === undefined ? null : await fleet.look(id).catch(() => null);
-  return (
-    there !== null &&
-    !sameBytes(
-      there.headerLine,
-      closing(open(file), ({ headerLine }) => headerLine),
-    )
-  );
+  return there !== null && closing(open(file), ({ headerLine }) => !sameBytes(there.headerLine, headerLine));
 }
 
 /**

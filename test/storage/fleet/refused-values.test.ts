@@ -153,7 +153,7 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
       const held = "select count(*) from pi_fleet.session where holder is not null";
       await expect.poll(() => suite.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
       suite.server.sql("update pi_fleet.session set indexed = 0");
-      expect(await lives.care().index()).toEqual({ indexed: 2, inUse: [] });
+      expect(await lives.care().index()).toEqual({ indexed: 2, inUse: [], unreadable: [] });
       expect(suite.server.sql("select count(*) from pi_fleet.session where indexed < entries")).toBe("0");
       database.answer = () => undefined;
     });

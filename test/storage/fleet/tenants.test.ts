@@ -302,13 +302,13 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     };
     // Of ids that only another has it says what it says of those that nobody has.
     const saidOf = async (id: string): Promise<string> => (await take(id, "mallory")).replaceAll(id, "it");
-    expect(await saidOf(`${THEIRS}-3`)).toContain("Nobody has");
+    expect(await saidOf(`${THEIRS}-3`)).toContain("No session has the id it");
     expect(await saidOf(`${THEIRS}-3`)).toBe(await saidOf(`${NOBODYS}-3`));
     for (const tenant of ["alice", undefined])
       expect(await take(`${THEIRS}-3`, tenant)).toContain("the role mallory has to do with the tenant mallory alone");
     // An id that both have is their own.
     expect(await take(`${THEIRS}-5`, "mallory")).toContain("Taken from server of mallory");
-    expect(await own.keeper.takeAway(`${THEIRS}-3`)).toBeNull();
+    await expect(own.keeper.takeAway(`${THEIRS}-3`)).rejects.toMatchObject({ name: "session_not_found" });
     expect(holders()).toBe(held);
   });
 
