@@ -230,6 +230,25 @@ test("what another program appends before the disk refuses a piece stays, beside
   expect([lines.at(-1), lines.slice(0, -1)]).toEqual([THEIRS, LONG.slice(0, lines.length - 1)]);
 });
 
+test("what came of a copy before the disk refused more of it is said to be there, and the same again brings the rest", async () => {
+  const place = temporaryPlace();
+  // The session lacks lines in the middle, too, so that they are added entry by entry, 500 at a time.
+  const lines = chain(1200);
+  const file = putSession(place, 1, { lines: [lines[0], userText("b0000000", id(0), "other")] });
+  const path = incoming(place, "more.jsonl", [...lines, userText("b0000000", id(0), "other")]);
+  let syncs = 0;
+  const sync: Disk["sync"] = async (...given) => {
+    if (++syncs === 2) throw Object.assign(new Error("full"), { code: "ENOSPC" });
+    return realDisk.sync(...given);
+  };
+  const server = serveHere(["--events", "none"], { place, disk: { ...realDisk, sync } });
+  const { data, message } = await server.failure("import_session", { path });
+  expect([data.name, message]).toEqual(["storage_full", expect.not.stringContaining("Nothing was changed")]);
+  expect(linesIn(file)).toHaveLength(503);
+  expect((await server.result("import_session", { path })).outcome).toBe("continued");
+  expect(linesIn(file)).toHaveLength(1202);
+});
+
 test("a copy of which the disk refuses a piece leaves the session as it was", async () => {
   const place = temporaryPlace();
   const file = putSession(place, 1, { lines: LONG.slice(0, 1) });

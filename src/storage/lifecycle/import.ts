@@ -236,13 +236,17 @@ async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promi
   });
 }
 
-async function appendMissing(source: Log, log: Log): Promise<void> {
+/** Appends the entries of the source that a log lacks. `hasCome`: some came by other means before. */
+async function appendMissing(source: Log, log: Log, hasCome = false): Promise<void> {
   const lines: Uint8Array[] = [];
   for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
-  for (let i = 0; i < lines.length; i += LINES) {
-    log.append(lines.slice(i, i + LINES));
-    await log.commit();
-  }
+  for (let i = 0; i < lines.length; i += LINES)
+    try {
+      log.append(lines.slice(i, i + LINES));
+      await log.commit();
+    } catch (error) {
+      throw hasCome || i > 0 ? unfinished(error, CONTINUING, WHAT_CAME) : error;
+    }
 }
 
 function writtenMeanwhile(): Failure {
@@ -266,11 +270,7 @@ async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: 
     if (await withFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, size))) return;
     const { kind } = log.refresh();
     if (kind === "replaced" || kind === "gone") throw writtenMeanwhile();
-    try {
-      await appendMissing(entries, log);
-    } catch (error) {
-      throw unfinished(error, CONTINUING, WHAT_CAME);
-    }
+    await appendMissing(entries, log, true);
   });
 }
 

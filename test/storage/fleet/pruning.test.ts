@@ -35,7 +35,8 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     ["entry", "described", "said", "spent"].map((table) =>
       server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`),
     );
-  const everything = (): string => TABLES.map((table) => server.sql(`select t from pi_fleet.${table} t`)).join("\n");
+  const everything = (): string =>
+    TABLES.map((table) => server.sql(`select t from pi_fleet.${table} t order by t::text`)).join("\n");
   const age = (sessionId: string, days: number): string =>
     server.sql(`update pi_fleet.session set deleted_at = now() - interval '${days} days' where id = '${sessionId}'`);
   interface Machine {
