@@ -36,7 +36,8 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
   const { searchParams: query } = url;
   // One of these in a password ends the host there, and the rest of it would be shown.
   if (url.hash !== "") throw new AddressError(unescaped("#", "%23"));
-  if (url.pathname.includes("@") || [...query.keys()].some((name) => name.includes("@")))
+  const isOdd = [...query.keys()].some((name) => !KNOWN.has(name));
+  if (url.pathname.includes("@") || (isOdd && url.search.includes("@")))
     throw new AddressError(unescaped("/, ? or @", "%2F, %3F or %40"));
   for (const name of query.keys())
     if (!KNOWN.has(name))

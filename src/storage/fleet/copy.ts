@@ -11,7 +11,6 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { fetchNamed } from "./attachments.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
@@ -24,7 +23,14 @@ import { Inquiry } from "./inquiry.ts";
 import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
+import { lookHere, takeIn } from "./taking-in.ts";
 import { Tenure } from "./tenure.ts";
+
+/**
+ * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
+ * is found out while the session is open.
+ */
+const COMPARED_FIRST = 1 << 20;
 
 export class FleetCopy implements Outside {
   holder: Holder | null = null;
@@ -163,14 +169,17 @@ export class FleetCopy implements Outside {
     const there = await this.options.fleet.look(this.id);
     debt.renew();
     this.forgetRefusal(there);
-    const isOwed = debt.isOwed || known.isLostIn(there, tenure.hasMoved) || (isHost && debt.isUntold);
-    if (!isOwed && (there === null || !(await known.differsFrom(there.end)))) return;
+    const isOwed = debt.isOwed || (isHost && debt.isUntold);
+    const isLost = known.isLostIn(there, tenure.hasMoved);
+    const differs = there !== null && (await known.differsFrom(there.end, isHost ? undefined : COMPARED_FIRST));
+    if (!isOwed && !isLost && !differs) return;
     // Somebody may write by now, who finds it out, too.
     if (tenure.isSure || log.durableCount < log.nodes.count) return;
     // Whoever begins the session has its lock from then on.
     const isNew = log.acquireLock() || !log.persisted;
     try {
-      if (isOwed) await this.becomeWriter(isHost);
+      // What is lost is given back, unless others have written since.
+      if (isOwed || (isLost && !differs)) await this.becomeWriter(isHost);
       else if (there) await this.catchUp(there.end);
     } catch (error) {
       // What is not done yet is done the next time, also by who only reads.
@@ -267,8 +276,11 @@ export class FleetCopy implements Outside {
   /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
   private confirmAlone(): Promise<void> {
     const { log } = this;
+    // Who had the session before counts for nothing now.
+    this.forgetRefusal(null);
+    this.holder = null;
     log.acquireLock();
-    this.lookHere();
+    lookHere(log);
     log.settle?.();
     return this.goOnAlone();
   }
@@ -287,7 +299,7 @@ export class FleetCopy implements Outside {
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
     const { log } = this;
-    this.lookHere();
+    lookHere(log);
     const { count } = log.nodes;
     this.tenure.server ??= this.options.fleet.server;
     if (there.entries <= count) {
@@ -299,43 +311,26 @@ export class FleetCopy implements Outside {
     const here = this.known.at(count);
     const more = await linesBetween(this.options.fleet, this.id, here, there);
     if (more === null) return this.giveWay(there);
-    if (more !== "long") await this.takeIn(more, count);
+    if (more !== "long") await takeIn(log, this.options.fleet, more, count);
     else
       for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
-        await this.takeIn([...lines], log.nodes.count);
+        await takeIn(log, this.options.fleet, [...lines], log.nodes.count);
     // Others may have written to the file in between.
     if (log.nodes.count !== there.entries) throw unsettled(this.log.file);
     this.known.raise(there);
     return true;
   }
 
-  /**
-   * Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now:
-   * nothing is to be there twice.
-   */
-  private async takeIn(lines: readonly Uint8Array[], count: number): Promise<void> {
-    const { log, options } = this;
-    const { persisted } = log;
-    const fetching = persisted ? fetchNamed(options.fleet, log, lines) : undefined;
-    if (fetching) await fetching;
-    this.lookHere();
-    if (log.nodes.count !== count) throw unsettled(log.file);
-    await log.takeIn(lines);
-    // A container that is not created yet has no place for them.
-    if (!persisted) await fetchNamed(options.fleet, log, lines);
-  }
-
-  /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
-  private lookHere(): void {
-    const { kind } = this.log.refresh();
-    if (kind === "replaced" || kind === "gone") throw unsettled(this.log.file);
-  }
-
   private async giveWay(there: FleetEnd): Promise<false> {
     const { log, options, debt } = this;
     // From now on this log may have other lines than the session.
     this.late.end();
-    await giveWay({ log, options, journaled: debt.journaled }, there);
+    try {
+      await giveWay({ log, options, journaled: debt.journaled }, there);
+    } catch (error) {
+      if (error instanceof Failure && error.name === "read_only") this.known.leave(there);
+      throw error;
+    }
     return false;
   }
 

@@ -14,8 +14,8 @@ import { sha256 } from "../v2/frame.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
-import { unsettled } from "./failures.ts";
 import type { Journal } from "./journal.ts";
+import { requireCount } from "./taking-in.ts";
 
 /** Entries with another id that are told of one conflict. */
 const MOST_NAMED = 100;
@@ -79,9 +79,14 @@ async function branchOff(
     log.replaceFrom(common, theirs);
     return;
   }
+  // A branch that came to nothing was noted, and another is made now.
+  const { conflicts, isUntold } = journaled;
+  const isMade = (id: string | undefined): boolean => id === undefined || log.nodes.position(id) >= 0;
+  const before = isUntold && !isMade(conflicts.at(-1)?.lastEntryId) ? conflicts.slice(0, -1) : conflicts;
   const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const { count } = log.nodes;
-  await options.journal.diverged(journaled, { entries: entryIds.length, lastEntryId, renamed: renamed.size, names });
+  const conflict = { entries: entryIds.length, lastEntryId, renamed: renamed.size, names };
+  await options.journal.diverged({ ...journaled, conflicts: before }, conflict);
   requireCount(log, count);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
@@ -94,12 +99,6 @@ function setAside({ log, options }: Differing, common: number, theirs: readonly 
     // The whole copy is kept beside the session.
   }
   log.replaceFrom(common, theirs);
-}
-
-/** Throws storage_failed where a log has more by now: another program wrote to its file, and what it wrote has to stay. */
-function requireCount(log: CopiedLog, count: number): void {
-  const { kind } = log.refresh();
-  if (kind === "replaced" || kind === "gone" || log.nodes.count !== count) throw unsettled(log.file);
 }
 
 function refusal({ header, file }: CopiedLog): Failure {

@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
-import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
+import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
 import { ifPresent, replaceFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { sha256 } from "../v2/frame.ts";
@@ -27,6 +27,9 @@ export class Journal {
   private readonly now: () => string;
   /** Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. */
   private readonly acknowledged = new Map<string, JournaledSession>();
+
+  /** Whether the name of its folder is on the medium, as far as this process has seen to it. */
+  private hasDurableFolder = false;
 
   /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
   readonly giving = new Map<string, Promise<void>>();
@@ -112,10 +115,9 @@ export class Journal {
 
   private async write(known: JournaledSession): Promise<JournaledSession> {
     try {
-      if (!exists(this.disk, this.folder)) {
-        this.disk.makeFolder(this.folder);
-        await this.disk.syncFolder(dirname(this.folder));
-      }
+      this.disk.makeFolder(this.folder);
+      if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
+      this.hasDurableFolder = true;
       await replaceFile(this.disk, this.fileOf(known.sessionId), bytesOf(JSON.stringify(known)), { sync: true });
       await this.disk.syncFolder(this.folder);
       return known;

@@ -11,6 +11,8 @@ export class KnownEnd {
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
   had = 0;
+  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `isLeft`: nothing can be done about it. */
+  private other: { readonly end: FleetEnd; readonly count: number; readonly isLeft: boolean } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
 
@@ -57,18 +59,28 @@ export class KnownEnd {
   }
 
   /**
-   * Returns whether the fleet has something that the copy lacks, or other lines than it. That the copy begins with all of it
-   * is found out once.
+   * Returns whether the fleet has something that the copy lacks, or other lines than it, and something can be done about it.
+   * That is found out once. `most`: bytes that are compared; where there are more, it returns false.
    */
-  async differsFrom(there: FleetEnd): Promise<boolean> {
-    if (there.entries > this.log.nodes.count) return true;
-    if (isSameEnd(there, this.now)) return false;
-    const here = await endInTurns(this.log, there.entries, this.now);
-    if (here === null || !isSameEnd(here, there)) return true;
-    const { log, now } = this;
+  async differsFrom(there: FleetEnd, most = Number.POSITIVE_INFINITY): Promise<boolean> {
+    const { log, other } = this;
+    const { count } = log.nodes;
+    if (other?.count === count && isSameEnd(other.end, there)) return !other.isLeft;
+    if (there.entries > count) return true;
+    if (isSameEnd(there, this.now) || there.bytes - this.now.bytes > most) return false;
+    const here = await endInTurns(log, there.entries, this.now);
+    if (here === null || !isSameEnd(here, there)) {
+      this.other = { end: there, count, isLeft: false };
+      return true;
+    }
     // While something is being written, whoever writes says what is there.
-    if (log.durableCount === log.nodes.count && there.entries >= now.entries) this.raise(there);
+    if (log.durableCount === log.nodes.count && there.entries >= this.entries) this.raise(there);
     return false;
+  }
+
+  /** Notes that the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
+  leave(there: FleetEnd): void {
+    this.other = { end: there, count: this.log.nodes.count, isLeft: true };
   }
 
   /**

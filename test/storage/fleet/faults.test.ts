@@ -271,9 +271,66 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     for (const one of [log, now]) one.close();
   });
 
-  test.each([false, true])(
-    "what a program without the fleet writes while a copy gives way stays in the session or is kept (alone %s)",
-    async (isJournaled) => {
+  test("a copy of another session under the same id is compared once, and then left alone", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0, 1);
+    log.close();
+    one.fleet.table.leave();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([userText(id(7), null), userText(id(8), id(7))]);
+    const other = two.store.open(two.file);
+    let copied = 0;
+    const copy = other.copy.bind(other);
+    other.copy = (...given) => {
+      copied++;
+      return copy(...given);
+    };
+    await followed(other);
+    const [fetched, compared] = [two.fleet.calls.filter((name) => name === "lines").length, copied];
+    await followed(other);
+    expect([two.fleet.calls.filter((name) => name === "lines").length, copied]).toEqual([fetched, compared]);
+    expect(compared).toBeGreaterThan(0);
+    // Others go on with it: then it is looked at again.
+    const first = one.store.open(one.file);
+    await written(first, 2);
+    first.close();
+    await followed(other);
+    expect(copied).toBeGreaterThan(compared);
+    expect(() => two.other.open(two.file).close()).not.toThrow();
+    other.close();
+  });
+
+  test("a key is repeated while the fleet is away, though somebody else had the session before", async () => {
+    const one = new Machine(kind, undefined, "one", { isJournaled: true });
+    const log = one.create();
+    await written(log, 0);
+    log.unlock();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const other = two.store.open(two.file);
+    await other.ready?.();
+    await log.ready?.();
+    expect(() => log.append(lines(1))).toThrow(failed("session_locked"));
+    one.outage?.begin();
+    one.fleet.faultAt = () => "before";
+    const plain = one.plain.open(one.file);
+    plain.append(lines(1));
+    await plain.commit();
+    plain.close();
+    log.refresh();
+    await log.confirm?.();
+    expect([log.durability, textsOf(log)]).toEqual(["local", [0, 1].map(line)]);
+    for (const one of [log, other]) one.close();
+  });
+
+  test.each([
+    [false, "what others wrote is fetched"],
+    [true, "what others wrote is fetched"],
+    [true, "its branch is noted"],
+  ])(
+    "what a program without the fleet writes while a copy gives way stays in the session or is kept (alone %s, while %s)",
+    async (isJournaled, when) => {
       const one = new Machine(kind, undefined, "one", { isJournaled });
       const log = one.create();
       await written(log, 0);
@@ -299,16 +356,28 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       one.fleet.table.leave();
       one.fleet.faultAt = () => undefined;
       let hasWritten = false;
-      one.fleet.turns = async () => {
-        if (hasWritten || one.fleet.calls.at(-1) !== "lines") return;
+      const meanwhile = async (): Promise<void> => {
+        if (hasWritten) return;
         hasWritten = true;
         await write(6, 5);
       };
+      const { diverged } = one.journal;
+      if (when === "its branch is noted")
+        one.journal.diverged = async (...given) => {
+          await diverged.apply(one.journal, given);
+          await meanwhile();
+        };
+      else
+        one.fleet.turns = async () => {
+          if (one.fleet.calls.at(-1) === "lines") await meanwhile();
+        };
       const now = await found(await found(log));
       expect(hasWritten).toBe(true);
       for (const n of [5, 6])
         expect([...textsOf(now), ...one.aside], `line ${n}`).toContainEqual(expect.stringContaining(id(n)));
       expect(textsOf(now)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
+      // Of the branch that came to nothing nobody is told.
+      expect(now.damage.filter((one) => one.kind === "diverged")).toHaveLength(isJournaled ? 1 : 0);
       now.close();
     },
   );

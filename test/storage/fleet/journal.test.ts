@@ -478,6 +478,23 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(inFleet(one)).toEqual([0, 1, 2].map(line));
   });
 
+  test("what is acknowledged has a journal whose folder has a name on the medium", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create();
+    await written(log, 0);
+    const sync = one.disk.syncFolder.bind(one.disk);
+    let asked = 0;
+    one.disk.syncFolder = async (folder) => {
+      if (folder === "/root/state" && ++asked === 1) throw Object.assign(new Error("test"), { code: "EIO" });
+      return sync(folder);
+    };
+    cut(one);
+    log.append(lines(1));
+    await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
+    await written(log, 1);
+    expect([log.durability, asked]).toEqual(["local", 2]);
+  });
+
   test("nothing is acknowledged that the journal cannot note", async () => {
     const one = new Machine(kind, undefined, "one", journaled);
     const log = one.create();

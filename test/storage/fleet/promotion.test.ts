@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, found, line, lines, Machine, written } from "../../support/fleet-machine.ts";
+import { failed, followed, line, lines, Machine, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Wire } from "../../support/server.ts";
@@ -150,26 +150,30 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     reading.close();
   });
 
-  test("where others have written as much since, a copy that is only read shows what they wrote", async () => {
+  test.each([
+    ["as much, and let go", 2, false],
+    ["less, and have it", 3, true],
+  ])("where others have written %s, a copy that is only read shows what they wrote", async (_, count, isHeld) => {
     const one = new Machine(kind, table());
     const log = one.create();
     await written(log, 0);
-    await written(log, 1);
+    for (let n = 1; n < count; n++) await written(log, n);
     log.unlock();
     const two = new Machine(kind, one.fleet.table, "two");
     await two.put([line(0)]);
-    one.fleet.table.promote(1);
+    one.fleet.table.promote(count - 1);
     one.fleet.table.leave();
     const theirs = two.store.open(two.file);
-    theirs.append([bytesOf(userText(id(2), id(0)))]);
+    theirs.append([bytesOf(userText(id(9), id(0)))]);
     await theirs.commit();
-    theirs.close();
+    if (!isHeld) theirs.close();
     await followed(log);
     expect(log.refresh().kind).toBe("replaced");
-    const now = await found(log);
+    const now = log.reopen();
     expect(textsOf(now)).toEqual(one.fleet.table.linesOf(SESSION));
-    expect(one.aside).toEqual([line(1)]);
-    now.close();
+    expect(textsOf(now)).toHaveLength(2);
+    expect(one.aside).toEqual(Array.from({ length: count - 1 }, (_, n) => line(n + 1)));
+    for (const one of [log, now, theirs]) one.close();
   });
 
   test("where others have written since, the copy that has it gives way, and keeps it aside", async () => {
