@@ -43,8 +43,8 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         try {
           return await own.delete(file, permanent, wishes);
         } catch (error) {
-          // The disk may refuse what comes after.
-          if (!isGone(own, file)) throw error;
+          // The disk may refuse what comes after. One that another program took away before is not deleted.
+          if (isUnknown(error) || !isGone(own, file)) throw error;
           cause = error;
           return undefined;
         }

@@ -3,7 +3,7 @@
  * the middle: what the fleet has then, and what finishes them. Ordinary tests, over a real PostgreSQL.
  */
 
-import { appendFileSync, existsSync } from "node:fs";
+import { appendFileSync, existsSync, renameSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -183,6 +183,23 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     expect(stateOf(sessionId)).toBe("2");
     expect(await listed(two, sessionId)).toBeUndefined();
   });
+
+  test.each([true, false])(
+    "one whose file another program takes away before it is deleted stays for others (permanent: %s)",
+    async (permanent) => {
+      const { one, two, fleet, sessionId, sessionPath } = await pair();
+      const take = fleet.fleet.take.bind(fleet.fleet);
+      fleet.fleet.take = async (...given) => {
+        fleet.fleet.take = take;
+        renameSync(sessionPath, `${sessionPath}.away`);
+        return take(...given);
+      };
+      expect((await one.failure("delete_session", { sessionPath, permanent })).data.name).toBe("session_not_found");
+      expect(stateOf(sessionId)).toBe("1");
+      await name(two, sessionId, "still there");
+      expect(await listed(two, sessionId)).toMatchObject({ name: "still there" });
+    },
+  );
 
   test("a restore whose lines another machine begins to give at the same moment says so", async () => {
     const { one, two, fleet, sessionId } = await pair();
