@@ -284,19 +284,26 @@ async function withSession<T>(
     await fleet.release(id, taking.epoch);
     throw error;
   }
-  const kept = keptAs(result);
-  const isDone = await keeper.keep(id, taking.epoch, kept).catch(() => false);
-  if (isDone) return result;
+  let kept: Kept | undefined;
+  let cause: unknown;
+  try {
+    kept = keptAs(result);
+    if (await keeper.keep(id, taking.epoch, kept)) return result;
+  } catch (error) {
+    cause = error;
+  }
   await fleet.release(id, taking.epoch);
   throw new Failure(
     "storage_failed",
     `It is done on this machine, and the fleet's database has not confirmed it: other machines may have the session as before. Do it again with ${whatDoes(kept)}, unless a list shows it done.`,
     { fleet: true, sessionId: id },
+    { cause },
   );
 }
 
-/** Returns the method that has a session kept so, also where it is so on this machine. */
-function whatDoes(kept: Kept): string {
+/** Returns the method that has a session kept so, also where it is so on this machine. What is changed may be unreadable now. */
+function whatDoes(kept: Kept | undefined): string {
+  if (kept === undefined) return "relocate_session to the directory that it has here";
   if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
   return kept.as === "changed" ? `relocate_session to ${kept.description.cwd}` : "delete_session";
 }

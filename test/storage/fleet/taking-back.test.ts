@@ -4,6 +4,7 @@
  */
 
 import { appendFileSync, existsSync, renameSync } from "node:fs";
+import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -198,6 +199,38 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
       expect(stateOf(sessionId)).toBe("1");
       await name(two, sessionId, "still there");
       expect(await listed(two, sessionId)).toMatchObject({ name: "still there" });
+    },
+  );
+
+  test.each(["relocate", "undo"])(
+    "one that cannot be read after a relocation (%s) is let go, and the failure says what finishes it",
+    async (what) => {
+      let isRefused = (_path: string): boolean => false;
+      const refusing =
+        (open: Disk["openRead"]): Disk["openRead"] =>
+        (path, plain) => {
+          if (isRefused(path)) throw Object.assign(new Error("refused"), { code: "EIO" });
+          return open(path, plain);
+        };
+      const [openRead, openAppend] = [realDisk.openRead, realDisk.openAppend].map(refusing);
+      const { one, two, home, sessionId, sessionPath } = await pair({ ...realDisk, openRead, openAppend });
+      const { cwd } = headerOf(sessionId);
+      if (what === "undo") await one.result("relocate_session", { sessionId, cwd: home });
+      const folder = dirname(sessionPath);
+      const isIn = (path: string): boolean => path.startsWith(dirname(folder)) && path.includes(sessionId);
+      isRefused = (path) => isIn(path) && path.startsWith(folder) === (what === "undo");
+      const { message, data } = await (what === "undo"
+        ? one.failure("undo", {})
+        : one.failure("relocate_session", { sessionId, cwd: home }));
+      isRefused = () => false;
+      expect(data).toMatchObject({ name: "storage_failed", retryable: what !== "undo" });
+      expect(message).toMatch(/^It is done on this machine.*relocate_session to the directory that it has here/);
+      // Nobody waits for a lease.
+      await name(two, sessionId, "X");
+      const goal = what === "undo" ? cwd : home;
+      expect(await listed(two, sessionId)).not.toMatchObject({ cwd: goal });
+      await one.result("relocate_session", { sessionId, cwd: goal });
+      expect(await listed(two, sessionId)).toMatchObject({ name: "X", cwd: goal });
     },
   );
 
