@@ -14,7 +14,13 @@ export default command({
     cwd: z.string().min(1).describe("the new working directory, absolute; it must exist"),
     allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
-  result: z.object({ ...moved, keptAt: z.string().describe("where the original file is") }),
+  result: z.object({
+    ...moved,
+    keptAt: z
+      .string()
+      .nullable()
+      .describe("where the original file is; null where only the fleet had to be told, which is no operation"),
+  }),
   failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl", cwd: "/home/me/other" },

@@ -17,6 +17,6 @@ export default {
   },
   print: ({ sessionId, movedTo, keptAt }, _given, { home }) => [
     `${shortIdText(sessionId)} is now at ${shortPath(movedTo, home)}.`,
-    `The original is kept beside it (${backupText(keptAt)}).`,
+    ...(keptAt === null ? [] : [`The original is kept beside it (${backupText(keptAt)}).`]),
   ],
 } satisfies Verb;

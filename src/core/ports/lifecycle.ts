@@ -57,8 +57,8 @@ export interface Deleted {
 }
 
 export interface Relocated extends MovedSession {
-  /** Path at which the original file is kept. */
-  readonly keptAt: string;
+  /** Path at which the original file is kept; null where nothing of it was changed. */
+  readonly keptAt: string | null;
 }
 
 export interface Imported {
@@ -130,7 +130,7 @@ export interface LifeCycle {
   unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   /**
    * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
-   * `mayBeThere`: the session may have it already, and then is left as it is.
+   * `mayBeThere`: the session may have it already, and then is left as it is, without an operation.
    */
   relocate(file: string, cwd: string, allowMissing?: boolean, mayBeThere?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere, also another agent's. Throws not_a_session, and corrupt where the header is damaged. */

@@ -5,7 +5,7 @@ import { unfinished } from "../../core/errno.ts";
 import { BadParams, Failure } from "../../core/failure.ts";
 import { withMember } from "../../core/format/entry.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
-import type { Relocated } from "../../core/ports/lifecycle.ts";
+import type { MovedSession, Relocated } from "../../core/ports/lifecycle.ts";
 import type { OperationStep, StepOf } from "../../core/ports/operations.ts";
 import { copyBytes, cutBack, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
@@ -20,7 +20,8 @@ import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } f
 import { about, factsOf, recorded } from "./recorded.ts";
 
 /**
- * Gives a session another working directory. Throws BadParams without such a directory, and what `rehouse` throws.
+ * Gives a session another working directory. One that has it already, and may, is left alone, which is no operation: here
+ * nothing is to be taken back. Throws BadParams without such a directory, and what `rehouse` throws.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -36,7 +37,7 @@ export async function relocateSession(
   if (mayBeThere && isHoused(ends)) {
     const { file: movedTo } = ends;
     const { sessionId, file: sessionPath } = locked;
-    return { sessionId, sessionPath, movedTo, keptAt: lastBackup(deps, movedTo) ?? movedTo };
+    return { sessionId, sessionPath, movedTo, keptAt: originalOf(deps, movedTo, cwd) };
   }
   requireUnhoused(ends);
   const { file: from, to } = ends;
@@ -125,6 +126,12 @@ function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd
   return textOfHeader(disk, kept ?? file);
 }
 
+/** Returns where the original is of a session that got this directory here; null where it had it before. */
+function originalOf({ disk }: LifecycleDeps, file: string, cwd: string): string | null {
+  const kept = lastBackup({ disk }, file);
+  return kept === undefined || cwdBefore({ header: textOfHeader(disk, kept) }) === cwd ? null : kept;
+}
+
 /** Returns where the last original of a session is that was relocated. */
 function lastBackup({ disk }: Pick<LifecycleDeps, "disk">, file: string): string | undefined {
   return lastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
@@ -184,7 +191,11 @@ function requireUnhoused(ends: Rehousing): void {
  * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
  * when the header is damaged, content_modified when another program keeps writing.
  */
-async function rehouse(deps: LifecycleDeps, locked: LockedSession, house: House): Promise<Relocated> {
+async function rehouse(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  house: House,
+): Promise<MovedSession & { readonly keptAt: string }> {
   const { disk } = deps;
   const { sessionId, leafId } = locked;
   const { rewrite } = house;

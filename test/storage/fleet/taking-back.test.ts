@@ -234,6 +234,17 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     },
   );
 
+  test("a relocation of which only the fleet has to be told keeps no original, and is no operation", async () => {
+    const { one, two, home, sessionId, sessionPath } = await pair();
+    const { cwd } = headerOf(sessionId);
+    await two.result("relocate_session", { sessionId, cwd: home });
+    const { movedTo, keptAt } = await one.result("relocate_session", { sessionId, cwd });
+    expect([movedTo, keptAt]).toEqual([sessionPath, null]);
+    expect(await listed(two, sessionId)).toMatchObject({ cwd });
+    const { operations } = await one.result("list_operations");
+    expect(operations.map(({ kind }: Json) => kind)).not.toContain("relocate");
+  });
+
   test("a restore whose lines another machine begins to give at the same moment says so", async () => {
     const { one, two, fleet, sessionId } = await pair();
     await one.result("delete_session", { sessionId });
