@@ -305,7 +305,8 @@ async function withSession<T>(
 function whatDoes(kept: Kept | undefined): string {
   if (kept === undefined) return "relocate_session to the directory that it has here";
   if (kept.as === "there") return kept.archived ? "archive_session" : "unarchive_session";
-  return kept.as === "changed" ? `relocate_session to ${kept.description.cwd}` : "delete_session";
+  if (kept.as === "changed") return `relocate_session to ${kept.description.cwd}`;
+  return kept.as === "gone" ? "delete_session with permanent" : "delete_session";
 }
 
 /** Tells the fleet of a deleted session that is here again. Returns whether it was deleted there. Throws storage_failed. */

@@ -202,6 +202,17 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     },
   );
 
+  test("one that is deleted for good is so for all when the same is done again, and the failure says which", async () => {
+    const { one, two, fleet, sessionId } = await pair();
+    const again = { sessionId, permanent: true };
+    const { message } = await unconfirmed(fleet, () => one.failure("delete_session", again));
+    expect(message).toContain("delete_session with permanent");
+    expect(stateOf(sessionId)).toBe("1");
+    expect((await one.result("delete_session", again)).trash).toBe("none");
+    expect(stateOf(sessionId)).toBe("2");
+    expect(await listed(two, sessionId)).toBeUndefined();
+  });
+
   test.each(["relocate", "undo"])(
     "one that cannot be read after a relocation (%s) is let go, and the failure says what finishes it",
     async (what) => {
