@@ -14,7 +14,7 @@ import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
-import { endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
 import { isAway, locked } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 
@@ -150,11 +150,12 @@ async function isElsewhere(
   return there?.archived === archived;
 }
 
-/** Returns whether the fleet has a session with another header than its copy here. */
+/** Returns whether the fleet has a session with another header than its copy here, which has all entries of it. */
 async function hasOtherHeader({ fleet, idAt, open }: LifeCyclePlace, file: string): Promise<boolean> {
   const id = idAt(file);
   const there = id === undefined ? null : await fleet.look(id).catch(() => null);
-  return there !== null && closing(open(file), ({ headerLine }) => !sameBytes(there.headerLine, headerLine));
+  if (there === null) return false;
+  return closing(open(file), async (log) => !sameBytes(there.headerLine, log.headerLine) && hasAll(log, there.end));
 }
 
 /**
@@ -168,7 +169,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !hasAll(log, end)) throw partOnly(log);
+    if (end && !(await hasAll(log, end))) throw partOnly(log);
     // One that the fleet never had stays here.
     if (!end && (await fleet.look(id)) === null) return false;
     if (end && !(await keeper.beginAgain(id, log.headerLine, archived, end)))
@@ -235,8 +236,9 @@ function isGone(own: LifeCycle, sessionPath: string): boolean {
   }
 }
 
-function hasAll(log: Log, end: FleetEnd): boolean {
-  return log.nodes.count >= end.entries && isSameEnd(endIn(log, end.entries, NOTHING), end);
+async function hasAll(log: Log, end: FleetEnd): Promise<boolean> {
+  const here = await endInTurns(log, end.entries, NOTHING);
+  return here !== null && isSameEnd(here, end);
 }
 
 /** Returns how a session is kept that is at a path. */
@@ -257,8 +259,11 @@ function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
   }
 }
 
-/** The work on the copy at a path before an operation, if the fleet has this much of the session. */
-type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<void>;
+/**
+ * The work on the copy at a path before an operation, if the fleet has this much of the session. Returns whether the file is
+ * a copy of it: of another one with its id the fleet is told nothing.
+ */
+type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<boolean>;
 
 /** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
 async function withSession<T>(
@@ -276,13 +281,18 @@ async function withSession<T>(
   if (taking?.kind === "held") throw locked(taking.holder);
   // What the fleet lacks, or has deleted already, is a file like any other.
   if (id === undefined || taking?.kind !== "taken") return run();
+  let isCopy = true;
   let result: T;
   try {
-    await prepare?.(place, id, file, taking.end);
+    if (prepare) isCopy = await prepare(place, id, file, taking.end);
     result = await run();
   } catch (error) {
     await fleet.release(id, taking.epoch);
     throw error;
+  }
+  if (!isCopy) {
+    await fleet.release(id, taking.epoch);
+    return result;
   }
   let kept: Kept | undefined;
   let cause: unknown;
@@ -324,22 +334,26 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   }
 }
 
-/** Brings the entries that the copy at a path lacks, so that what the fleet is told of it is not older than what it has. */
-async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<void> {
-  await closing(open(file), (log) => followed(log, there));
-}
-
-async function followed(log: Log, there: FleetEnd): Promise<void> {
-  if (log instanceof FileLog && log.nodes.count < there.entries) await log.outside?.follow();
+/** Has the copy at a path get what the fleet has, so that the fleet is told of nothing older, and of no lines but its own. */
+async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
+  try {
+    await closing(open(file), async (log) => {
+      if (log instanceof FileLog && !(await hasAll(log, there))) await log.outside?.follow();
+    });
+    return true;
+  } catch (error) {
+    if (error instanceof Failure && error.name === "read_only") return false;
+    throw error;
+  }
 }
 
 /** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
-async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd): Promise<void> {
-  await closing(open(file), async (log) => {
-    if (!(log instanceof FileLog)) return;
-    await followed(log, there);
+async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: string, there: FleetEnd) {
+  return closing(open(file), async (log) => {
+    if (!(log instanceof FileLog)) return true;
+    if (log.nodes.count < there.entries) await log.outside?.follow();
     await fetchMissing(fleet, log, id);
-    if (hasAll(log, there)) return;
+    if (await hasAll(log, there)) return true;
     throw new Failure(
       "storage_failed",
       "Its file here has not all that the fleet has, and nor would the trash. Nothing was changed. Open the session, which mends that, and delete it then; permanent deletes it for good.",

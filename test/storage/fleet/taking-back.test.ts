@@ -3,7 +3,7 @@
  * the middle: what the fleet has then, and what finishes them. Ordinary tests, over a real PostgreSQL.
  */
 
-import { appendFileSync, existsSync, renameSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -254,6 +254,37 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     expect(await listed(two, sessionId)).toMatchObject({ cwd });
     const { operations } = await one.result("list_operations");
     expect(operations.map(({ kind }: Json) => kind)).not.toContain("relocate");
+  });
+
+  test.runIf(kind === "jsonl").each([0, 1])(
+    "a file that has other entries under its id is relocated, and the session of the others is not (lines less: %s)",
+    async (less) => {
+      const { one, two, home, sessionId, sessionPath } = await pair();
+      const before = headerOf(sessionId);
+      const text = readFileSync(sessionPath, "utf8").replaceAll(/"_batch":\{[^}]*\},/g, "");
+      const lines = text.replace('"one"', '"of another"').trimEnd().split("\n");
+      writeFileSync(sessionPath, `${lines.slice(0, lines.length - less).join("\n")}\n`);
+      const { movedTo } = await one.result("relocate_session", { sessionPath, cwd: home });
+      expect(readFileSync(movedTo, "utf8")).toContain("of another");
+      expect((await one.failure("relocate_session", { sessionId, cwd: home })).data.name).toBe("already_exists");
+      expect(headerOf(sessionId)).toEqual(before);
+      await name(two, sessionId, "X");
+      expect(await listed(two, sessionId)).toMatchObject({ name: "X", firstMessage: "one", cwd: before.cwd });
+    },
+  );
+
+  test.runIf(kind === "jsonl")("a relocation tells nothing of lines that the fleet has not got", async () => {
+    const { one, two, fleet, home, sessionId, sessionPath } = await pair();
+    await name(one, sessionId, "told");
+    const take = fleet.fleet.take.bind(fleet.fleet);
+    fleet.fleet.take = async (...given) => {
+      fleet.fleet.take = take;
+      writeFileSync(sessionPath, readFileSync(sessionPath, "utf8").replace('"told"', '"of another"'));
+      return take(...given);
+    };
+    const { movedTo } = await one.result("relocate_session", { sessionId, cwd: home });
+    expect(readFileSync(movedTo, "utf8")).toContain('"told"');
+    expect(await listed(two, sessionId)).toMatchObject({ name: "told", cwd: home });
   });
 
   test("a restore whose lines another machine begins to give at the same moment says so", async () => {
