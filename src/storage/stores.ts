@@ -2,7 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
+import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
@@ -192,6 +192,10 @@ export function makeStores(options: StoresOptions): Stores {
     placeFor,
     find,
     open: (file) => openLog(allowed(file)),
+    headerAt(file) {
+      const stored = readHeader(disk, file);
+      return stored && headerOf(stored);
+    },
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });

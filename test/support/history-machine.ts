@@ -167,7 +167,9 @@ class HistoryProcess {
       return { path: machine.fileOf(id), store };
     };
     const { open } = this.store;
-    const place = { fleet: this.fleet, catalog: undefined, find, holds, open, stores: [this.copies], placeFor };
+    const headerAt = (): undefined => undefined;
+    const stores = [this.copies];
+    const place = { fleet: this.fleet, catalog: undefined, find, holds, headerAt, open, stores, placeFor };
     try {
       await arrive(place, where);
     } catch (error) {

@@ -18,7 +18,6 @@ import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Beginning, Log } from "../../core/ports/store.ts";
 import { idInPath } from "../../core/search/listing.ts";
-import { closing } from "../fs/files.ts";
 import { fileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
@@ -52,6 +51,8 @@ export interface ArrivalPlace extends TransferPlace {
    * session_not_found and what the finding of sessions throws.
    */
   find(id: string, isWhole?: boolean): string;
+  /** Returns the header of a session that is here, of which no more is read; undefined where it cannot be. */
+  headerAt(file: string): SessionHeader | undefined;
   /** Returns whether a session is at a path, or one that was there has moved. */
   holds(file: string): boolean;
   /** Returns the path that a new session gets in the preferred store, and the name of that. */
@@ -89,11 +90,22 @@ const TIME_IN_NAME = /T(\d\d)-(\d\d)-(\d\d)(?:-(\d+))?Z$/;
  * Returns the file here of the session that is meant by a path at which nothing is: one that another machine has, or had,
  * in another folder.
  */
-export function copyFor(place: Pick<ArrivalPlace, "find" | "open">, path: string): string | undefined {
+export function copyFor(place: Pick<ArrivalPlace, "find" | "headerAt">, path: string): string | undefined {
   const id = idInPath(path);
-  const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? localFile(place, id, true) : undefined;
+  const file = mayBeOfCopy(path) && SESSION_ID.test(id) ? onlyFile(place, id) : undefined;
   if (file === undefined || isUuid(id)) return file;
-  return closing(place.open(file), ({ header }) => isMeant(path, header)) ? file : undefined;
+  const header = place.headerAt(file);
+  return header && isMeant(path, header) ? file : undefined;
+}
+
+/** Returns the path of the session here with an id; undefined where there is none, or where several have it. */
+function onlyFile(place: Pick<ArrivalPlace, "find">, id: string): string | undefined {
+  try {
+    return localFile(place, id, true);
+  } catch (error) {
+    if (error instanceof Failure && error.name === "ambiguous_id") return undefined;
+    throw error;
+  }
 }
 
 /** Returns the session of the fleet whose copy has the name in a path: so lists name those that are not here. */

@@ -1,9 +1,10 @@
 /** Sessions of a fleet that are named by paths at which nothing is on this machine. */
 
-import { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
@@ -15,7 +16,7 @@ const STORES = ["jsonl", "v2"];
 let seeds = 0;
 
 /** A machine whose server is started with the arguments. `longFrom`: bytes from which a session may be open early. */
-function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false } = {}) {
+function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false, disk = realDisk } = {}) {
   const fleet = new MemoryFleet(table, `machine ${seeds}`);
   fleet.leasesEnd = true;
   const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
@@ -23,6 +24,7 @@ function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false } 
   const lives = new HereLives({
     seed: ++seeds,
     place,
+    disk,
     fleet: { ...fleetOptions(fleet, { tries: 0, outage }), longFrom },
   });
   return { fleet, lives, place };
@@ -161,6 +163,44 @@ test("a name that looks like that of another id means no session", async () => {
     await lives.end();
     table.leave();
   }
+});
+
+test("to find out whether a path means one, nothing but its header is read", async () => {
+  const table = new FleetTable();
+  let bytes = 0;
+  const disk: Disk = {
+    ...realDisk,
+    read(fd, ...where) {
+      const count = realDisk.read(fd, ...where);
+      bytes += count;
+      return count;
+    },
+  };
+  const { lives } = machine(table, { disk });
+  const wire = await lives.start(["--session-id", "a_b"]);
+  await wire.result("append", { entries: [user("x".repeat(1 << 20))] });
+  const { sessionFile } = await wire.result("get_state");
+  await wire.result("new_session");
+  bytes = 0;
+  const sessionPath = sessionFile.replace(/T\d\d/, "T23");
+  expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
+  expect(bytes).toBeLessThan(1 << 19);
+});
+
+test.each(STORES)("a path with an id that several files here have is that of a new session (%s)", async (store) => {
+  const table = new FleetTable();
+  const { sessionId, sessionFile } = await made(table, "jsonl");
+  const { lives } = machine(new FleetTable());
+  const folder = join(lives.place.home, ".pi", "agent", "sessions");
+  for (const [n, name] of ["--a--", "--b--"].entries()) {
+    mkdirSync(join(folder, name), { recursive: true });
+    writeFileSync(join(folder, name, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", `${n}`));
+  }
+  const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
+  const wire = await lives.start(["--store", store, "--session", path]);
+  expect(await entriesOf(wire)).toEqual([]);
+  await wire.result("append", { entries: [user("new")] });
+  expect(existsSync(path)).toBe(true);
 });
 
 describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, () => {
