@@ -15,7 +15,7 @@ import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
-import { cwdBefore, type HeaderPlace, headerIn, textOfHeader } from "./header-lines.ts";
+import { cwdBefore, type HeaderPlace, headerIn, headerText, textOfHeader } from "./header-lines.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded } from "./recorded.ts";
 
@@ -127,9 +127,9 @@ function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd
 }
 
 /** Returns where the original is of a session that got this directory here; null where it had it before. */
-function originalOf({ disk }: LifecycleDeps, file: string, cwd: string): string | null {
-  const kept = lastBackup({ disk }, file);
-  return kept === undefined || cwdBefore({ header: textOfHeader(disk, kept) }) === cwd ? null : kept;
+function originalOf(deps: LifecycleDeps, file: string, cwd: string): string | null {
+  const kept = lastBackup(deps, file);
+  return kept === undefined || cwdBefore({ header: headerText(deps, kept) }) === cwd ? null : kept;
 }
 
 /** Returns where the last original of a session is that was relocated. */
