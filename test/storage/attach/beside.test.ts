@@ -9,9 +9,12 @@ import { user } from "../../support/drafts.ts";
 import { CWD, contentsOf, putSession, rootOf, serveLibrary } from "../../support/lifecycle.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
 
-/** Members whose values differ from run to run. */
+/**
+ * Members whose values differ from run to run. Which session a lock was of is known by the number of its file, which another
+ * file may have by then.
+ */
 const VOLATILE =
-  /^(?:modified|oldest|since|deletedAt|id|operationId|newOperationId|time|sizeBytes|space|catalog|took)$/;
+  /^(?:locks|modified|oldest|since|deletedAt|id|operationId|newOperationId|time|sizeBytes|space|catalog|took)$/;
 /** Ids that are made, whole or as short as a list has them, times, and hashes. */
 const MADE_UP = /01991f6e-0000-7000-8000-\d+|\d{4}-\d\d-\d\dT[\d:.-]{12}Z|\b[0-9a-f]{16}(?:[0-9a-f]{48})?\b/g;
 
@@ -19,7 +22,9 @@ const MADE_UP = /01991f6e-0000-7000-8000-\d+|\d{4}-\d\d-\d\dT[\d:.-]{12}Z|\b[0-9
 const WRITTEN = LEFTOVER_KINDS.filter((kind) => kind !== "announcement");
 
 function withoutAnnounced(value: unknown): unknown {
-  return Array.isArray(value) ? value.filter((one) => one?.kind !== "announcement") : value;
+  return Array.isArray(value)
+    ? value.filter((one) => one?.kind !== "announcement" && one?.kind !== "stale_locks")
+    : value;
 }
 
 interface Life {
