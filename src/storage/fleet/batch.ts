@@ -6,6 +6,7 @@ import type { Log } from "../../core/ports/store.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { attachmentsBeside, attachmentsOf } from "./attachments.ts";
 import type { CommitStep, KeptParts, RunningCommit } from "./commit.ts";
+import { pastOf } from "./ends.ts";
 import type { CopyFacts } from "./facts.ts";
 import { headText } from "./heads.ts";
 import type { FleetOptions } from "./options.ts";
@@ -28,13 +29,6 @@ export function isLong(
 ): boolean {
   const most = Math.min(long ?? (from === 0 ? LONG_AT_FIRST : PART_BYTES), partBytes);
   return pastOf(log, from, count, most) < count;
-}
-
-/** Returns the position after the lines from one on, at least one, that have so many bytes together. */
-export function pastOf(log: Log, from: number, count: number, bytes: number): number {
-  let past = from;
-  for (let sum = 0; past < count && (past === from || sum + log.length(past) <= bytes); past++) sum += log.length(past);
-  return past;
 }
 
 /** A log whose lines are sent. */

@@ -33,18 +33,25 @@ export function endIn(log: Log, count: number, known: FleetEnd): FleetEnd {
   return endAfter(before, storedLines(log, before.entries, count));
 }
 
-/** Entries of which the end is found in one turn: 5 MB of usual ones, 15 ms. */
-const IN_A_TURN = 2000;
+/** Returns the position after the lines from one on, at least one, that have so many bytes together. */
+export function pastOf(log: Log, from: number, count: number, bytes: number): number {
+  let past = from;
+  for (let sum = 0; past < count && (past === from || sum + log.length(past) <= bytes); past++) sum += log.length(past);
+  return past;
+}
+
+/** Bytes of lines of which the end is found in one turn: 15 ms. */
+const IN_A_TURN = 5 << 20;
 
 /**
- * Returns the same, and lets others have their turn in between: a long session takes a second. Returns null where the log
- * has fewer entries by then.
+ * Returns what endIn does, and lets others have their turn in between: a long session takes a second. Returns null where the
+ * log has fewer entries by then.
  */
 export async function endInTurns(log: Log, count: number, known: FleetEnd): Promise<FleetEnd | null> {
   let end = known.entries <= count ? known : NOTHING;
   for (;;) {
     if (log.nodes.count < count) return null;
-    end = endIn(log, Math.min(count, end.entries + IN_A_TURN), end);
+    end = endIn(log, pastOf(log, end.entries, count, IN_A_TURN), end);
     if (end.entries === count) return end;
     await new Promise((resolve) => setImmediate(resolve));
   }

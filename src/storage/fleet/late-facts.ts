@@ -9,7 +9,7 @@ import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
 import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
 import { headerFacts } from "../catalog/summary.ts";
-import { pastOf } from "./batch.ts";
+import { pastOf } from "./ends.ts";
 import { beginsAt, type FactsBase, type FactsSource, foundIn } from "./facts.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
