@@ -171,7 +171,8 @@ export class FleetCopy implements Outside {
     this.forgetRefusal(there);
     const isOwed = debt.isOwed || (isHost && debt.isUntold);
     const isLost = known.isLostIn(there, tenure.hasMoved);
-    const differs = there !== null && (await known.differsFrom(there.end, isHost ? undefined : COMPARED_FIRST));
+    const most = isHost ? undefined : COMPARED_FIRST;
+    const differs = !isOwed && there !== null && (await known.differsFrom(there.end, most));
     if (!isOwed && !isLost && !differs) return;
     // Somebody may write by now, who finds it out, too.
     if (tenure.isSure || log.durableCount < log.nodes.count) return;
