@@ -74,6 +74,12 @@ function linkTo(path: string): string {
   return `${path}.link.jsonl`;
 }
 
+/** Has the server look at its files until so many sessions with an id are open. */
+async function openAfterALook(server: HereServer, sessionId: string, count = 1): Promise<void> {
+  vi.advanceTimersByTime(LOOKS_EVERY);
+  await vi.waitUntil(async () => (await filesOf(server, sessionId)).length === count);
+}
+
 async function filesOf(server: HereServer, sessionId: string): Promise<string[]> {
   const { sessions } = await server.result("list_open_sessions");
   return sessions.filter((one: Json) => one.sessionId === sessionId).map(({ sessionFile }: Json) => sessionFile);
@@ -209,8 +215,7 @@ test.each(["jsonl", "v2"])(
   "one on %s that another has taken the place of is closed for good when it is closed, and can be opened again",
   async (store) => {
     const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
-    vi.advanceTimersByTime(LOOKS_EVERY);
-    await vi.waitUntil(async () => (await filesOf(server, sessionId)).length > 0);
+    await openAfterALook(server, sessionId);
     expect(await server.result("open_session", { sessionPath: sessionFile })).toMatchObject({ sessionId });
     await server.result("close_session", { sessionId });
     expect(await filesOf(server, sessionId)).toEqual([]);
@@ -227,10 +232,9 @@ test.each(["jsonl", "v2"])(
     stopTimers();
     const { server, made } = await withSessions(store, 3);
     const [first, second] = made;
-    takePlace(second.sessionFile, first.sessionFile);
-    vi.advanceTimersByTime(LOOKS_EVERY);
     const { sessionId } = second;
-    await vi.waitUntil(async () => (await filesOf(server, sessionId)).length === 2);
+    takePlace(second.sessionFile, first.sessionFile);
+    await openAfterALook(server, sessionId, 2);
     const paths = [first.sessionFile, second.sessionFile];
     for (const sessionPath of [...paths, ...paths]) {
       await opened(server, sessionPath);
@@ -253,8 +257,7 @@ test.each([
 ] as const)("one on %s that another has taken the place of just now is found by each name", async (store, nameOf) => {
   const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
   await opened(server, nameOf(sessionFile));
-  vi.advanceTimersByTime(LOOKS_EVERY);
-  await vi.waitUntil(async () => (await filesOf(server, sessionId)).length > 0);
+  await openAfterALook(server, sessionId);
   expect(await filesOf(server, sessionId)).toEqual([sessionFile]);
   await server.result("append", { sessionId, entries: [user("more")] });
 });

@@ -74,12 +74,30 @@ export class Machine {
   }
 
   /** Puts lines there as if they had been copied from another machine. */
-  async put(lines: readonly string[]): Promise<void> {
-    const log = this.plain.create(beginning(undefined, this.file));
+  put(lines: readonly string[]): Promise<void> {
+    return this.addPlainly(lines, this.plain.create(beginning(undefined, this.file)));
+  }
+
+  /** Adds lines as a program does that knows nothing of the fleet, or as a server that died before it gave them. */
+  async addPlainly(lines: readonly string[], log = this.plain.open(this.file)): Promise<void> {
     log.append(lines.map((line) => bytesOf(line)));
     await log.commit();
     log.close();
   }
+}
+
+/** A second machine with the same copy. Leases have run out for it. */
+export async function second(
+  kind: MachineKind,
+  one: Machine,
+  had: readonly string[],
+): Promise<{ two: Machine; other: Log }> {
+  const two = new Machine(kind, one.fleet.table, "two");
+  two.fleet.leasesEnd = true;
+  await two.put(had);
+  const other = two.store.open(two.file);
+  await other.ready?.();
+  return { two, other };
 }
 
 export const line = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1));

@@ -198,10 +198,10 @@ export class MemoryFleet implements Fleet {
     const isOurs = this.breaks === "taking" && row.holder?.id === this.holder.id;
     row.holder = this.holder;
     if (!isOurs) row.epoch = (this.breaks === "above" ? row.epoch : Math.max(row.epoch, above)) + 1;
-    this.takenAt.set(sessionId, String(this.table.promotions));
-    this.table.changed();
     const { durability } = this;
     const server = String(this.table.promotions);
+    this.takenAt.set(sessionId, server);
+    this.table.changed();
     return { kind: "taken", epoch: row.epoch, end: row.end, indexed: row.indexed, durability, server };
   }
 

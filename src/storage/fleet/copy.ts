@@ -39,8 +39,9 @@ export class FleetCopy implements Outside {
   private readonly facts: CopyFacts;
   /** Whether, and in which epoch, this process has the session. */
   private readonly tenure: Tenure;
+  /** Up to where log and fleet are known to have the same, and of how many entries the fleet has the facts. */
   private readonly known: KnownEnd;
-  /** The adding of those that it lacks. */
+  /** The adding of facts that the fleet lacks. */
   private readonly late: LateWork;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;

@@ -197,7 +197,8 @@ export async function cutBack(
 ): Promise<boolean> {
   try {
     const length = disk.infoOf(fd).size - size;
-    if (!(await sameStretch(disk, stretch, [fd, size], length))) return false;
+    // To cut a shorter one would make it longer.
+    if (length < 0 || !(await sameStretch(disk, stretch, [fd, size], length))) return false;
     if (disk.infoOf(fd).size !== size + length) return false;
     disk.truncate(fd, size);
     return true;

@@ -304,8 +304,8 @@ async function replace(disk: Disk, file: string, keptAt: string, rewrite: House[
     await copyLateWrites(disk, keptAt, file, size);
     return disk.info(file).size;
   } catch (error) {
-    const now = infoOrNull(disk, file);
     if (made) {
+      const now = infoOrNull(disk, file);
       const isAsMade = now !== null && isSameFile(now, made) && now.size === made.size;
       if (!isAsMade) throw unfinished(error, "relocating the session", writtenSince(file, keptAt), { keptAt });
       disk.rename(keptAt, file);

@@ -5,16 +5,7 @@ import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
-import {
-  failed,
-  followed,
-  found,
-  line,
-  lines,
-  Machine,
-  type MachineKind,
-  written,
-} from "../../support/fleet-machine.ts";
+import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -29,16 +20,6 @@ function cut({ fleet }: Machine): void {
 function healed({ fleet }: Machine, log: Log): Promise<Log> {
   fleet.faultAt = () => undefined;
   return found(log);
-}
-
-/** A second machine with the same copy. Leases have run out for it. */
-async function second(kind: MachineKind, one: Machine, had: readonly string[]): Promise<{ two: Machine; other: Log }> {
-  const two = new Machine(kind, one.fleet.table, "two");
-  two.fleet.leasesEnd = true;
-  await two.put(had);
-  const other = two.store.open(two.file);
-  await other.ready?.();
-  return { two, other };
 }
 
 const told = (log: Log): string[] => log.damage.map(({ kind }) => kind);

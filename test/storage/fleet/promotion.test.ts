@@ -150,6 +150,27 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     reading.close();
   });
 
+  test("it is given back, too, where another server has answered others since the session was taken", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    log.unlock();
+    const take = one.fleet.take.bind(one.fleet);
+    one.fleet.take = async (...given) => {
+      const taking = await take(...given);
+      one.fleet.take = take;
+      // Before that answer is read, another session's question has been answered by a server that has nothing.
+      one.fleet.table.promote(20);
+      await one.fleet.look("another");
+      return taking;
+    };
+    await log.ready?.();
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([]);
+    await followed(log);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0)]);
+    log.close();
+  });
+
   test.each([
     ["as much, and let go", 2, false],
     ["less, and have it", 3, true],
