@@ -94,7 +94,7 @@ export const FAILURES = {
   outcome_unknown: {
     ...REFUSED,
     meaning:
-      "Whether it was done is not known, because the process that had it ended before it answered. Read the state and decide again.",
+      "Whether it was done is not known: the process that had it ended before it answered, or the disk or the database failed in the middle. Read the state and decide again.",
   },
   unjudged: {
     ...REFUSED,

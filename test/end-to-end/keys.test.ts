@@ -161,6 +161,12 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
       expect(result.leafId ?? result.entryId).toBe(entries.at(-1).id);
       if (method === "append") expect(result.entryIds).toEqual(entries.slice(1).map(({ id }: Json) => id));
       else if (method === "branch") expect(result.summaryEntryId).toBe(entries[1].id);
+      // Who is told that it is there relies on that, also when the power goes.
+      const ids = entries.map(({ id }: Json) => id);
+      for (const { disk: left } of disk.lasting()) {
+        const next = await new StoreLives(store, { disk: left }).start(["--session", file]);
+        expect((await next.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(ids);
+      }
     });
   });
 
@@ -384,18 +390,18 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
 });
 
 describe.each(["jsonl", "v2"] as const)("on %s", (store) => {
-  test("a key that another server has used meanwhile is known", async () => {
+  test("a key that another server has used meanwhile is known, as soon as that one cannot take it back", async () => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "keys.v2" : "keys.jsonl");
     const first = serveHere(["--session", file, "--store", store, "--attach", "off"], { place });
     await first.result("append", { entries: [user("one")], idempotencyKey: "first" });
     const second = serveHere(["--session", file, "--attach", "off"], { place });
+    const again = { entries: [user("one")], idempotencyKey: "first" };
     // Looks the keys up that there are now.
-    expect((await second.result("append", { entries: [user("one")], idempotencyKey: "first" })).entryIds).toHaveLength(
-      1,
-    );
+    expect((await second.failure("append", again)).data.name).toBe("session_locked");
     const { entryIds } = await first.result("append", { entries: [user("two")], idempotencyKey: "second" });
     await first.finish();
+    expect((await second.result("append", again)).entryIds).toHaveLength(1);
     expect((await second.result("append", { entries: [user("two")], idempotencyKey: "second" })).entryIds).toEqual(
       entryIds,
     );

@@ -9,7 +9,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
-import type { Durability } from "../../src/storage/log/file-log.ts";
+import type { Durability } from "../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { fileBytes, headerText, id, TIME, userText } from "../support/lines.ts";

@@ -918,6 +918,30 @@ function describeFiles(
     });
   });
 
+  test.runIf(plain && canFail).each([true, false])(
+    `${name}: a commit that fails, and after which another program wrote, leaves what it had, and says so (seen before: %s)`,
+    async (isSeen) => {
+      const faults = harness().files.faults as FaultDisk;
+      const log = open();
+      const [ours, theirs, next] = [userText(id(9), id(4)), userText(id(10), id(9)), userText(id(11), id(10))];
+      log.append(bytes([ours]));
+      addMore(fileOf(log), [theirs]);
+      if (isSeen) log.refresh();
+      faults.set({ kind: "fail", at: 1, errno: "EIO" });
+      await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown", retryable: true });
+      faults.set(undefined);
+      log.refresh();
+      expect(textsOf(log)).toEqual([...LINES, ours, theirs]);
+      await log.ready?.();
+      log.append(bytes([next]));
+      await log.commit();
+      for (const { disk: left } of faults.lasting())
+        expect(textOf(left.content(fileOf(log)) as Uint8Array)).toBe(
+          fileText(headerText(), ...LINES, ours, theirs, next),
+        );
+    },
+  );
+
   describe(`${name}: repairing`, () => {
     test("a sound session changes nothing", () => {
       const log = open();

@@ -171,18 +171,23 @@ export class FaultDisk implements Disk {
     return this.descriptors.size;
   }
 
-  /** The disk as the next process finds it: with all that was written, or with what a power cut left of it. */
+  /** The disk as the next process finds it: with all that was written, durably, or with what a power cut left of it. */
   after(cut: PowerCut = { names: "all", content: "all" }): FaultDisk {
     return this.copy(cut).disk;
   }
 
+  /** The disk as the next process finds it after a death: all that was written is there, and a power cut may yet take it. */
+  afterDeath(): FaultDisk {
+    return this.copy().disk;
+  }
+
   /**
-   * The disk as the next process finds it, with everything and after each power cut: each that differs from those before
+   * The disk as the next process finds it, after a death and after each power cut: each that differs from those before
    * it and from those that `seen` knows. `told` is what else the test compares it with, so that it belongs to what differs.
    */
   remains(seen: Set<string> = new Set(), told = ""): Remains[] {
     return [undefined, ...POWER_CUTS].flatMap((cut) => {
-      const disk = this.after(cut);
+      const disk = cut ? this.after(cut) : this.afterDeath();
       const mark = `${told} ${disk.fingerprint()}`;
       if (seen.has(mark) && !isEvery()) return [];
       seen.add(mark);
@@ -209,8 +214,9 @@ export class FaultDisk implements Disk {
           walk(node);
           digest.update("}");
         } else {
-          const { number, bytes, modified, changed, mode } = node;
-          digest.update(JSON.stringify([name, number, bytes.length, modified, changed, mode])).update(bytes);
+          const { number, bytes, synced, modified, changed, mode } = node;
+          const isSynced = synced.length === bytes.length && folder.synced.get(name) === node;
+          digest.update(JSON.stringify([name, number, bytes.length, modified, changed, mode, isSynced])).update(bytes);
         }
     };
     walk(this.root);
@@ -226,7 +232,8 @@ export class FaultDisk implements Disk {
     return disk;
   }
 
-  private copy(cut: PowerCut): { disk: FaultDisk; copyOf: (inode: Inode) => Inode } {
+  /** Returns a copy of what a power cut leaves, durably; without one, of what is there, as durable as it is. */
+  private copy(cut?: PowerCut): { disk: FaultDisk; copyOf: (inode: Inode) => Inode } {
     const next = new FaultDisk();
     next.inodes = this.inodes;
     next.ticks = this.ticks;
@@ -236,22 +243,27 @@ export class FaultDisk implements Disk {
     const copyOf = (inode: Inode): Inode => {
       let copy = copies.get(inode);
       if (!copy) {
-        const bytes = remainder(inode, cut.content);
-        copy = { ...inode, bytes, room: undefined, synced: bytes };
+        const bytes = cut ? remainder(inode, cut.content) : inode.bytes;
+        copy = { ...inode, bytes, room: undefined, synced: cut ? bytes : inode.synced };
         copies.set(inode, copy);
       }
       return copy;
     };
-    const fill = (from: Folder, to: Folder): void => {
-      for (const [name, node] of cut.names === "all" ? from.names : from.synced) {
-        let copy: Inode | Folder;
-        if (isFolder(node)) {
-          copy = { number: node.number, names: new Map(), synced: new Map() };
-          fill(node, copy);
-        } else copy = copyOf(node);
-        to.names.set(name, copy);
-        to.synced.set(name, copy);
+    const folders = new Map<Folder, Folder>();
+    const nodeOf = (node: Inode | Folder): Inode | Folder => {
+      if (!isFolder(node)) return copyOf(node);
+      let copy = folders.get(node);
+      if (!copy) {
+        copy = { number: node.number, names: new Map(), synced: new Map() };
+        folders.set(node, copy);
+        fill(node, copy);
       }
+      return copy;
+    };
+    const fill = (from: Folder, to: Folder): void => {
+      for (const [name, node] of cut?.names === "synced" ? from.synced : from.names) to.names.set(name, nodeOf(node));
+      if (cut) for (const [name, node] of to.names) to.synced.set(name, node);
+      else for (const [name, node] of from.synced) to.synced.set(name, nodeOf(node));
     };
     fill(this.root, next.root);
     return { disk: next, copyOf };

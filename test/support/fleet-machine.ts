@@ -8,7 +8,7 @@ import type { FleetOptions } from "../../src/storage/fleet/options.ts";
 import { Outage } from "../../src/storage/fleet/outage.ts";
 import { copying, fleetStore } from "../../src/storage/fleet/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
-import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
+import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
 import { harnessOn as containersOn } from "../storage/v2/harness.ts";
 import { FaultDisk } from "./disk.ts";

@@ -16,7 +16,7 @@ import { exists } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
-import type { FileLogOptions } from "../../src/storage/log/file-log.ts";
+import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";

@@ -148,6 +148,12 @@ export interface Log {
    */
   confirm?(): Promise<void> | undefined;
   /**
+   * Entries before this position stay: no process takes them back, and they are as durable as the log promises. Those after
+   * it may be of a process that has not answered yet, and takes them back when its disk refuses; `settle` makes them stay.
+   * Undefined where there is no such process, or where `confirm` answers for it.
+   */
+  readonly certainCount?: number;
+  /**
    * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
    * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.
    * Rejects with a failure where it cannot be.
@@ -185,9 +191,10 @@ export interface Log {
 
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
-   * storage_failed or storage_full after the log has gone back to `durableCount` entries. Where the session is also kept
-   * elsewhere, it may reject with outcome_unknown: the log has gone back, too, but the entries may have become durable
-   * there, and then come back as those of another program; or they stay, because another program wrote after them.
+   * storage_failed or storage_full after the log has gone back to `durableCount` entries, and with outcome_unknown where
+   * they stay, durable or not, because another program wrote after them. Where the session is also kept elsewhere,
+   * outcome_unknown may mean that the log has gone back, too, but the entries may have become durable there, and then come
+   * back as those of another program.
    */
   commit(): Promise<void>;
 

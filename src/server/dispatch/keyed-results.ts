@@ -47,6 +47,13 @@ export class KeyedResults {
     return isThere ? remembered?.result : undefined;
   }
 
+  /** Returns whether what an earlier write with this key left stays there, whatever other processes do. */
+  isCertain({ session }: CommandContext, call: Call, key: string): boolean {
+    const { certainCount = Number.POSITIVE_INFINITY, nodes } = session.log;
+    const ids = session.repeated(key)?.ids ?? this.results.get(this.nameOf(call, key))?.entryIds ?? [];
+    return ids.every((id) => nodes.position(id) < certainCount);
+  }
+
   /**
    * Makes the session of an earlier request with this key the current one again, as the earlier reply said, instead of
    * making another. Returns the result, or undefined when the session is missing.

@@ -55,7 +55,8 @@ export class Writes {
     };
     // What was waited for may have changed the answer: it is looked for below.
     const before = log === readied ? undefined : repeated();
-    if (before !== undefined) {
+    const isCertain = (): boolean => keyed.isCertain(context, call, idempotencyKey as string);
+    if (before !== undefined && isCertain()) {
       const confirming = log.confirm?.();
       return confirming ? confirming.then(again) : before;
     }
@@ -68,10 +69,10 @@ export class Writes {
       lane.checkedForForeignWrites = session;
       // What took its place is asked about, too.
       if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
-      // Another server may have used the key.
-      const since = repeated();
-      if (since !== undefined) return confirmed(context.session.log, since);
     }
+    // Another server may have used the key.
+    const since = repeated();
+    if (since !== undefined && isCertain()) return confirmed(session.log, since);
     const { attaching } = host.sharing() ?? {};
     const { lockedBy } = session.log;
     // Who has it on another machine cannot be joined.
@@ -80,6 +81,12 @@ export class Writes {
       return attaching
         .join(session)
         .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, readied: session.log }));
+    if (since !== undefined) {
+      // What was found without the lock is a guess.
+      if (session.log.acquireLock()) return again();
+      session.log.settle?.();
+      return since;
+    }
     guardWrite(session, call);
     return keyed.remember(call, command.run(context, call.params as never), session);
   }

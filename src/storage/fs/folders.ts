@@ -54,10 +54,22 @@ export function removeAll(
   attempt(() => disk.removeFolder(path));
 }
 
+/** Codes for a folder that may not be opened, or lies where folders are not synced. */
+const UNSYNCABLE: ReadonlySet<unknown> = new Set(["EACCES", "EPERM", "EINVAL", "ENOSYS", "ENOTSUP", "EOPNOTSUPP"]);
+
+function mayBeSynced(error: unknown): boolean {
+  return !UNSYNCABLE.has(((error ?? {}) as { code?: unknown }).code);
+}
+
 /** Folders with names that are not on the medium yet. */
 export class UnsyncedFolders {
   private readonly disk: Disk;
   readonly folders = new Set<string>();
+  /**
+   * Folders of what was found, whose maker may have been killed before its name was on the medium. Where that cannot be
+   * made sure, the name counts as it always was.
+   */
+  private readonly found = new Set<string>();
 
   constructor(disk: Disk) {
     this.disk = disk;
@@ -67,19 +79,32 @@ export class UnsyncedFolders {
     for (const folder of folders) this.folders.add(folder);
   }
 
+  addFound(...folders: readonly string[]): void {
+    for (const folder of folders) this.found.add(folder);
+  }
+
   clear(): void {
     // Clearing an empty set takes time too, and every append calls this.
     if (this.folders.size > 0) this.folders.clear();
+    if (this.found.size > 0) this.found.clear();
   }
 
   /** Makes the names durable. A folder that is added meanwhile needs another sync and stays in the set. */
   async sync(): Promise<void> {
     const unsynced = [...this.folders];
-    this.folders.clear();
+    const found = [...this.found].filter((folder) => !this.folders.has(folder));
+    this.clear();
     try {
       for (const folder of unsynced) await this.disk.syncFolder(folder);
+      for (const folder of found)
+        try {
+          await this.disk.syncFolder(folder);
+        } catch (error) {
+          if (mayBeSynced(error)) throw error;
+        }
     } catch (error) {
       this.add(...unsynced);
+      this.addFound(...found);
       throw error;
     }
   }
@@ -87,6 +112,12 @@ export class UnsyncedFolders {
   /** Does the same, and blocks everything else meanwhile. */
   syncNow(): void {
     for (const folder of this.folders) this.disk.syncFolderNow(folder);
-    this.folders.clear();
+    for (const folder of this.found)
+      try {
+        if (!this.folders.has(folder)) this.disk.syncFolderNow(folder);
+      } catch (error) {
+        if (mayBeSynced(error)) throw error;
+      }
+    this.clear();
   }
 }

@@ -13,9 +13,9 @@ import { lockInFolder } from "../locks/lock-paths.ts";
 import type { Lock } from "../locks/locks.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { byAnother } from "../log/failures.ts";
-import type { WriteState } from "../log/file-log.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { LF } from "../log/lines.ts";
+import type { WriteState } from "../log/write-state.ts";
 import type { SessionFile } from "./session-file.ts";
 
 /** A file that was put in its place: its descriptor, and its lock, which is held. */

@@ -39,6 +39,20 @@ export class FileTail {
     if (this.pending.length > 0) this.pending = this.pending.filter(({ start }) => start >= before);
   }
 
+  /** Whether the pending writes are there as we wrote them, and another program wrote after them. */
+  get isFollowed(): boolean {
+    const { file, end } = this.parts;
+    try {
+      return file.info().size > end.size && this.isThere(this.pending);
+    } catch {
+      return false;
+    }
+  }
+
+  private isThere(pending: readonly PendingWrite[]): boolean {
+    return pending.every(({ start, length, crc }) => crc32(this.parts.file.read(start, length)) === crc);
+  }
+
   /** Forgets the pending writes and their lines. Returns whether the file has them as we wrote them, up to its end. */
   givePendingUp(): boolean {
     const { file, end } = this.parts;
@@ -47,7 +61,7 @@ export class FileTail {
     for (const { lines } of pending) end.lines -= lines;
     try {
       if (file.info().size !== end.size) return false;
-      return pending.every(({ start, length, crc }) => crc32(file.read(start, length)) === crc);
+      return this.isThere(pending);
     } catch {
       return false;
     }

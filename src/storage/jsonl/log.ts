@@ -4,6 +4,7 @@
  * to the same file, so it is checked before and after every write.
  */
 
+import { dirname } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -19,9 +20,10 @@ import { lockNextTo } from "../locks/lock-paths.ts";
 import { dropAttachments } from "../log/attachments.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { changedByAnother, notASession, removedByAnother } from "../log/failures.ts";
-import { type Backend, FileLog, type FileLogOptions, WriteState } from "../log/file-log.ts";
+import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { type Elsewhere, keptInBoth } from "../log/outside.ts";
+import { type FileLogOptions, WriteState } from "../log/write-state.ts";
 import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
@@ -154,6 +156,7 @@ export class JsonlBackend implements Backend {
     }
     state.durableCount = this.entries.nodes.count;
     this.end.noteDurable();
+    if (!written) state.unsynced.addFound(dirname(this.path));
   }
 
   private readFile(written?: WrittenLines): void {
@@ -366,7 +369,10 @@ export class JsonlBackend implements Backend {
   }
 
   settle(): void {
-    if (this.state.isSynced) this.disk.syncNow(this.file.fd);
+    const { isSynced, unsynced } = this.state;
+    if (!isSynced) return;
+    this.disk.syncNow(this.file.fd);
+    unsynced.syncNow();
   }
 
   private markDurable(count: number, size: number): void {
@@ -379,7 +385,7 @@ export class JsonlBackend implements Backend {
   }
 
   keepAll(): boolean {
-    if (!this.end.isMixed) return false;
+    if (!this.end.isMixed && !this.tail.isFollowed) return false;
     // Cutting off our entries would remove those of the other program too. All stay, durable or not.
     this.markDurable(this.entries.nodes.count, this.end.size);
     return true;

@@ -11,7 +11,7 @@ import { unpackId } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { byAnother } from "../log/failures.ts";
-import type { WriteState } from "../log/file-log.ts";
+import type { WriteState } from "../log/write-state.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
 /** Milliseconds without a change after which the writer of a torn tail counts as dead (guarantee 7). */

@@ -10,8 +10,9 @@ import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, removeIfS
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
-import { type Durability, FileLog } from "../log/file-log.ts";
+import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import type { Durability } from "../log/write-state.ts";
 import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 

@@ -7,71 +7,17 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
-import type { Env } from "../../core/ports/env.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
+import type { FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
-import { UnsyncedFolders } from "../fs/folders.ts";
-import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
-import { WriterLock } from "../locks/writer-lock.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
+import { keptByAnother } from "./failures.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { CopiedLog, Elsewhere, Outside } from "./outside.ts";
-import type { SnapshotCache } from "./snapshot-cache.ts";
-
-/** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
-export type Durability = "sync" | "os";
-
-export interface FileLogOptions {
-  readonly disk: Disk;
-  readonly env: Env;
-  readonly locks: Locks;
-  readonly durability: Durability;
-  /** Whether nothing may be written, or why. */
-  readonly readOnly?: boolean | Failure;
-  /** Folder for bytes that are taken out of a session. */
-  readonly quarantine: string;
-  /** Index snapshots of large sessions. */
-  readonly snapshots?: SnapshotCache;
-  /** Returns the place beside the disk that must have the entries of a log, too. */
-  readonly outside?: (log: CopiedLog) => Outside;
-}
-
-/** The state of a log that its backend uses too. */
-export class WriteState {
-  readonly isSynced: boolean;
-  readonly lock: WriterLock;
-  readonly unsynced: UnsyncedFolders;
-  /** Entries before this position are durable. */
-  durableCount = 0;
-  /** Whether what is known was compared with the stored bytes since the lock was taken. */
-  isConfirmed = false;
-  /** Lines that were held until the session was created; set from then to the first commit. */
-  created: readonly Uint8Array[] | null = null;
-  /** The reason why appends are refused, or null. */
-  readOnly: Failure | null;
-  /** The commits of the log; null before there is one. */
-  commits: GroupCommit | null = null;
-  readonly outside: FileLogOptions["outside"];
-
-  constructor(
-    { disk, locks, durability, readOnly, outside }: FileLogOptions,
-    findLock: (file: FileKey) => LockLocation | undefined,
-  ) {
-    this.isSynced = durability === "sync";
-    this.outside = readOnly ? undefined : outside;
-    this.lock = new WriterLock(locks, findLock);
-    this.unsynced = new UnsyncedFolders(disk);
-    this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;
-  }
-
-  get isCommitting(): boolean {
-    return this.commits?.isRunning === true;
-  }
-}
+import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
 export interface Backend {
@@ -167,6 +113,8 @@ export class FileLog implements CopiedLog {
   private isReplaced = false;
   renamed: Log["renamed"];
   private readonly commits: GroupCommit;
+  /** See Log; found out while this process has the lock, so that no other one takes entries back meanwhile. */
+  private certain = 0;
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -207,6 +155,10 @@ export class FileLog implements CopiedLog {
 
   get durableCount(): number {
     return this.backend.state.durableCount;
+  }
+
+  get certainCount(): number | undefined {
+    return this.outside || !this.persisted || this.readOnly ? undefined : this.certain;
   }
 
   get stamp(): FileStamp | null {
@@ -340,6 +292,7 @@ export class FileLog implements CopiedLog {
     const { lock, isCommitting, readOnly } = backend.state;
     if (!lock.isHeld || isCommitting || readOnly || this.durableCount < this.nodes.count) return;
     guarded("making durable what another process wrote", () => backend.settle());
+    this.certain = this.nodes.count;
   }
 
   // --- writing -------------------------------------------------------------------------------------------------
@@ -358,7 +311,9 @@ export class FileLog implements CopiedLog {
     }
     try {
       this.write(lines, heads);
-      if (!state.isSynced) backend.markAllDurable();
+      if (state.isSynced) return;
+      backend.markAllDurable();
+      this.certain = this.nodes.count;
     } catch (error) {
       throw storageFailure(error, "appending to the session");
     }
@@ -381,19 +336,23 @@ export class FileLog implements CopiedLog {
 
   private async makeDurable(requireCurrent: () => void): Promise<void> {
     const { backend, outside } = this;
-    if (!outside) return backend.makeDurable(requireCurrent);
+    const { count } = this.nodes;
     let isThere = false;
-    const elsewhere: Elsewhere = async (count, kept) => {
-      await outside.push(count, kept);
-      isThere = true;
-    };
+    const elsewhere: Elsewhere | undefined =
+      outside &&
+      (async (count, kept) => {
+        await outside.push(count, kept);
+        isThere = true;
+      });
     try {
       await backend.makeDurable(requireCurrent, elsewhere);
     } catch (error) {
-      if (isThere) throw outside.lost(error);
+      if (outside && isThere) throw outside.lost(error);
       requireCurrent();
-      throw backend.keepAll?.() ? outside.lost(error, true) : error;
+      if (!backend.keepAll?.()) throw error;
+      throw outside ? outside.lost(error, true) : keptByAnother(error);
     }
+    this.certain = count;
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {

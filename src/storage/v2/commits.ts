@@ -158,8 +158,11 @@ export class ContainerCommits {
     const { container, frames, index } = this;
     const { state, end, entries } = container;
     const rows = [...end.rows];
-    if (state.isSynced) frames.syncFound(end.base?.tail.segmentSeq ?? 1);
-    if (state.isSynced) state.unsynced.syncNow();
+    frames.noteFound(end.base?.tail.segmentSeq ?? 1);
+    if (state.isSynced) {
+      frames.syncFound();
+      state.unsynced.syncNow();
+    } else state.unsynced.clear();
     this.requireFrames(end.tail);
     const bytes = index.write(rows);
     if (state.isSynced && rows.length > 0) index.syncNow();

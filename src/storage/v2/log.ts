@@ -20,9 +20,10 @@ import { removeTree } from "../fs/staging.ts";
 import { dropLock } from "../locks/lock-paths.ts";
 import type { EntryReader } from "../log/entry-reader.ts";
 import { noSession } from "../log/failures.ts";
-import { type Backend, FileLog, type WriteState } from "../log/file-log.ts";
+import { type Backend, FileLog } from "../log/file-log.ts";
 import type { KnownEntries, KnownHeads } from "../log/known-entries.ts";
 import type { Elsewhere } from "../log/outside.ts";
+import type { WriteState } from "../log/write-state.ts";
 import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
@@ -107,6 +108,8 @@ export class V2Backend implements Backend {
     }
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
     container.markDurable(this.entries.nodes.count);
+    const { file, folder } = container;
+    state.unsynced.addFound(segmentFolder(folder), join(folder, "index"), folder, dirname(file));
     container.onRefused = () => {
       // A commit that runs still finishes what was appended before.
       if (!state.isCommitting) this.states.fail("entries are damaged or lost");
@@ -276,6 +279,7 @@ export class V2Backend implements Backend {
     this.commits.frames.cutTornTail();
     if (end.indexFault !== null) this.commits.index.cutFault();
     if (!rebuilt) return;
+    this.commits.frames.noteFound(end.base?.tail.segmentSeq ?? 1);
     try {
       recordRepair(this.container, "index_corruption");
     } catch (error) {

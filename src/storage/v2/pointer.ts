@@ -22,7 +22,7 @@ import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFi
 import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
-import type { Durability } from "../log/file-log.ts";
+import type { Durability } from "../log/write-state.ts";
 import {
   encodePointer,
   isUuid,

@@ -14,6 +14,8 @@ export class SegmentWriter {
   private writer: { readonly segmentSeq: number; readonly fd: number } | null = null;
   /** Open segments before the one that is written, which are not fsynced yet. */
   private sealed: number[] = [];
+  /** The first of the segments in which another process left frames, which may not be on the medium; null for none. */
+  private found: number | null = null;
 
   constructor(container: Container) {
     this.container = container;
@@ -66,9 +68,20 @@ export class SegmentWriter {
     return fd;
   }
 
+  /**
+   * Notes that another process left frames from this segment on that no row names: it may have died before they, and the
+   * names of new segments, were on the medium. They are brought there before rows are written that name them.
+   */
+  noteFound(first: number): void {
+    const { folder, state } = this.container;
+    this.found = Math.min(first, this.found ?? first);
+    state.unsynced.add(segmentFolder(folder));
+  }
+
   /** Fsyncs the segments that are open for writing now; meanwhile an append may begin the next. */
   async sync(): Promise<void> {
     const { disk } = this.container;
+    this.syncFound();
     const sealed = [...this.sealed];
     const { writer } = this;
     for (const fd of writer ? [...sealed, writer.fd] : sealed) await disk.sync(fd);
@@ -79,15 +92,19 @@ export class SegmentWriter {
   /** Fsyncs them synchronously if `sync` is set. `keepOpen`: a commit that runs still has to fsync these files. */
   commitNow(sync: boolean, keepOpen: boolean): void {
     const { disk } = this.container;
+    if (sync) this.syncFound();
     for (const fd of this.sealed) if (sync) disk.syncNow(fd);
     if (!keepOpen) for (const fd of this.sealed.splice(0)) closeQuietly(disk, fd);
     if (sync && this.writer) disk.syncNow(this.writer.fd);
   }
 
-  /** Fsyncs the segments from one on, which another process wrote. */
-  syncFound(first: number): void {
+  /** Fsyncs the segments in which another process left frames. */
+  syncFound(): void {
+    const { found } = this;
+    if (found === null) return;
     const { disk, segments } = this.container;
-    for (const { seq } of segments.list()) if (seq >= first) disk.syncNow(segments.fd(seq));
+    for (const { seq } of segments.list()) if (seq >= found) disk.syncNow(segments.fd(seq));
+    this.found = null;
   }
 
   /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
@@ -150,5 +167,6 @@ export class SegmentWriter {
     this.dropWriter();
     for (const fd of this.sealed) closeQuietly(this.container.disk, fd);
     this.sealed = [];
+    this.found = null;
   }
 }

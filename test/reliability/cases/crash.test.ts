@@ -4,16 +4,18 @@ import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { bytesOf } from "../../../src/core/json/json.ts";
 import { PROGRAM } from "../../support/build.ts";
 import { call, cases, idsIn, linesIn, sessionFile } from "../../support/cases.ts";
-import { POWER_CUTS } from "../../support/disk.ts";
+import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { expectGone } from "../../support/ends.ts";
-import { chain, fileText, headerText, id } from "../../support/lines.ts";
+import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
 import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
-import { diskWith, idsOf, openOn } from "../../support/sessions.ts";
+import { beginning, diskWith, FILE, FOLDER, idsOf, jsonlOn, openOn } from "../../support/sessions.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -171,6 +173,55 @@ cases("S", [
       expect((await server.result("get_state")).entryCount).toBe(3);
       const told = server.events.filter(({ method }: Json) => method === "session_damage");
       expect(told.flatMap(({ params }: Json) => params.damage.map(({ kind }: Json) => kind))).toEqual(["lost_entries"]);
+    },
+  },
+  {
+    id: "S14",
+    fault: "death before a sync, then a process that goes on, then loss of power",
+    async run() {
+      const disk = new FaultDisk();
+      disk.put(`${FOLDER}/x`, bytesOf(""));
+      const dead = jsonlOn(disk).create(beginning(headerText(), FILE));
+      dead.append([bytesOf(userText(id(0), null))]);
+      const left = disk.afterDeath();
+      const session = openOn(left);
+      session.append([draft(1)]);
+      await session.commit();
+      for (const cut of POWER_CUTS) expect(idsOf(openOn(left.after(cut)).log)).toEqual([id(0), id(1)]);
+    },
+  },
+  {
+    id: "S15",
+    fault: "a key that a process has written which has not answered, or never will",
+    async run() {
+      const disk = diskWith(fileText(headerText(), ...chain(3)));
+      const params = { entries: [user("asked twice", { id: "asked" })], idempotencyKey: "k" };
+      const table: LockTable = new Map();
+      const serving = (client: string) =>
+        serveHere(["--attach", "off", "--session", FILE, ...QUIET], { disk, locks: locksOf(client, table) });
+      // As one does that waits for the medium when it is killed.
+      const silent = serving("one");
+      let reached = (): void => {};
+      const waits = new Promise<void>((resolve) => {
+        reached = resolve;
+      });
+      const { sync } = disk;
+      let answer = (): void => {};
+      disk.sync = () => {
+        reached();
+        return new Promise((resolve) => {
+          answer = resolve;
+        });
+      };
+      silent.send(call(1, "append", params));
+      await waits;
+      disk.sync = sync;
+      const next = serving("the next");
+      expect((await next.failure("append", params)).data.name).toBe("session_locked");
+      table.clear();
+      expect((await next.result("append", params)).entryIds).toEqual(["asked"]);
+      for (const cut of POWER_CUTS) expect(idsOf(openOn(disk.after(cut)).log)).toContain("asked");
+      answer();
     },
   },
 ]);

@@ -3,12 +3,14 @@
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { bytesOf } from "../../../src/core/json/json.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { cases, idsIn, linesIn, serveLines } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { imprint } from "../../support/proof.ts";
 import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -141,6 +143,23 @@ cases("D", [
       failing.fault = undefined;
       await server.result("append", { entries: [user("x", { id: "x" })] });
       expect(await idsIn(server)).toEqual([id(0), id(1), id(2), "x"]);
+    },
+  },
+  {
+    id: "D6",
+    fault: "a failing fsync of what another program wrote after",
+    async run() {
+      const disk = diskWith(fileText(headerText(), ...chain(1)));
+      const session = openOn(disk);
+      session.append([{ type: "custom", id: "ours", rest: bytesOf("") }]);
+      const fd = disk.openAppend(FILE);
+      disk.write(fd, bytesOf(`${userText("theirs", "ours")}\n`));
+      disk.close(fd);
+      disk.set({ kind: "fail", at: 1, errno: "EIO" });
+      await expect(session.commit()).rejects.toMatchObject({ name: "outcome_unknown", retryable: true });
+      disk.set(undefined);
+      expect(session.leafId).toBe(id(0));
+      expect(idsOf(openOn(disk.after()).log)).toEqual([id(0), "ours", "theirs"]);
     },
   },
   {

@@ -1,7 +1,7 @@
 /** Working copies of a fleet's sessions keep the contract of logs. Others are programs that know nothing of the fleet. */
 
 import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
-import type { FileLogOptions } from "../../../src/storage/log/file-log.ts";
+import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { keepsTheContract } from "../contract.ts";

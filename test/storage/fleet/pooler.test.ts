@@ -8,7 +8,7 @@ import type { FleetBatch, FleetEnd, Taking } from "../../../src/core/ports/fleet
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
-import type { FileLogOptions } from "../../../src/storage/log/file-log.ts";
+import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions } from "../../support/fleet.ts";
 import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";

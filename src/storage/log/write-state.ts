@@ -1,0 +1,62 @@
+/** The options of logs on disk, and what a log and its backend both know of its writing. */
+
+import { Failure } from "../../core/failure.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Disk } from "../fs/disk.ts";
+import { UnsyncedFolders } from "../fs/folders.ts";
+import type { FileKey, LockLocation, Locks } from "../locks/locks.ts";
+import { WriterLock } from "../locks/writer-lock.ts";
+import type { GroupCommit } from "./group-commit.ts";
+import type { CopiedLog, Outside } from "./outside.ts";
+import type { SnapshotCache } from "./snapshot-cache.ts";
+
+/** The event that an acknowledged change survives: a loss of power (`sync`), or the death of the process (`os`). */
+export type Durability = "sync" | "os";
+
+export interface FileLogOptions {
+  readonly disk: Disk;
+  readonly env: Env;
+  readonly locks: Locks;
+  readonly durability: Durability;
+  /** Whether nothing may be written, or why. */
+  readonly readOnly?: boolean | Failure;
+  /** Folder for bytes that are taken out of a session. */
+  readonly quarantine: string;
+  /** Index snapshots of large sessions. */
+  readonly snapshots?: SnapshotCache;
+  /** Returns the place beside the disk that must have the entries of a log, too. */
+  readonly outside?: (log: CopiedLog) => Outside;
+}
+
+/** The state of a log that its backend uses too. */
+export class WriteState {
+  readonly isSynced: boolean;
+  readonly lock: WriterLock;
+  readonly unsynced: UnsyncedFolders;
+  /** Entries before this position are durable. */
+  durableCount = 0;
+  /** Whether what is known was compared with the stored bytes since the lock was taken. */
+  isConfirmed = false;
+  /** Lines that were held until the session was created; set from then to the first commit. */
+  created: readonly Uint8Array[] | null = null;
+  /** The reason why appends are refused, or null. */
+  readOnly: Failure | null;
+  /** The commits of the log; null before there is one. */
+  commits: GroupCommit | null = null;
+  readonly outside: FileLogOptions["outside"];
+
+  constructor(
+    { disk, locks, durability, readOnly, outside }: FileLogOptions,
+    findLock: (file: FileKey) => LockLocation | undefined,
+  ) {
+    this.isSynced = durability === "sync";
+    this.outside = readOnly ? undefined : outside;
+    this.lock = new WriterLock(locks, findLock);
+    this.unsynced = new UnsyncedFolders(disk);
+    this.readOnly = readOnly === true ? new Failure("read_only") : readOnly || null;
+  }
+
+  get isCommitting(): boolean {
+    return this.commits?.isRunning === true;
+  }
+}
