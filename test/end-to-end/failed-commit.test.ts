@@ -4,12 +4,15 @@
  */
 
 import { describe, expect, test } from "vitest";
+import { bytesOf } from "../../src/core/json/json.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { userText } from "../support/lines.ts";
+import { type LockTable, locksOf } from "../support/locks.ts";
 import { HereLives } from "../support/proof.ts";
 import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
-import { type Json, kinds, type Wire } from "../support/server.ts";
+import { type Json, kinds, serveHere, type Wire } from "../support/server.ts";
 
 function eio(code = "EIO"): Error {
   return Object.assign(new Error("the medium fails"), { code });
@@ -20,11 +23,13 @@ class SyncFailingDisk extends FaultDisk {
   private room: "enough" | "half" | "none" = "enough";
   private failure: { wait: Promise<void>; errno: string } | undefined;
   private release = (): void => {};
+  private reach = (): void => {};
 
   override sync = async (fd: number): Promise<void> => {
     const { failure } = this;
     if (!failure) return this.syncNow(fd);
     this.failure = undefined;
+    this.reach();
     await failure.wait;
     throw eio(failure.errno);
   };
@@ -43,6 +48,13 @@ class SyncFailingDisk extends FaultDisk {
 
   failNextSync(errno = "EIO"): void {
     this.failure = { wait: Promise.resolve(), errno };
+  }
+
+  /** Resolves when a sync has begun that is to fail. */
+  failing(): Promise<void> {
+    return new Promise((resolve) => {
+      this.reach = resolve;
+    });
   }
 
   /** Answers what makes the next sync, which waits for it, fail. */
@@ -108,6 +120,109 @@ test.each(["jsonl", "v2"])(
     await lives.kill();
   },
 );
+
+test.each(["jsonl", "v2"])(
+  "a key that another server has written, and not answered, is not answered by a second one (%s)",
+  async (store) => {
+    const disk = new SyncFailingDisk();
+    const table: LockTable = new Map();
+    const serving = (client: string, ...args: string[]) =>
+      serveHere(["--attach", "off", ...args], { disk, locks: locksOf(client, table) });
+    const one = serving("one", "--store", store, "--session-dir", FOLDER);
+    await one.result("append", { entries: [user("before", { id: "before" })] });
+    const { sessionFile } = await one.result("get_state");
+    const params = { entries: [user("asked twice", { id: "asked" })], idempotencyKey: "k" };
+    const reached = disk.failing();
+    const fail = disk.holdNextSync();
+    one.send(request(101, "append", params));
+    await reached;
+    const two = serving("the other", "--session", sessionFile);
+    expect((await two.failure("append", params)).data.name).toBe("session_locked");
+    fail();
+    expect((await one.reply(101)).error.data.name).toBe("storage_failed");
+    expect((await one.finish()).status).toBe(0);
+    expect((await two.result("append", params)).entryIds).toEqual(["asked"]);
+    expect(idsIn(disk, sessionFile)).toEqual(["before", "asked"]);
+  },
+);
+
+/** Gives what a program copied the same id under another name. */
+function copyAll(disk: FaultDisk, from: string, to: string): void {
+  for (const path of disk.paths())
+    if (path.startsWith(FOLDER) && path.includes(from))
+      disk.put(path.replace(from, to), disk.content(path) as Uint8Array);
+}
+
+describe.each(["jsonl", "v2"])("beside the current session (%s)", (store) => {
+  test.each(["the current one", "another kept one"])(
+    "a session whose id %s has, too, is told only of what became durable in it",
+    async (first) => {
+      const disk = new SyncFailingDisk();
+      const { wire } = await started(disk, ["--store", store, "--events", "none"]);
+      await wire.result("append", { entries: [user("one")] });
+      const { sessionFile: one, sessionId } = await wire.result("get_state");
+      await wire.result("new_session");
+      const two = one.replace(/[^/]+(\.\w+)$/, "copy$1");
+      const stem = (file: string) => (file.split("/").at(-1) as string).replace(/\.\w+$/, "");
+      copyAll(disk, stem(one), stem(two));
+      if (first === "the current one") await wire.result("switch_session", { sessionPath: one });
+      for (const sessionPath of [one, two]) await wire.result("open_session", { sessionPath });
+      for (const [sessionPath, other] of [
+        [one, two],
+        [two, one],
+      ]) {
+        const ids = idsIn(disk, sessionPath);
+        disk.failNextSync();
+        const lost = await wire.failure("set_session_name", { sessionPath, name: "lost" });
+        expect(lost.data.name).toBe("storage_failed");
+        expect(idsIn(disk, sessionPath)).toEqual(ids);
+        await wire.result("set_session_name", { sessionPath, name: "kept" });
+        for (const { disk: left } of disk.lasting()) expect(idsIn(left, sessionPath)).toHaveLength(ids.length + 1);
+        expect((await wire.result("preview_session", { sessionPath: other })).sessionId).toBe(sessionId);
+      }
+    },
+  );
+
+  test("a kept session is open still after a switch to it has failed", async () => {
+    const disk = new SyncFailingDisk();
+    const { wire } = await started(disk, ["--store", store, "--events", "none"]);
+    const kept = await wire.result("new_session");
+    await wire.result("append", { entries: [user("of the kept one")] });
+    const { sessionFile } = await wire.result("get_state");
+    await wire.result("new_session");
+    await wire.result("open_session", { sessionPath: sessionFile });
+    await wire.result("append", { entries: [user("of the current one", { id: "first" }), user("left")] });
+    // Where this one stands is in no file: leaving it writes a marker.
+    await wire.result("branch", { entryId: "first" });
+    disk.failNextSync();
+    expect((await wire.failure("switch_session", { sessionPath: sessionFile })).data.name).toBe("storage_failed");
+    await wire.result("append", { sessionId: kept.sessionId, entries: [user("more")] });
+    await wire.result("switch_session", { sessionPath: sessionFile });
+    expect(await wire.result("get_state")).toMatchObject({ sessionId: kept.sessionId, entryCount: 2 });
+  });
+});
+
+test("what stays because a program without locks wrote after it is not said to be undone, and a repeat of its key finds it", async () => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk, ["--events", "none"]);
+  await wire.result("append", { entries: [user("before", { id: "before" })] });
+  const file = await fileOf(wire);
+  const params = { entries: [user("stays", { id: "stays" })], idempotencyKey: "k" };
+  const reached = disk.failing();
+  const fail = disk.holdNextSync();
+  wire.send(request(101, "append", params));
+  await reached;
+  const fd = disk.openAppend(file);
+  disk.write(fd, bytesOf(`${userText("foreign", "stays")}\n`));
+  disk.close(fd);
+  fail();
+  const { data, message } = (await wire.reply(101)).error;
+  expect(data).toMatchObject({ name: "outcome_unknown", retryable: true, errno: "EIO" });
+  expect(message).not.toContain("Nothing was changed");
+  expect((await wire.result("append", params)).entryIds).toEqual(["stays"]);
+  for (const { disk: left } of disk.lasting()) expect(idsIn(left, file)).toEqual(["before", "stays", "foreign"]);
+  await lives.kill();
+});
 
 test.each([
   ["fork", { entryId: "lost", position: "at" }, "jsonl"],

@@ -1,11 +1,12 @@
 /** Many sessions in one server: those that there is no room for are closed, and are there when they are named. */
 
 import { renameSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
 import { otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
-import { type HereServer, serveHere, stopTimers } from "../support/server.ts";
+import { type HereServer, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
 
 /** Milliseconds after which a server looks at what it has open. */
 const LOOKS_EVERY = 500;
@@ -114,6 +115,32 @@ describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
     await server.result("switch_session", { sessionPath: other.sessionFile });
     expect(await server.result("fork", params)).toEqual(first);
   });
+
+  test.each(["sessionId", "sessionPath"] as const)(
+    "are opened again by their %s where their host stood, wherever they lie",
+    async (named) => {
+      stopTimers();
+      const place = temporaryPlace();
+      const sessionPath = join(place.home, `elsewhere${store === "v2" ? ".v2" : ".jsonl"}`);
+      const room = new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
+      const maker = serveHere(["--store", store, "--session", sessionPath], { place });
+      const { sessionId } = await maker.result("get_state");
+      await maker.result("append", { entries: [user("first", { id: "first" }), user("second", { id: "second" })] });
+      await maker.finish();
+      const server = serveHere(["--store", store], { room, place });
+      const [current] = await opened(server, 2);
+      await server.result("open_session", { sessionPath, leaf: "own", head: "mine" });
+      await server.result("branch", { sessionId, entryId: "first" });
+      await server.result("append", { sessionId, entries: [user("mine", { id: "mine" })] });
+      await server.result("get_state", { sessionId: current });
+      await closedAfterALook(server, sessionId);
+      const where = named === "sessionId" ? { sessionId } : { sessionPath };
+      expect(await server.result("open_session", where)).toMatchObject({ sessionId, leafId: "mine" });
+      await server.result("append", { sessionId, entries: [user("more", { id: "more" })] });
+      const { heads } = await server.result("list_heads", { sessionId });
+      expect(heads).toMatchObject([{ name: "mine", leafId: "more" }]);
+    },
+  );
 
   test("are named by every name of their file, also when they were closed", async () => {
     const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));

@@ -129,8 +129,11 @@ export class SessionTable {
 
   /** Returns the id of the session that is open with a file, or was only closed to make room. */
   idAt(file: string): string | undefined {
-    const open = this.at(file);
-    if (open) return open.id;
+    return this.at(file)?.id ?? this.suspendedAt(file);
+  }
+
+  /** Returns the id of the session with a file that was closed to make room. */
+  suspendedAt(file: string): string | undefined {
     for (const [id, resting] of this.suspended) if (resting.file === file) return id;
     const id = this.suspended.size > 0 ? this.stores.idIn(file) : undefined;
     const resting = id === undefined ? undefined : this.suspended.get(id);

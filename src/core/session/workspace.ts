@@ -105,6 +105,13 @@ export class Workspace {
     this.here.keep(session);
   }
 
+  /** Opens a session again that was closed to make room, with its host where it stood, if its file is still there. */
+  resumed({ sessionPath, sessionId }: { sessionPath?: string; sessionId?: string }): Session | undefined {
+    const id = sessionPath === undefined ? sessionId : this.here.suspendedAt(this.stores.absolute(sessionPath));
+    const resting = id === undefined ? undefined : this.here.suspendedWith(id);
+    return resting && this.stores.exists(resting.file) ? this.wake(id as string) : undefined;
+  }
+
   private wake(id: string): Session | undefined {
     const resting = this.here.suspendedWith(id);
     if (resting === undefined) return undefined;
@@ -159,6 +166,8 @@ export class Workspace {
   /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
   async opened(where: { sessionPath?: string; sessionId?: string }, mayBeEarly = true): Promise<Session> {
     const { sessionPath, sessionId } = where;
+    const resumed = this.resumed(where);
+    if (resumed) return resumed;
     const isOpen = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
     const log = isOpen ? undefined : await this.stores.arrive?.(where, mayBeEarly && this.opensEarly);
     if (!log) return this.open(where);
@@ -177,7 +186,7 @@ export class Workspace {
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
-    const known = where.sessionId === undefined ? undefined : this.openWith(where.sessionId);
+    const known = where.sessionId === undefined ? undefined : (this.openWith(where.sessionId) ?? this.resumed(where));
     if (known) return known;
     const file =
       where.sessionPath !== undefined
@@ -291,7 +300,7 @@ export class Workspace {
     } catch (error) {
       // What was made to become the current one is removed.
       if (this.unannounced.has(next) && next.log.discard) next.log.discard();
-      else next.close();
+      else this.release(next);
       throw error;
     }
     this.unannounced.delete(next);

@@ -421,7 +421,8 @@ export class Dispatcher implements ReplyHost {
     return this.commits.whenDurable(lane, async () => {
       // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
       const { sessionId } = call.params as { sessionId?: string };
-      if (sessionId !== undefined) await this.lanes.finish(sessionId, () => this.commitPending());
+      if (sessionId !== undefined)
+        await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, () => this.commitPending());
       if (idempotencyKey !== undefined) {
         const known = await this.keyed.ofReplacement(context, call, idempotencyKey);
         if (known !== undefined) return known;
@@ -485,8 +486,8 @@ export class Dispatcher implements ReplyHost {
   }
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
-    await this.lanes.finish(next.id, () => this.commitPending());
-    this.lanes.drop(next.id);
+    await this.lanes.finish(next, () => this.commitPending());
+    this.lanes.drop(next);
     const [left, arrived] = eventsOfReplacement(this.workspace.current, next, replacement);
     await this.workspace.replace(next);
     events.push(...left, ...arrived());

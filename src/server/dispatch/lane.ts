@@ -75,6 +75,8 @@ export class BatchReply {
 export class Lane {
   /** The session it belongs to; null for the current session, whichever that is, and for calls without a session. */
   readonly sessionId: string | null;
+  /** That session as it was open last, if it has a lane of its own: another one may be open with the same id. */
+  session: Session | null = null;
   /** The call that is being run while others wait for it. */
   running: Call | undefined;
   /** Number of calls that are on the stack, and of which it is not known yet whether others wait for them. */

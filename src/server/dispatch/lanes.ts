@@ -11,7 +11,7 @@ export class Lanes {
   readonly main = new Lane(null);
   /** The lane of commands that touch no session. */
   readonly sessionless = new Lane(null);
-  /** The lanes of the other open sessions, by session id. */
+  /** The lanes of the other open sessions, by session id; where two have the same, also by the file. */
   private readonly openLanes = new Map<string, Lane>();
   /** Those in which something may be under way: what is done after each chunk of input need not look at a thousand others. */
   private readonly active = new Set<Lane>();
@@ -36,27 +36,46 @@ export class Lanes {
 
   sessionOf(lane: Lane): Session | null {
     if (lane === this.sessionless) return null;
-    if (lane.sessionId === null) return this.workspace.current;
-    return this.workspace.openWith(lane.sessionId) ?? null;
+    const { sessionId, session } = lane;
+    if (sessionId === null) return this.workspace.current;
+    // One that was closed to make room is another one when it is open again.
+    if (!session || !this.workspace.isOpen(session)) lane.session = this.workspace.openWith(sessionId) ?? null;
+    return lane.session;
   }
 
   ofSession(session: Session): Lane {
-    return session === this.workspace.current ? this.main : this.openLaneFor(session.id);
+    return session === this.workspace.current ? this.main : this.openLaneFor(session.id, session);
   }
 
   ofCall({ command, params, target }: Call): Lane {
     if (target === null || (!target && command.effect === "server")) return this.sessionless;
-    const { sessionId } = target ? { sessionId: target.id } : ((params ?? {}) as { sessionId?: string });
-    if (sessionId === undefined || command.effect === "replace" || sessionId === this.workspace.current?.id)
-      return this.main;
+    if (command.effect === "replace") return this.main;
+    if (target) return this.ofSession(target);
+    const { sessionId } = (params ?? {}) as { sessionId?: string };
+    if (sessionId === undefined) return this.main;
+    const session = this.workspace.openWith(sessionId);
+    if (session) return this.ofSession(session);
     return this.openLanes.has(sessionId) || this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main;
   }
 
-  private openLaneFor(sessionId: string): Lane {
-    const lane = this.openLanes.get(sessionId) ?? new Lane(sessionId);
-    this.openLanes.set(sessionId, lane);
+  /** Returns the lane of an id, and of the session that has it, if it is open now. */
+  private openLaneFor(sessionId: string, session: Session | null = null): Lane {
+    const key = session === null ? sessionId : this.keyOf(session);
+    const lane = this.openLanes.get(key) ?? new Lane(sessionId);
+    if (session) lane.session = session;
+    this.openLanes.set(key, lane);
     this.use(lane);
     return lane;
+  }
+
+  /** Returns the key of a session's lane: its id, unless another one that is open has the lane of that. */
+  private keyOf(session: Session): string {
+    const { id, file } = session;
+    const own = `${id}\n${file}`;
+    if (this.openLanes.has(own)) return own;
+    const lane = this.openLanes.get(id);
+    const other = lane && this.sessionOf(lane);
+    return !other || other === session ? id : own;
   }
 
   /** Returns the call with its target as it is now. */
@@ -90,14 +109,23 @@ export class Lanes {
     }
   }
 
-  drop(sessionId: string): void {
-    const lane = this.openLanes.get(sessionId);
-    this.openLanes.delete(sessionId);
+  /** Drops the lane of a session that is closed, or has no lane of its own any more. */
+  drop(session: Session): void {
+    this.dropAt(this.keyOf(session));
+  }
+
+  private dropAt(key: string): void {
+    const lane = this.openLanes.get(key);
+    this.openLanes.delete(key);
     if (lane) this.passOver(lane);
   }
 
   dropClosed(): void {
-    for (const [id, lane] of this.openLanes) if (lane.idle && !this.workspace.has(id)) this.drop(id);
+    const { workspace } = this;
+    for (const [key, lane] of this.openLanes) {
+      const isOpen = lane.session !== null && workspace.isOpen(lane.session);
+      if (lane.idle && !isOpen && !workspace.has(key)) this.dropAt(key);
+    }
   }
 
   /** Looks at a lane from now on, until nothing is under way in it. */
@@ -110,9 +138,9 @@ export class Lanes {
     if (lane.isAtRest) this.active.delete(lane);
   }
 
-  /** Waits until what is under way in the lane of a session beside the current one is finished. */
-  async finish(sessionId: string, commitPending: () => void): Promise<void> {
-    const lane = this.openLanes.get(sessionId);
+  /** Waits until what is under way in the lane of a session beside the current one, or of an id, is finished. */
+  async finish(session: Session | string, commitPending: () => void): Promise<void> {
+    const lane = this.openLanes.get(typeof session === "string" ? session : this.keyOf(session));
     while (lane && !lane.idle) {
       commitPending();
       await this.when(() => lane.idle);

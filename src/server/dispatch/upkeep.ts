@@ -109,7 +109,7 @@ export class Upkeep {
       // One that is still on its way here has no file yet from which it could be opened again.
       if (!lane.idle || !lane.isDurable || session.log.arrival || sharing?.hosting.hasGuests(session)) continue;
       if (session !== current && surplus.has(session) && !session.foreign.followsFile) {
-        const drop = (): void => lanes.drop(session.id);
+        const drop = (): void => lanes.drop(session);
         this.occupy(lane, () => workspace.suspend(session), drop);
       } else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
