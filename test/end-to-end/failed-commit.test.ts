@@ -183,6 +183,35 @@ describe.each(["jsonl", "v2"])("beside the current session (%s)", (store) => {
     },
   );
 
+  test("a write to a session that was the current one when it came, and is not when it is run, is durable when it is answered", async () => {
+    const disk = new SyncFailingDisk();
+    const { wire } = await started(disk, ["--store", store, "--events", "none"]);
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const { sessionFile, sessionId } = await wire.result("get_state");
+    const other = await wire.result("new_session");
+    await wire.result("append", { entries: [user("of the other")] });
+    const { sessionFile: otherFile } = await wire.result("get_state");
+    await wire.result("open_session", { sessionId });
+    await wire.result("switch_session", { sessionId });
+    wire.send(
+      request(101, "switch_session", { sessionPath: otherFile }),
+      request(102, "append", { sessionId, entries: [user("two", { id: "two" })] }),
+      request(103, "get_state"),
+    );
+    const replies = new Map((await wire.take(3)).map((reply) => [reply.id, reply]));
+    expect(replies.get(102).result.entryIds).toEqual(["two"]);
+    expect(replies.get(103).result.sessionId).toBe(other.sessionId);
+    for (const { disk: left } of disk.lasting()) expect(idsIn(left, sessionFile)).toEqual(["one", "two"]);
+    disk.failNextSync();
+    wire.send(
+      request(104, "switch_session", { sessionId }),
+      request(105, "append", { sessionId, entries: [user("lost")] }),
+    );
+    await wire.take(2);
+    for (const { disk: left } of disk.lasting())
+      expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(idsIn(left, sessionFile));
+  });
+
   test("a kept session is open still after a switch to it has failed", async () => {
     const disk = new SyncFailingDisk();
     const { wire } = await started(disk, ["--store", store, "--events", "none"]);
@@ -202,9 +231,9 @@ describe.each(["jsonl", "v2"])("beside the current session (%s)", (store) => {
   });
 });
 
-test("what stays because a program without locks wrote after it is not said to be undone, and a repeat of its key finds it", async () => {
+test("what stays because a program without locks wrote after it is not said to be undone, nor, later, to be durable", async () => {
   const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk, ["--events", "none"]);
+  const { lives, wire } = await started(disk);
   await wire.result("append", { entries: [user("before", { id: "before" })] });
   const file = await fileOf(wire);
   const params = { entries: [user("stays", { id: "stays" })], idempotencyKey: "k" };
@@ -219,8 +248,21 @@ test("what stays because a program without locks wrote after it is not said to b
   const { data, message } = (await wire.reply(101)).error;
   expect(data).toMatchObject({ name: "outcome_unknown", retryable: true, errno: "EIO" });
   expect(message).not.toContain("Nothing was changed");
-  expect((await wire.result("append", params)).entryIds).toEqual(["stays"]);
-  for (const { disk: left } of disk.lasting()) expect(idsIn(left, file)).toEqual(["before", "stays", "foreign"]);
+  wire.events.splice(0);
+  // A sync that succeeds after one that failed says nothing about what the first one was to write.
+  for (let n = 0; n < 2; n++) {
+    expect((await wire.failure("append", params)).data).toMatchObject({ name: "outcome_unknown", retryable: true });
+    await wire.result("append", { entries: [user(`next ${n}`)], idempotencyKey: `next ${n}` });
+  }
+  const told = wire.events.filter(({ method }) => method === "session_append").map(({ params }) => params);
+  expect(told.filter(({ origin }) => origin === "foreign").flatMap(({ entryIds }) => entryIds)).toEqual([
+    "stays",
+    "foreign",
+  ]);
+  expect((await wire.result("append", { entries: [user("next 1")], idempotencyKey: "next 1" })).entryIds).toHaveLength(
+    1,
+  );
+  expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
   await lives.kill();
 });
 

@@ -1,11 +1,12 @@
 /** Many sessions in one server: those that there is no room for are closed, and are there when they are named. */
 
 import { renameSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
-import { otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
+import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
+import { imprint } from "../support/proof.ts";
 import { type HereServer, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
 
 /** Milliseconds after which a server looks at what it has open. */
@@ -141,6 +142,52 @@ describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
       expect(heads).toMatchObject([{ name: "mine", leafId: "more" }]);
     },
   );
+
+  /** A session with one entry beside the current one, closed to make room. */
+  async function resting(server: HereServer, readOnly = false): Promise<{ sessionId: string; sessionFile: string }> {
+    const { sessionId } = await server.result("new_session");
+    await server.result("append", { entries: [user("first", { id: "first" })] });
+    const { sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("append", { entries: [user("current")] });
+    await server.result("open_session", { sessionPath: sessionFile, readOnly });
+    await opened(server, 2);
+    await closedAfterALook(server, sessionId);
+    return { sessionId, sessionFile };
+  }
+
+  test("are not opened in the place of another session that was put there", async () => {
+    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const { sessionId, sessionFile } = await resting(server);
+    const { sessionId: otherId } = await server.result("new_session");
+    await server.result("append", { entries: [user("of the other")] });
+    const { sessionFile: other } = await server.result("get_state");
+    await server.result("new_session");
+    copyTo(other, sessionFile);
+    const before = imprint(sessionFile);
+    for (const name of ["once", "again"])
+      expect((await server.failure("set_session_name", { sessionId, name })).data.name).toBe("session_not_found");
+    expect(imprint(sessionFile)).toEqual(before);
+    expect(await server.result("open_session", { sessionPath: sessionFile })).toMatchObject({ sessionId: otherId });
+  });
+
+  test("are read only again when they were opened so", async () => {
+    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const { sessionId, sessionFile } = await resting(server, true);
+    await server.result("open_session", { sessionPath: sessionFile, readOnly: true });
+    expect((await server.failure("append", { sessionId, entries: [user("x")] })).data.name).toBe("read_only");
+  });
+
+  test("do not come in the place of another one with their id that is open", async () => {
+    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const { sessionId, sessionFile } = await resting(server);
+    const copy = join(dirname(sessionFile), `copy${extname(sessionFile)}`);
+    copyTo(sessionFile, copy);
+    await server.result("switch_session", { sessionPath: copy });
+    expect(await server.result("open_session", { sessionId })).toMatchObject({ sessionFile: copy });
+    await server.result("append", { sessionId, entries: [user("in the copy", { id: "copy" })] });
+    expect((await server.result("get_state")).leafId).toBe("copy");
+  });
 
   test("are named by every name of their file, also when they were closed", async () => {
     const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));

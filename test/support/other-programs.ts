@@ -1,6 +1,6 @@
 /** What other programs do to the files of a server. */
 
-import { appendFileSync, symlinkSync } from "node:fs";
+import { appendFileSync, cpSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -26,6 +26,15 @@ export function writeElsewhere(store: StoreName, file: string, id: string, paren
   }).open(file);
   log.append([Buffer.from(line)]);
   log.close();
+}
+
+/** Puts a copy of a session at another path, in the place of what is there. */
+export function copyTo(from: string, to: string): void {
+  const namesOf = (path: string) => [path, ...(path.endsWith(".v2") ? [path.replace(/\.v2$/, ".store.json")] : [])];
+  for (const [n, name] of namesOf(to).entries()) {
+    rmSync(name, { recursive: true, force: true });
+    cpSync(namesOf(from)[n], name, { recursive: true });
+  }
 }
 
 /** Returns the same file by the name that it has through a link to its folder. */

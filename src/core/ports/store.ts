@@ -148,11 +148,13 @@ export interface Log {
    */
   confirm?(): Promise<void> | undefined;
   /**
-   * Entries before this position stay: no process takes them back, and they are as durable as the log promises. Those after
-   * it may be of a process that has not answered yet, and takes them back when its disk refuses; `settle` makes them stay.
-   * Undefined where there is no such process, or where `confirm` answers for it.
+   * Returns whether an entry stays: no process takes it back, and it is as durable as the log promises. Another one may be of
+   * a process that has not answered yet, and takes it back when its disk refuses; `settle` makes it stay. One that stayed
+   * though its commit failed is never certain. Missing, or always true, where `confirm` answers for it.
    */
-  readonly certainCount?: number;
+  isCertain?(position: number): boolean;
+  /** Returns the position of the first entry that stayed though its commit failed, once; undefined for none. */
+  takeStayed?(): number | undefined;
   /**
    * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
    * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.

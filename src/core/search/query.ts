@@ -38,9 +38,10 @@ const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
 const NOT_ASCII = /[\u0080-\uffff]/;
 const NO_ASCII = /[\u0080-\uffff]+/g;
 const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
-const LONG_RUN = /[a-z0-9_]{65,}/g;
+/** Without a least number of characters: with one, V8 has no stack for a run of 6 MB. */
+const ASCII_RUN = /[a-z0-9_]+/g;
 
-/** Returns whether a text has a LONG_RUN. It looks at one character in 64 where words are short, as they mostly are. */
+/** Returns whether a text has a run that is longer than a word. It looks at one character in 64 where words are short, as they mostly are. */
 function hasLongRun(text: string): boolean {
   for (let at = LONGEST_WORD; at < text.length; ) {
     let back = at;
@@ -67,7 +68,7 @@ export function tokensOf(folded: string, longestRun: number): string {
     words = words.replace(NO_ASCII, " ");
   }
   if (longestRun > LONGEST_WORD && hasLongRun(words))
-    words = words.replace(LONG_RUN, (run) => [...piecesOf(run)].join(" "));
+    words = words.replace(ASCII_RUN, (run) => (run.length > LONGEST_WORD ? [...piecesOf(run)].join(" ") : run));
   return words + parts;
 }
 

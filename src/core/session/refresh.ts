@@ -41,6 +41,17 @@ export class ForeignChanges {
     if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
   }
 
+  /**
+   * Notes the entries that stayed though their commit failed, as those of another program, for the next look at the file does
+   * not find them any more. Returns whether there are any.
+   */
+  noteStayed(): boolean {
+    const { log } = this.entries;
+    const first = log.takeStayed?.();
+    for (let position = first ?? log.nodes.count; position < log.nodes.count; position++) this.note(position);
+    return first !== undefined;
+  }
+
   /** Returns the damage that was found since the last call, or since the session was opened. */
   freshDamage(): readonly Damage[] {
     const { damage } = this.entries.log;

@@ -8,6 +8,8 @@ export interface SuspendedSession {
   readonly file: string;
   /** The head at which our host stood; null: at the shared leaf. */
   readonly head: string | null;
+  /** Whether it was opened to be read only. */
+  readonly isReader: boolean;
 }
 
 type TableStores = Pick<Stores, "exists" | "isSame" | "idIn" | "nameBehind">;
@@ -34,7 +36,7 @@ export class SessionTable {
   get(id: string): Session | undefined {
     if (id === this.current?.id) return this.current;
     const kept = this.kept.get(id);
-    if (kept) return kept;
+    if (kept || this.suspended.has(id)) return kept;
     for (const session of this.kept.values()) if (session.id === id) return session;
     return undefined;
   }
@@ -92,9 +94,13 @@ export class SessionTable {
   }
 
   /** Notes that a session with a file is about to be closed to make room, and where its host stands. */
-  suspend(session: Session, file: string, head: string | null): void {
+  suspend(session: Session, as: SuspendedSession): void {
     this.drop(session);
-    this.suspended.set(session.id, { file, head });
+    this.suspended.set(session.id, as);
+  }
+
+  forgetSuspended(id: string): void {
+    this.suspended.delete(id);
   }
 
   private drop(session: Session): void {

@@ -12,6 +12,7 @@ import {
   modelAt,
 } from "../context/context.ts";
 import { type Dangling, type DanglingCall, danglingCalls } from "../context/pairing.ts";
+import { notUndone } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
@@ -60,6 +61,7 @@ export class Session implements Bodies {
   readonly foreign: ForeignChanges;
   /** The record of what people may want to take back; without it, nothing is recorded. */
   operations: OperationLog | undefined;
+  isClosed = false;
   /** Ids of recorded operations that are not durable yet. */
   private noted: string[] = [];
 
@@ -376,7 +378,7 @@ export class Session implements Bodies {
     } catch (error) {
       this.operations?.failed(this.noted.splice(0));
       this.undo();
-      throw error;
+      throw this.foreign.noteStayed() ? notUndone(error) : error;
     }
   }
 
@@ -429,6 +431,7 @@ export class Session implements Bodies {
   }
 
   close(): void {
+    this.isClosed = true;
     this.log.close();
   }
 

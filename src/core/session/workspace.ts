@@ -35,6 +35,8 @@ export class Workspace {
   private readonly here: SessionTable;
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
+  /** Sessions that were opened to be read only. */
+  private readonly readers = new WeakSet<Session>();
   private absence = new Failure("no_session");
   /** Times at which sessions without a file got their folder. */
   private readonly folderPrepared = new WeakMap<Session, number>();
@@ -107,6 +109,8 @@ export class Workspace {
 
   /** Opens a session again that was closed to make room, with its host where it stood, if its file is still there. */
   resumed({ sessionPath, sessionId }: { sessionPath?: string; sessionId?: string }): Session | undefined {
+    const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
+    if (open) return undefined;
     const id = sessionPath === undefined ? sessionId : this.here.suspendedAt(this.stores.absolute(sessionPath));
     const resting = id === undefined ? undefined : this.here.suspendedWith(id);
     return resting && this.stores.exists(resting.file) ? this.wake(id as string) : undefined;
@@ -115,7 +119,13 @@ export class Workspace {
   private wake(id: string): Session | undefined {
     const resting = this.here.suspendedWith(id);
     if (resting === undefined) return undefined;
-    const session = this.open({ sessionPath: resting.file });
+    const session = this.open({ sessionPath: resting.file }, resting.isReader);
+    if (session.id !== id) {
+      // Another program put another session there.
+      this.release(session);
+      this.here.forgetSuspended(id);
+      return undefined;
+    }
     session.heads.stand(resting.head);
     this.keep(session);
     return session;
@@ -138,7 +148,7 @@ export class Workspace {
     const { file, heads } = session;
     if (session === this.current || file === null || !session.log.persisted || heads.isUnwritten) return;
     await session.leave();
-    this.here.suspend(session, file, heads.own);
+    this.here.suspend(session, { file, head: heads.own, isReader: this.readers.has(session) });
     session.close();
   }
 
@@ -197,9 +207,13 @@ export class Workspace {
     const log = this.stores.open(file, readOnly);
     // It may be open under the path that it has now.
     const there = log.file === file || log.file === null ? undefined : this.here.at(log.file);
-    if (!there) return this.sessionOn(log);
-    log.close();
-    return there;
+    if (there) {
+      log.close();
+      return there;
+    }
+    const session = this.sessionOn(log);
+    if (readOnly) this.readers.add(session);
+    return session;
   }
 
   /** Opens a session for reading only, beside whoever else has it open, be it here. The caller closes it. */
@@ -291,12 +305,17 @@ export class Workspace {
     return this.sessionOn(log, true);
   }
 
-  /** Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. */
-  async replace(next: Session): Promise<Session | null> {
+  /**
+   * Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. Before it is
+   * the current one, `ready` is waited for. Throws session_not_found for one that was closed meanwhile.
+   */
+  async replace(next: Session, ready?: () => Promise<void>): Promise<Session | null> {
     const before = this.current;
     if (before === next) return before;
     try {
       await before?.leave();
+      await ready?.();
+      if (next.isClosed) throw closedMeanwhile(next);
     } catch (error) {
       // What was made to become the current one is removed.
       if (this.unannounced.has(next) && next.log.discard) next.log.discard();
@@ -384,4 +403,9 @@ export function* forkedLines(source: Session, plan: ForkPlan): Generator<Uint8Ar
 
 export function sessionName(name: string): string {
   return name.replace(/[\r\n]+/g, " ").trim();
+}
+
+function closedMeanwhile({ id, file }: Session): Failure {
+  const sentence = "The session was closed while it was to become the current one. switch_session opens it again.";
+  return new Failure("session_not_found", sentence, { sessionId: id, sessionPath: file });
 }

@@ -116,6 +116,15 @@ export class Guest implements CallingPeer {
     this.noteFull();
   }
 
+  /**
+   * Takes what comes while this process is about to end: answers, for which what runs still waits. Whoever holds the session
+   * next is asked the rest.
+   */
+  receiveAtEnd(message: PipeMessage): void {
+    const { answer, ping, bye } = message.value;
+    if (typeof answer === "number" || ping === true || bye === true) this.receive(message);
+  }
+
   /** Stops reading what a guest asks that does not read its answers. */
   private noteFull(): void {
     if (this.isFull || !this.pipe.isFull) return;

@@ -141,7 +141,7 @@ export class Hosting implements GuestRoom {
       (message) => {
         clearTimeout(late);
         // Whoever holds the session next is asked again.
-        if (this.isEnding) return guest ? undefined : pipe.drop();
+        if (this.isEnding) return guest ? guest.receiveAtEnd(message) : pipe.drop();
         if (guest) return guest.receive(message);
         // Who knows only files that are being replaced, or were, or a holder that let go of them, comes again.
         const isOpen = entrance !== null && this.entrances.get(session)?.entrance === entrance;
@@ -322,11 +322,14 @@ export class Hosting implements GuestRoom {
     return [...(this.joined.get(session) ?? [])];
   }
 
-  /** Tells those who joined of an event that `by` caused; our own host is `undefined`. */
-  tell(event: PendingEvent, by: Call | undefined): void {
+  /**
+   * Tells those who joined of an event that `by` caused; our own host is `undefined`. `of`: the session in whose order it
+   * is told. Where that has the event's id, another one with the same id has nothing to do with it.
+   */
+  tell(of: Session | null, event: PendingEvent, by: Call | undefined): void {
     if (this.joined.size === 0 || !isShared(event)) return;
     for (const [session, guests] of this.joined) {
-      if (session.id !== event.sessionId) continue;
+      if (session.id !== event.sessionId || (of?.id === session.id && of !== session)) continue;
       const cause = by && (by.peer?.client ?? this.options.presence.on(session));
       for (const guest of guests) {
         if (by?.peer === guest) guest.event(event, by);

@@ -244,8 +244,8 @@ export class Dispatcher implements ReplyHost {
     return this.sink.canTell;
   }
 
-  tell(event: PendingEvent, by: Call | undefined): void {
-    this.sharing?.hosting.tell(event, by);
+  tell(session: Session | null, event: PendingEvent, by: Call | undefined): void {
+    this.sharing?.hosting.tell(session, event, by);
   }
 
   tellPresence(session: Session, events: readonly PresenceEvent[]): void {
@@ -382,9 +382,7 @@ export class Dispatcher implements ReplyHost {
   private runQueued(lane: Lane, next: QueuedCall): void {
     // What came before it may have opened, closed or replaced the session that it names.
     const call = this.lanes.resolved(next.call);
-    // A session that was opened meanwhile has an order of its own.
-    const isElsewhere = lane === this.lanes.sessionless ? call.target : call.peer && this.lanes.ofCall(call) !== lane;
-    if (isElsewhere) this.enqueue(call, next.batch);
+    if (this.lanes.isElsewhere(lane, call)) this.enqueue(call, next.batch);
     else this.run(lane, call, next.batch);
   }
 
@@ -486,10 +484,12 @@ export class Dispatcher implements ReplyHost {
   }
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
-    await this.lanes.finish(next, () => this.commitPending());
-    this.lanes.drop(next);
     const [left, arrived] = eventsOfReplacement(this.workspace.current, next, replacement);
-    await this.workspace.replace(next);
+    // What comes from then on belongs to the lane of the current session, which it is in the same turn.
+    await this.workspace.replace(next, async () => {
+      await this.lanes.finish(next, () => this.commitPending());
+      this.lanes.drop(next);
+    });
     events.push(...left, ...arrived());
   }
 }

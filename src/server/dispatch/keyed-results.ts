@@ -24,8 +24,8 @@ interface RememberedResult {
 export class KeyedResults {
   private readonly workspace: Workspace;
   private readonly results = new Map<string, RememberedResult>();
-  /** Calls that did something, and were not answered by what an earlier one had done. */
-  private readonly done = new WeakSet<Call>();
+  /** Messages of calls that did something, and were not answered by what an earlier one had done. */
+  private readonly done = new WeakSet<Call["messageText"]>();
 
   constructor(workspace: Workspace) {
     this.workspace = workspace;
@@ -49,9 +49,9 @@ export class KeyedResults {
 
   /** Returns whether what an earlier write with this key left stays there, whatever other processes do. */
   isCertain({ session }: CommandContext, call: Call, key: string): boolean {
-    const { certainCount = Number.POSITIVE_INFINITY, nodes } = session.log;
+    const { log } = session;
     const ids = session.repeated(key)?.ids ?? this.results.get(this.nameOf(call, key))?.entryIds ?? [];
-    return ids.every((id) => nodes.position(id) < certainCount);
+    return ids.every((id) => log.isCertain?.(log.nodes.position(id)) !== false);
   }
 
   /**
@@ -97,7 +97,7 @@ export class KeyedResults {
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
     const entryIds = (call.command.repeat && session?.repeated(idempotencyKey)?.ids) ?? [];
     if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, entryIds });
-    this.done.add(call);
+    this.done.add(call.messageText);
     if (this.results.size > REMEMBERED_RESULTS) this.results.delete(this.results.keys().next().value as string);
     return result;
   }
@@ -105,7 +105,8 @@ export class KeyedResults {
   /** Forgets the result of a call that came to nothing. What an earlier one has done is done. */
   forget(call: Call): void {
     const { idempotencyKey } = (call.params ?? {}) as KeyedParams;
-    if (idempotencyKey !== undefined && this.done.has(call)) this.results.delete(this.nameOf(call, idempotencyKey));
+    if (idempotencyKey !== undefined && this.done.has(call.messageText))
+      this.results.delete(this.nameOf(call, idempotencyKey));
   }
 
   /** Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. */

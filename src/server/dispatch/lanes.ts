@@ -58,6 +58,17 @@ export class Lanes {
     return this.openLanes.has(sessionId) || this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main;
   }
 
+  /**
+   * Returns whether a queued call belongs to another lane by now: the session that it names was opened meanwhile, or became
+   * the current one, or is not that any more.
+   */
+  isElsewhere(lane: Lane, call: Call): boolean {
+    const { target, params } = call;
+    if (lane === this.sessionless) return Boolean(target);
+    const namesSession = Boolean(target) || typeof (params as { sessionId?: unknown } | null)?.sessionId === "string";
+    return namesSession && this.ofCall(call) !== lane;
+  }
+
   /** Returns the lane of an id, and of the session that has it, if it is open now. */
   private openLaneFor(sessionId: string, session: Session | null = null): Lane {
     const key = session === null ? sessionId : this.keyOf(session);

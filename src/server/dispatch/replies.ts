@@ -22,7 +22,7 @@ export interface ReplyHost extends Caller {
   /** Whether other processes have joined the session of a lane. */
   isShared(lane: Lane): boolean;
   /** Tells those who joined of an event; `by` caused it, our own host if that is undefined. */
-  tell(event: PendingEvent, by: Call | undefined): void;
+  tell(session: Session | null, event: PendingEvent, by: Call | undefined): void;
 }
 
 export class Replies {
@@ -69,7 +69,8 @@ export class Replies {
     const { call, events } = slot;
     const peer = call?.peer;
     if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
-    for (const event of events) this.host.tell(event, call);
+    const session = this.lanes.sessionOf(lane);
+    for (const event of events) this.host.tell(session, event, call);
     // It keeps those of its own until the reply, which they follow directly.
     if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
@@ -228,7 +229,7 @@ export class Replies {
     this.reportDurability(session);
     try {
       notifyForeign(session, session.foreign.fresh(), (name, payload) =>
-        this.announce(eventOf(session, name, payload)),
+        this.announce(session, eventOf(session, name, payload)),
       );
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
@@ -236,7 +237,7 @@ export class Replies {
     }
     const damage = session.foreign.freshDamage();
     if (damage.length > 0)
-      this.announce(eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
+      this.announce(session, eventOf(session, "session_damage", { damage: damage.map((found) => ({ ...found })) }));
   }
 
   private reportDurability(session: Session): void {
@@ -245,11 +246,11 @@ export class Replies {
     if (durability === undefined || isLocal === this.local.has(session)) return;
     if (isLocal) this.local.add(session);
     else this.local.delete(session);
-    this.announce(eventOf(session, "session_durability_changed", { durability }));
+    this.announce(session, eventOf(session, "session_durability_changed", { durability }));
   }
 
-  private announce(event: PendingEvent): void {
+  private announce(session: Session, event: PendingEvent): void {
     this.sink.event(event);
-    this.host.tell(event, undefined);
+    this.host.tell(session, event, undefined);
   }
 }

@@ -1,5 +1,7 @@
 /** Writes: what comes before one is run, so that it is run once, on the session as it is now, and by who may write. */
 
+import { notUndone } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
@@ -85,6 +87,9 @@ export class Writes {
       // What was found without the lock is a guess.
       if (session.log.acquireLock()) return again();
       session.log.settle?.();
+      const { durableCount, nodes } = session.log;
+      // What waits to become durable is answered when it is.
+      if (!isCertain() && durableCount >= nodes.count) throw notUndone(new Failure("storage_failed"));
       return since;
     }
     guardWrite(session, call);

@@ -1,6 +1,5 @@
 /** Failures of sessions on disk that several backends throw. */
 
-import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
 export function notASession(file: string, reason: string): Failure {
@@ -33,16 +32,4 @@ export function removedByAnother(deed: string): Failure {
 /** Returns the failure of a copy that met bytes which another program is changing. */
 export function beingChanged(what: "file" | "files"): Failure {
   return byAnother(`is changing the session's ${what}. Nothing was done; try again.`);
-}
-
-/** Returns the failure of a commit whose entries stay, durable or not: another program wrote to the file after them. */
-export function keptByAnother(error: unknown): Failure {
-  if (error instanceof Failure) return error;
-  const { details } = storageFailure(error, "making the changes durable");
-  return new Failure(
-    "outcome_unknown",
-    "The disk refused while making the changes durable. They stay in the session's file, because another program wrote to it after them, and a loss of power may take them away. Send the same request with its idempotencyKey again, or read the state and decide again.",
-    details,
-    { cause: error, retryable: true },
-  );
 }

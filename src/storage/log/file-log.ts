@@ -3,7 +3,7 @@
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
-import { storageFailure } from "../../core/errno.ts";
+import { notUndone, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
@@ -13,7 +13,6 @@ import type { FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import type { AttachmentFolder } from "./attachments.ts";
 import type { EntryReader } from "./entry-reader.ts";
-import { keptByAnother } from "./failures.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { CopiedLog, Elsewhere, Outside } from "./outside.ts";
@@ -113,8 +112,10 @@ export class FileLog implements CopiedLog {
   private isReplaced = false;
   renamed: Log["renamed"];
   private readonly commits: GroupCommit;
-  /** See Log; found out while this process has the lock, so that no other one takes entries back meanwhile. */
+  /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
   private certain = 0;
+  /** Positions of entries that stayed though their commit failed. */
+  private stayed: { readonly from: number; readonly to: number; isTold: boolean } | undefined;
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -157,8 +158,10 @@ export class FileLog implements CopiedLog {
     return this.backend.state.durableCount;
   }
 
-  get certainCount(): number | undefined {
-    return this.outside || !this.persisted || this.readOnly ? undefined : this.certain;
+  isCertain(position: number): boolean {
+    if (this.outside || !this.persisted || this.readOnly) return true;
+    const { certain, stayed } = this;
+    return position < certain && !(stayed && position >= stayed.from && position < stayed.to);
   }
 
   get stamp(): FileStamp | null {
@@ -349,8 +352,8 @@ export class FileLog implements CopiedLog {
     } catch (error) {
       if (outside && isThere) throw outside.lost(error);
       requireCurrent();
-      if (!backend.keepAll?.()) throw error;
-      throw outside ? outside.lost(error, true) : keptByAnother(error);
+      if (!this.keepAll()) throw error;
+      throw outside ? outside.lost(error, true) : notUndone(error);
     }
     this.certain = count;
   }
@@ -388,9 +391,24 @@ export class FileLog implements CopiedLog {
   }
 
   rollBack(): void {
-    if (this.durableCount >= this.nodes.count || this.backend.keepAll?.()) return;
+    if (this.durableCount >= this.nodes.count || this.keepAll()) return;
     this.commits.invalidate();
     this.backend.rollBack();
+  }
+
+  /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */
+  private keepAll(): boolean {
+    const { durableCount, stayed } = this;
+    if (!this.backend.keepAll?.()) return false;
+    this.stayed = { from: Math.min(durableCount, stayed?.from ?? durableCount), to: this.nodes.count, isTold: false };
+    return true;
+  }
+
+  takeStayed(): number | undefined {
+    const { stayed } = this;
+    if (!stayed || stayed.isTold) return undefined;
+    stayed.isTold = true;
+    return stayed.from;
   }
 
   private async checkpoint(reason: "manual" | "pre_migration"): Promise<number | null> {
@@ -421,6 +439,7 @@ export class FileLog implements CopiedLog {
     }
     if (isNeeded()) {
       backup = backend.rebuild(repairs);
+      this.stayed = undefined;
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }

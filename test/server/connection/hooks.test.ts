@@ -62,6 +62,28 @@ describe("a veto", () => {
   });
 });
 
+test.each(["jsonl", "v2"])(
+  "a session that is closed while its host is asked is not made the current one (%s)",
+  async (store) => {
+    const { server } = await hostWith(["session_before_switch"], ["--store", store]);
+    const { sessionId, sessionFile } = await server.result("get_state");
+    ask(server, "n", "new_session");
+    answer(server, (await question(server)).id, {});
+    const current = (await server.reply("n")).result.sessionId;
+    await server.result("open_session", { sessionPath: sessionFile });
+    for (const isClosed of [true, false]) {
+      ask(server, "s", "switch_session", { sessionPath: sessionFile });
+      const { id } = await question(server);
+      if (isClosed) await server.result("close_session", { sessionId });
+      answer(server, id, {});
+      const { result, error } = await server.reply("s");
+      expect(error?.data.name).toBe(isClosed ? "session_not_found" : undefined);
+      expect((await server.result("get_state")).sessionId).toBe(isClosed ? current : result.sessionId);
+    }
+    await server.result("append", { sessionId, entries: [user("four")] });
+  },
+);
+
 test("members that a hook does not know are ignored beside one that it knows", async () => {
   const { server } = await hostWith(["session_before_switch"]);
   ask(server, "n", "new_session");
