@@ -30,11 +30,17 @@ export function storageFailure(error: unknown, doing: string): Failure {
   return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
-/** Returns that failure for an error after which something stays changed. `stays`: a sentence that says what. */
+/** Returns that failure for an error after which something stays changed. `stays`: sentences that say what. */
 export function unfinished(error: unknown, doing: string, stays: string, more: object = {}): Failure {
   const { name, message, details, retryable } = storageFailure(error, doing);
   const [what] = message.split(" Nothing was changed");
   return new Failure(name, `${what} ${stays}`, { ...details, ...more }, { cause: error, retryable });
+}
+
+/** Returns it for an error after which all is done: asked for again, the same request would mean something else. */
+export function doneBut(error: unknown, doing: string, stays: string): Failure {
+  const { name, message, details } = unfinished(error, doing, stays);
+  return new Failure(name, message, details, { cause: error, retryable: false });
 }
 
 /** Returns whether an error says that nothing exists at the path. */
