@@ -14,7 +14,7 @@ import { type Disk, type FileInfo, type Named, removeIfSame } from "../fs/disk.t
 import { ifPresent, infoOrNull } from "../fs/files.ts";
 import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
-import { isSameFile, isSameStamp } from "../fs/stamps.ts";
+import { isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
 import { originOf } from "../v2/pointer.ts";
@@ -217,7 +217,7 @@ async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames>
  */
 function requireBoth(disk: Disk, from: string, to: string, { old, made }: TwoNames): void {
   const [now, there] = [disk.info(from, true), disk.info(to, true)];
-  if (isSameFile(there, made) && (isSameFile(now, there) || isSameStamp(now, old))) return;
+  if (isSameFile(there, made) && (isSameFile(now, there) || isUnchanged(now, old))) return;
   const sentence = `Another program changed ${from} while it was moved. What it wrote stays there; try again.`;
   throw new Failure("content_modified", sentence, { path: from }, { retryable: true });
 }

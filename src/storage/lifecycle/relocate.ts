@@ -101,16 +101,15 @@ async function dropRedundant(disk: Disk, file: string, first: number, headers: r
   const kept: string[] = [];
   for (let n = first; exists(disk, backupOf(file, n)); n++) kept.push(backupOf(file, n));
   try {
-    for (const path of kept) if (await isRedundant(disk, path, file, headers)) disk.remove(path);
+    for (const path of kept) {
+      const found = await comparedWith(disk, path, file);
+      const isOurs = headers.some((header) => sameBytes(header, found.header));
+      if (isOurs && isWhole(found) && isUnchanged(disk.info(path), found.old)) disk.remove(path);
+    }
     await disk.syncFolder(dirname(file));
   } catch {
     // They stay beside the session, as after a relocation.
   }
-}
-
-async function isRedundant(disk: Disk, kept: string, file: string, headers: readonly Uint8Array[]): Promise<boolean> {
-  const found = await comparedWith(disk, kept, file);
-  return headers.some((header) => sameBytes(header, found.header)) && isWhole(found);
 }
 
 /** An original beside the session that was made from it. */
@@ -119,21 +118,21 @@ interface Compared {
   readonly header: Uint8Array;
   /** Bytes that it has after all that the session has, negative where the session has more; undefined if they differ. */
   readonly rest: number | undefined;
-  readonly size: number;
-  /** The session's file. */
+  /** The original, and the session's file. */
+  readonly old: FileInfo;
   readonly now: FileInfo;
 }
 
 /** Compares what follows the headers of an original and of its session. Throws corrupt. */
 function comparedWith(disk: Disk, kept: string, file: string): Promise<Compared> {
-  return withFile(disk, disk.openRead(kept), (old) =>
-    withFile(disk, disk.openRead(file), async (opened) => {
-      const [{ size }, now] = [disk.infoOf(old), disk.infoOf(opened)];
-      const [oldHeader, nowHeader] = [headerIn(disk, old, size, kept), headerIn(disk, opened, now.size, file)];
+  return withFile(disk, disk.openRead(kept), (ofOld) =>
+    withFile(disk, disk.openRead(file), async (ofNow) => {
+      const [old, now] = [disk.infoOf(ofOld), disk.infoOf(ofNow)];
+      const [oldHeader, nowHeader] = [headerIn(disk, ofOld, old.size, kept), headerIn(disk, ofNow, now.size, file)];
       const [oldBody, nowBody] = [oldHeader, nowHeader].map(({ start, line }) => start + line.length);
-      const [had, has] = [size - oldBody, now.size - nowBody];
-      const isPart = await sameStretch(disk, [old, oldBody], [opened, nowBody], Math.min(had, has));
-      return { header: oldHeader.line, rest: isPart ? had - has : undefined, size, now };
+      const [had, has] = [old.size - oldBody, now.size - nowBody];
+      const isPart = await sameStretch(disk, [ofOld, oldBody], [ofNow, nowBody], Math.min(had, has));
+      return { header: oldHeader.line, rest: isPart ? had - has : undefined, old, now };
     }),
   );
 }
@@ -158,7 +157,7 @@ async function finishLate(deps: LifecycleDeps, session: string): Promise<boolean
   // One that cannot be read stays beside the session, as before.
   const found = await comparedWith(disk, kept, session).catch(() => undefined);
   if (found?.rest === undefined || found.rest <= 0) return false;
-  await copyLateWrites(disk, kept, session, found.size - found.rest, (now) => isUnchanged(now, found.now));
+  await copyLateWrites(disk, kept, session, found.old.size - found.rest, (now) => isUnchanged(now, found.now));
   return true;
 }
 
