@@ -206,7 +206,11 @@ interface TwoNames {
 async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames> {
   const old = disk.info(from, true);
   const there = ifPresent(() => disk.info(to, true));
-  if (there === null) return { old, made: await giveName(disk, from, to), isNew: true };
+  if (there === null) {
+    await giveName(disk, from, to);
+    // Some file systems give each name of a file its own number.
+    return { old, made: disk.info(to, true), isNew: true };
+  }
   if (there.kind !== "file" || !(await sameContent(disk, from, to))) throw taken();
   return { old, made: there, isNew: false };
 }
