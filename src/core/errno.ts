@@ -30,7 +30,7 @@ export function storageFailure(error: unknown, doing: string): Failure {
   return new Failure("storage_failed", sentence, { errno: code }, { cause: error, retryable: !isPermanent });
 }
 
-/** Returns that failure for an error after which something stays changed. `stays`: a sentence that says what. */
+/** Returns that failure for an error after which something stays changed. `stays`: sentences that say what. */
 export function unfinished(error: unknown, doing: string, stays: string, more: object = {}): Failure {
   const { name, message, details, retryable } = storageFailure(error, doing);
   const [what] = message.split(" Nothing was changed");
@@ -47,6 +47,12 @@ export function notUndone(error: unknown): Failure {
   const sentence =
     "The changes could not be made durable, and stay in the session's file all the same, because another program wrote to it after them. A loss of power may take them away. Read the state and decide again; clone writes all that is there to a new file, durably.";
   return new Failure("outcome_unknown", sentence, details, { cause: error, retryable: true });
+}
+
+/** Returns it for an error after which all is done: asked for again, the same request would mean something else. */
+export function doneBut(error: unknown, doing: string, stays: string): Failure {
+  const { name, message, details } = unfinished(error, doing, stays);
+  return new Failure(name, message, details, { cause: error, retryable: false });
 }
 
 /** Returns whether an error says that nothing exists at the path. */

@@ -11,7 +11,7 @@ export default command({
     sessionId: z.string().min(1).optional().describe("or its full id; the one that was deleted last comes back"),
   },
   result: z.object(moved),
-  failures: MOVE_FAILURES,
+  failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/deleted.jsonl" },
     result: {

@@ -30,7 +30,7 @@ export interface Leftover extends LeftoverFile {
   readonly keptBecause: string | null;
   /** Whether it stays even when that is forced. */
   readonly isNeeded: boolean;
-  /** Its loss as a sentence: which command does less, or nothing, after it. Null when none does. */
+  /** Its loss as a sentence: which command does less, or nothing, after it, or which entries go. Null when none. */
   readonly consequence: string | null;
 }
 

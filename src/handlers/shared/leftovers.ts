@@ -33,7 +33,7 @@ export const leftover = z.object({
   name: stored(z.string().nullable()).describe("of the session, or the beginning of what was said in it"),
   keptBecause: z.string().nullable().describe("why it stays; null when it may go"),
   isNeeded: z.boolean().describe("whether it stays even when that is forced"),
-  consequence: z.string().nullable().describe("what cannot be done any more when it is gone"),
+  consequence: z.string().nullable().describe("what is lost, or cannot be done any more, when it is gone"),
 });
 
 interface LeftoverParams {

@@ -75,6 +75,7 @@ export const FAILURES_OF_TAKING_BACK = [
   "session_locked",
   "path_outside_root",
   "already_exists",
+  "content_modified",
   "corrupt",
   "migration_failed",
   "entry_not_found",

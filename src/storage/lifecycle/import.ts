@@ -11,10 +11,11 @@ import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { copyFile, cutBack, pause, piecesOf, publish, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import { type Disk, exists, writeAll } from "../fs/disk.ts";
-import { closing, freeName, guarded, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
+import { type Disk, exists, type FileInfo, writeAll } from "../fs/disk.ts";
+import { closing, freeName, guarded, infoOrNull, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
+import { isSameFile } from "../fs/stamps.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { exclusively, type LifecycleDeps, requireWritable } from "./exclusive.ts";
 import { type HeaderPlace, headerIn } from "./header-lines.ts";
@@ -34,6 +35,8 @@ const TRIES = 3;
 interface ImportSource extends HeaderPlace {
   readonly path: string;
   readonly fd: number;
+  /** As it was when it was opened. */
+  readonly info: FileInfo;
   readonly size: number;
   /** Offset of the entries after the header. */
   readonly body: number;
@@ -85,12 +88,13 @@ export async function readAllOf(log: Log, progress: Progress | undefined): Promi
 /** Runs `use` with an open session file. Throws corrupt when its header is damaged. */
 function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => T): T {
   return withFile(disk, disk.openRead(path), (fd) => {
-    const { size } = disk.infoOf(fd);
+    const info = disk.infoOf(fd);
+    const { size } = info;
     const { start, line } = headerIn(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
     const end = start + line.length;
     const feed = readAt(disk, fd, end, Math.min(2, size - end)).indexOf(0x0a);
-    return use({ path, fd, size, start, line, body: end + feed + 1 });
+    return use({ path, fd, info, size, start, line, body: end + feed + 1 });
   });
 }
 
@@ -207,7 +211,8 @@ async function relate(
   });
 }
 
-function holdsAll(log: Log, part: Log): boolean {
+/** Whether a log has every entry of another one, with the same bytes. */
+export function holdsAll(log: Log, part: Log): boolean {
   for (let p = 0; p < part.nodes.count; p++) if (!holds(log, part, p)) return false;
   return true;
 }
@@ -260,14 +265,14 @@ function writtenMeanwhile(): Failure {
 async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: Log, file: string): Promise<void> {
   const { disk } = deps;
   await exclusively(deps, file, CONTINUING, async ({ log }) => {
-    const { size, body } = await withSource(disk, file, async (found) => {
+    const { info, size, body } = await withSource(disk, file, async (found) => {
       const length = found.size - found.body;
       const still = await sameStretch(disk, [source.fd, source.body], [found.fd, found.body], length);
       if (!still) throw writtenMeanwhile();
       return found;
     });
     const from = source.body + size - body;
-    if (await withFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, size))) return;
+    if (await withFile(disk, disk.openAppend(file), (fd) => appendRest(disk, source, from, fd, { file, info }))) return;
     const { kind } = log.refresh();
     if (kind === "replaced" || kind === "gone") throw writtenMeanwhile();
     await appendMissing(entries, log, true);
@@ -275,18 +280,23 @@ async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: 
 }
 
 /**
- * Appends the source from an offset on to an open session file of this size, in whole lines. Returns whether that is all
- * that came to it; it stops where another program appended, too. What it wrote goes again when it fails, unless more came.
+ * Appends the source from an offset on to an open session file that was found so, in whole lines. Returns whether that is
+ * all that came to it, and it is still the session's; it stops where another program appended, too, or put another file in
+ * its place. What it wrote goes again when it fails, unless more came.
  */
 async function appendRest(
   disk: Disk,
   source: ImportSource,
   from: number,
   target: number,
-  size: number,
+  { file, info }: { readonly file: string; readonly info: FileInfo },
 ): Promise<boolean> {
+  const { size } = info;
   let end = size;
-  const isAlone = (): boolean => disk.infoOf(target).size === end;
+  const isAlone = (): boolean => {
+    const now = infoOrNull(disk, file);
+    return now !== null && isSameFile(now, info) && now.size === end;
+  };
   try {
     for (const lines of wholeLinesOf(disk, source.fd, from, source.size)) {
       if (!isAlone()) break;

@@ -4,6 +4,7 @@
  */
 
 import { basename, dirname, join } from "node:path";
+import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Leftover, LeftoverFile, LeftoverKind, WantedLeftovers } from "../../core/ports/leftovers.ts";
@@ -17,8 +18,9 @@ import { allFolders, isSessionName } from "../fs/paths.ts";
 import { isAbandoned, temporaryFor } from "../fs/staging.ts";
 import { currentPathOf, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
-import { readAllOf } from "./import.ts";
+import { holdsAll, readAllOf } from "./import.ts";
 import { factsOf, titleOf } from "./recorded.ts";
+import { hasAllOf } from "./relocate.ts";
 import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn, staleOfUser } from "./stale-announcements.ts";
 import { sizeOfFolder } from "./trash-items.ts";
 
@@ -201,7 +203,7 @@ export async function listLeftovers(
     const key = `${isAnnounced}${sessionPath}`;
     const owner = sessionPath === null ? NOBODY : (owners.get(key) ?? (await lookAt(deps, sessionPath, isAnnounced)));
     owners.set(key, owner);
-    found.push(leftoverOf(deps, file, owner));
+    found.push(await leftoverOf(deps, file, owner));
     progress?.(done + 1, files.length);
   }
   return found.sort((a, b) => b.sizeBytes - a.sizeBytes || (a.path < b.path ? -1 : 1));
@@ -231,13 +233,31 @@ function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLef
 }
 
 /** Returns a leftover as its session shows it. */
-export function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Leftover {
+export async function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Promise<Leftover> {
   const { sessionId, name } = owner;
   const needed = neededFor(deps, file, owner);
   const isWritten = file.kind !== "temporary" && file.kind !== "announcement";
-  const fault = isWritten ? owner.fault : null;
-  const consequence = isWritten ? consequenceOf(file.path) : null;
+  const more =
+    needed === null && isWritten && owner.fault === null && (await mayHaveMore(deps, file)) ? HAS_MORE : null;
+  const fault = isWritten ? (owner.fault ?? more) : null;
+  const consequence = isWritten ? consequenceOf(file.path, more !== null) : null;
   return { ...file, sessionId, name, keptBecause: needed ?? fault, isNeeded: needed !== null, consequence };
+}
+
+const HAS_MORE = "it may have entries that its session lacks, of a program that wrote while it was relocated";
+
+/** Whether the original of a relocated session may have entries that the session lacks. */
+async function mayHaveMore(deps: LifecycleDeps, { path, sessionPath }: LeftoverFile): Promise<boolean> {
+  if (sessionPath === null || formOf(basename(path))?.backup !== "relocated") return false;
+  try {
+    if (!isContainerName(sessionPath) && (await hasAllOf(deps.disk, sessionPath, path))) return false;
+    // Repaired, or in a container, they are other bytes.
+    return closing(deps.openStaged(path), (old) => closing(deps.open(sessionPath), (log) => !holdsAll(log, old)));
+  } catch (error) {
+    // What cannot be read may have anything.
+    if (!(error instanceof Failure) && !isErrno(error)) throw error;
+    return true;
+  }
 }
 
 /** Returns the reason why a leftover stays whatever anybody wants; null when there is none. */
@@ -254,11 +274,12 @@ function neededFor(deps: LifecycleDeps, { kind, path, sessionPath }: LeftoverFil
 }
 
 /** Returns what is lost with a leftover, as a sentence. */
-function consequenceOf(path: string): string | null {
+function consequenceOf(path: string, hasMore: boolean): string | null {
   const { kind, backup } = formOf(basename(path)) as Form;
   if (kind === "migrated")
     return "The session is in its container. Without this file, a rollback cannot bring the original back; it would write a new one from the container.";
   if (kind === "rolled_back") return "The record of its migration goes with it.";
+  if (hasMore) return "Entries that only it has are lost with it.";
   if (backup === "damaged") return "Without it, the repair cannot be undone.";
   return backup === "repaired" ? "Without it, what was undone cannot be redone." : null;
 }

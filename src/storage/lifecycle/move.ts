@@ -1,17 +1,20 @@
 /**
  * Moves session files with the files that belong to them. Nothing is overwritten, and an old name is removed only when
- * the new one is on the medium, so that every byte has a name whenever a move is interrupted.
+ * the new one is on the medium, so that every byte has a name whenever a move is interrupted; and only where it still
+ * names what was moved: programs that know no lock may have put something else there.
  */
 
 import { basename, dirname, join } from "node:path";
+import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { giveName, sameContent } from "../fs/chunked-io.ts";
-import { isContainerName, pointerFile } from "../fs/container-paths.ts";
-import type { Disk, FileInfo } from "../fs/disk.ts";
-import { ifPresent } from "../fs/files.ts";
+import { headerFile, isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, type FileInfo, type Named, removeIfSame } from "../fs/disk.ts";
+import { ifPresent, infoOrNull } from "../fs/files.ts";
 import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
 import { isSessionName } from "../fs/paths.ts";
+import { isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
 import { originOf } from "../v2/pointer.ts";
@@ -75,7 +78,8 @@ function sourceOf(disk: Disk, container: string): string | null {
 
 /**
  * Moves a file, or a folder with its content. A file that an interrupted move left at the new path is kept if it has
- * the same content. Throws EEXIST when something else has the path, and other errno errors.
+ * the same content. Throws EEXIST when something else has the path, content_modified where another program changed what
+ * is moved meanwhile, and other errno errors.
  */
 export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
@@ -85,9 +89,9 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
     if (kindAt(disk, to) !== undefined) throw taken();
     disk.rename(from, to);
   } else {
-    await nameFile(disk, from, to);
+    const named = await nameFile(disk, from, to);
     await disk.syncFolder(dirname(to));
-    disk.remove(from);
+    removeOldName(disk, from, to, named);
   }
   await disk.syncFolder(dirname(to));
   await disk.syncFolder(dirname(from));
@@ -96,16 +100,21 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
 /**
  * Moves a session, which comes first, with its belongings. They get their new names before the session moves, and lose
  * their old names after it, so that the session is never without them, wherever this is interrupted. Only links, which
- * have one name, are renamed before it. After a failure everything is as it was before.
+ * have one name, are renamed before it. After a failure everything is as it was before, or, where the disk refuses that
+ * too, at the new place.
  */
 export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
-  const steps: Steps = { undo: [], end: [] };
+  const steps = noSteps();
   try {
     for (const [source, target] of others) await moveOne(disk, source, target, steps);
     for (const folder of new Set(others.map(([, target]) => dirname(target)))) await disk.syncFolder(folder);
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
+    if (infoOrNull(disk, from, true) === null && infoOrNull(disk, to, true) !== null) {
+      runQuietly(steps.end);
+      throw doneBut(error, "moving it", `It is at ${to} now.`);
+    }
     // What fails is only a second name: the original is still in its place.
     runQuietly(steps.undo.reverse());
     throw error;
@@ -119,7 +128,15 @@ export async function moveWith(disk: Disk, [[from, to], ...others]: readonly Pat
 /** Steps that take a move back, the last one first, and those that end it, by which old names go. */
 interface Steps {
   readonly undo: (() => void)[];
+  /** Throw content_modified where another program changed what was moved. */
+  readonly check: (() => void)[];
   readonly end: (() => void)[];
+  /** Links that could be given no other name. */
+  readonly stays: string[];
+}
+
+function noSteps(): Steps {
+  return { undo: [], check: [], end: [], stays: [] };
 }
 
 function runQuietly(steps: readonly (() => void)[]): void {
@@ -136,20 +153,34 @@ function runQuietly(steps: readonly (() => void)[]): void {
  * neither, such as a link, is renamed, and stays here if it cannot be.
  */
 async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
-  const { undo, end } = steps;
+  const { undo, check, end, stays } = steps;
   if (kind === "folder") {
     requireFolderOrNothing(disk, to);
     for (const path of disk.makeFolder(to)) undo.push(() => disk.removeFolder(path));
-    for (const { name, kind } of entriesIn(disk, from))
-      if (staysHere(from, name)) end.push(() => disk.remove(join(from, name)));
+    // We hold the lock of a container that we move, and only its holder may remove the lock file.
+    for (const { name, kind } of headerLast(entriesIn(disk, from)))
+      if (staysHere(from, name)) end.unshift(() => disk.remove(join(from, name)));
       else await moveOne(disk, join(from, name), join(to, name), steps, kind);
     await disk.syncFolder(to);
     end.push(() => disk.removeFolder(from));
   } else if (kind === "file") {
-    if (await nameFile(disk, from, to)) undo.push(() => disk.remove(to));
-    end.push(() => disk.remove(from));
-  } else if (kind !== undefined && kindOf(disk, to) === undefined && rename(disk, from, to))
-    undo.push(() => disk.rename(to, from));
+    const named = await nameFile(disk, from, to);
+    if (named.isNew) undo.push(() => removeIfSame(disk, to, named.made));
+    const requireMoved = (): void => requireBoth(disk, from, to, named);
+    check.push(requireMoved);
+    end.unshift(() => {
+      requireMoved();
+      disk.remove(from);
+    });
+  } else if (kind !== undefined)
+    if (kindOf(disk, to) === undefined && rename(disk, from, to)) undo.push(() => disk.rename(to, from));
+    else stays.push(from);
+}
+
+/** Returns the names of a folder so that a container's header comes last: a part of a container is no session. */
+function headerLast(names: readonly Named[]): Named[] {
+  const isHeader = ({ name }: Named): number => Number(name === basename(headerFile("")));
+  return [...names].sort((a, b) => isHeader(a) - isHeader(b));
 }
 
 /** Renames something, unless its new path is on another file system. Returns whether it did. */
@@ -163,19 +194,54 @@ function rename(disk: Disk, from: string, to: string): boolean {
   }
 }
 
-/** Gives a file another name. Returns false when that is there already, with the same content. Throws EEXIST. */
-async function nameFile(disk: Disk, from: string, to: string): Promise<boolean> {
-  const there = kindAt(disk, to);
-  if (there === undefined) await giveName(disk, from, to);
-  else if (there !== "file" || !(await sameContent(disk, from, to))) throw taken();
-  return there === undefined;
+/** A file as its old name had it before its new one was given or compared, and as the new one has it since. */
+interface TwoNames {
+  readonly old: FileInfo;
+  readonly made: FileInfo;
+  /** Whether the new name was given here, and not found with the same content. */
+  readonly isNew: boolean;
+}
+
+/** Gives a file another name, unless that is there already, with the same content. Throws EEXIST. */
+async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames> {
+  const old = disk.info(from, true);
+  const there = ifPresent(() => disk.info(to, true));
+  if (there === null) {
+    await giveName(disk, from, to);
+    // Some file systems give each name of a file its own number.
+    return { old, made: disk.info(to, true), isNew: true };
+  }
+  if (there.kind !== "file" || !(await sameContent(disk, from, to))) throw taken();
+  return { old, made: there, isNew: false };
+}
+
+/**
+ * Throws content_modified unless both names have what they had: one file, or a file that has not changed since and its
+ * copy. Without the old name, nothing would have what another program put there.
+ */
+function requireBoth(disk: Disk, from: string, to: string, { old, made }: TwoNames): void {
+  const [now, there] = [disk.info(from, true), disk.info(to, true)];
+  if (isSameFile(there, made) && (isSameFile(now, there) || isUnchanged(now, old))) return;
+  const sentence = `Another program changed ${from} while it was moved. What it wrote stays there; try again.`;
+  throw new Failure("content_modified", sentence, { path: from }, { retryable: true });
+}
+
+/** Removes the old name of a file; or the new one, if it was given here, where another program changed either. */
+function removeOldName(disk: Disk, from: string, to: string, named: TwoNames): void {
+  try {
+    requireBoth(disk, from, to, named);
+  } catch (error) {
+    if (named.isNew) removeIfSame(disk, to, named.made);
+    throw error;
+  }
+  disk.remove(from);
 }
 
 async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
   try {
     if (kindOf(disk, to) === undefined) return;
     if (kindOf(disk, from) === undefined) await move(disk, to, from);
-    else if (kindOf(disk, to) === "file" && (await sameContent(disk, from, to))) disk.remove(to);
+    else if (kindOf(disk, to) === "file") removeOldName(disk, to, from, await nameFile(disk, to, from));
   } catch {
     // It has one name or the other; the same request again continues from there.
   }
@@ -184,12 +250,21 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
   requireFolderOrNothing(disk, to);
   if (kindAt(disk, to) === undefined && rename(disk, from, to)) return;
-  disk.makeFolder(to);
-  // We hold the lock of a container that we move, and only its holder may remove the lock file.
-  for (const { name, kind } of entriesIn(disk, from))
-    if (staysHere(from, name)) disk.remove(join(from, name));
-    else await move(disk, join(from, name), join(to, name), kind);
-  disk.removeFolder(from);
+  // To another file system, all of it is there before anything here goes: half of a container is no session.
+  const steps = noSteps();
+  try {
+    await moveOne(disk, from, to, steps, "folder");
+    if (steps.stays.length > 0) throw Object.assign(new Error("a link cannot be moved there"), { code: "EXDEV" });
+    await disk.syncFolder(dirname(to));
+    for (const check of steps.check) check();
+    // A container's header is the first to go, after which the rest is no session.
+    steps.end.shift()?.();
+  } catch (error) {
+    runQuietly(steps.undo.reverse());
+    throw error;
+  }
+  // What another program adds from now on stays here.
+  runQuietly(steps.end);
 }
 
 /**

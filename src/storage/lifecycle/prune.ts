@@ -151,10 +151,11 @@ async function judged(
   { file, log }: Parameters<Parameters<typeof exclusively>[3]>[0],
 ): Promise<Leftover[]> {
   const owner = leftovers.every(isAnnounced) ? introduced(log) : await judge(deps, log);
-  return leftovers.map((one) => {
-    if (one.sessionPath === file) return leftoverOf(deps, one, owner);
-    return { ...one, keptBecause: `its session is ${file} now`, isNeeded: true };
-  });
+  const found: Leftover[] = [];
+  for (const one of leftovers)
+    if (one.sessionPath === file) found.push(await leftoverOf(deps, one, owner));
+    else found.push({ ...one, keptBecause: `its session is ${file} now`, isNeeded: true });
+  return found;
 }
 
 /** Removes a file, or a folder with its content, for good. */

@@ -12,16 +12,21 @@ import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { infoOrNull, lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
-import { isOneFile, isSameFile } from "../fs/stamps.ts";
+import { isOneFile, isSameFile, isUnchanged } from "../fs/stamps.ts";
+import { isLock, type Lock } from "../locks/contract.ts";
+import { lockInFolder } from "../locks/lock-paths.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
 import { cwdBefore, type HeaderPlace, headerIn, headerText, textOfHeader } from "./header-lines.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded } from "./recorded.ts";
 
+const RELOCATING = "relocating the session";
+
 /**
  * Gives a session another working directory. One that has it already, and may, is left alone, which is no operation: here
- * nothing is to be taken back. Throws BadParams without such a directory, and what `rehouse` throws.
+ * nothing is to be taken back. Neither is the end of a relocation that was cut off before the last lines came. Throws
+ * BadParams without such a directory, and what `rehouse` throws.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -34,7 +39,7 @@ export async function relocateSession(
   const facts = factsOf(locked.log);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
   const ends = endsOf(deps, locked, house);
-  if (mayBeThere && isHoused(ends)) {
+  if (isHoused(ends) && ((await finishLate(deps, ends.file)) || mayBeThere)) {
     const { file: movedTo } = ends;
     const { sessionId, file: sessionPath } = locked;
     return { sessionId, sessionPath, movedTo, keptAt: originalOf(deps, movedTo, cwd) };
@@ -96,34 +101,83 @@ async function dropRedundant(disk: Disk, file: string, first: number, headers: r
   const kept: string[] = [];
   for (let n = first; exists(disk, backupOf(file, n)); n++) kept.push(backupOf(file, n));
   try {
-    for (const path of kept) if (await isRedundant(disk, path, file, headers)) disk.remove(path);
+    for (const path of kept) {
+      const found = await comparedWith(disk, path, file);
+      const isOurs = headers.some((header) => sameBytes(header, found.header));
+      if (isOurs && isWhole(found) && isUnchanged(disk.info(path), found.old)) disk.remove(path);
+    }
     await disk.syncFolder(dirname(file));
   } catch {
     // They stay beside the session, as after a relocation.
   }
 }
 
-function isRedundant(disk: Disk, kept: string, file: string, headers: readonly Uint8Array[]): Promise<boolean> {
-  return withFile(disk, disk.openRead(kept), (old) =>
-    withFile(disk, disk.openRead(file), async (now) => {
-      const [oldSize, nowSize] = [disk.infoOf(old).size, disk.infoOf(now).size];
-      const [oldHeader, nowHeader] = [headerIn(disk, old, oldSize, kept), headerIn(disk, now, nowSize, file)];
-      if (!headers.some((header) => sameBytes(header, oldHeader.line))) return false;
+/** An original beside the session that was made from it. */
+interface Compared {
+  /** The header's line of the original. */
+  readonly header: Uint8Array;
+  /** Bytes that it has after all that the session has, negative where the session has more; undefined if they differ. */
+  readonly rest: number | undefined;
+  /** The original, and the session's file. */
+  readonly old: FileInfo;
+  readonly now: FileInfo;
+}
+
+/** Compares what follows the headers of an original and of its session. Throws corrupt. */
+function comparedWith(disk: Disk, kept: string, file: string): Promise<Compared> {
+  return withFile(disk, disk.openRead(kept), (ofOld) =>
+    withFile(disk, disk.openRead(file), async (ofNow) => {
+      const [old, now] = [disk.infoOf(ofOld), disk.infoOf(ofNow)];
+      const [oldHeader, nowHeader] = [headerIn(disk, ofOld, old.size, kept), headerIn(disk, ofNow, now.size, file)];
       const [oldBody, nowBody] = [oldHeader, nowHeader].map(({ start, line }) => start + line.length);
-      const length = oldSize - oldBody;
-      return length <= nowSize - nowBody && sameStretch(disk, [old, oldBody], [now, nowBody], length);
+      const [had, has] = [old.size - oldBody, now.size - nowBody];
+      const isPart = await sameStretch(disk, [ofOld, oldBody], [ofNow, nowBody], Math.min(had, has));
+      return { header: oldHeader.line, rest: isPart ? had - has : undefined, old, now };
     }),
   );
+}
+
+/** Whether a session file has all that follows the header of an original. Throws corrupt. */
+export async function hasAllOf(disk: Disk, file: string, kept: string): Promise<boolean> {
+  return isWhole(await comparedWith(disk, kept, file));
+}
+
+function isWhole({ rest }: Compared): boolean {
+  return rest !== undefined && rest <= 0;
+}
+
+/**
+ * Appends the lines that only the last original has, where a relocation was cut off before they came. Returns whether
+ * there were any.
+ */
+async function finishLate(deps: LifecycleDeps, session: string): Promise<boolean> {
+  const { disk } = deps;
+  const kept = lastBackup(deps, session);
+  if (kept === undefined || isContainerName(session)) return false;
+  // One that cannot be read stays beside the session, as before.
+  const found = await comparedWith(disk, kept, session).catch(() => undefined);
+  if (found?.rest === undefined || found.rest <= 0) return false;
+  await copyLateWrites(disk, kept, session, found.old.size - found.rest, (now) => isUnchanged(now, found.now));
+  return true;
 }
 
 function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
   return (line) => withMember(line, "cwd", bytesOf(JSON.stringify(cwd)));
 }
 
-/** Returns the header line that a session had before a relocation that may have been cut off, a character for a byte. */
-function headerBefore({ disk }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
-  const kept = log.header.cwd === cwd ? lastBackup({ disk }, file) : undefined;
-  return textOfHeader(disk, kept ?? file);
+/**
+ * Returns the header line that a session had before a relocation, a character for a byte. One to the same directory may
+ * have been cut off: then the session is where the directory in its last original belongs. Elsewhere, as in the archive,
+ * that relocation came to its end, and the session was moved since.
+ */
+function headerBefore(deps: LifecycleDeps, locked: LockedSession, cwd: string): string {
+  const { disk } = deps;
+  const { file, log } = locked;
+  const kept = log.header.cwd === cwd ? lastBackup(deps, file) : undefined;
+  const header = kept === undefined ? undefined : textOfHeader(disk, kept);
+  const old = header === undefined ? undefined : cwdBefore({ header });
+  const wasCutOff = old !== undefined && isSameName(disk, file, placeFor(deps, locked, old));
+  return wasCutOff ? (header as string) : textOfHeader(disk, file);
 }
 
 /** Returns where the original is of a session that got this directory here; null where it had it before. */
@@ -215,21 +269,41 @@ async function rehouse(
   const rewritten = isContainer ? headerFile(file) : file;
   const isInUse = (backup: string): boolean => !isContainer && to !== file && !isAbsent(disk, newPath(backup));
   const earlier = isRewritten ? lastBackup(deps, file) : undefined;
+  if (earlier !== undefined) await finishLate(deps, file);
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
-  const size = earlier === undefined ? await replace(disk, rewritten, backup, rewrite) : undefined;
-  if (to !== file)
-    try {
-      disk.makeFolder(dirname(to));
-      const along = isContainer ? others : new Set([...others, join(dirname(file), basename(backup))]);
-      await moveWith(disk, [file, ...along].map(changeOf));
-    } catch (error) {
-      if (size !== undefined) putBack(disk, backup, rewritten, size);
-      throw error;
-    }
+  let lock: Lock | undefined;
+  try {
+    // The lock that we have is that of the file that is replaced. The one in a container is that of the container.
+    const claim = (written: FileInfo): void => {
+      if (!isContainer) lock = claimed(deps, file, written);
+    };
+    const made = earlier === undefined ? await replace(disk, rewritten, backup, { rewrite, claim }) : undefined;
+    if (to !== file)
+      try {
+        disk.makeFolder(dirname(to));
+        const along = isContainer ? others : new Set([...others, join(dirname(file), basename(backup))]);
+        await moveWith(disk, [file, ...along].map(changeOf));
+      } catch (error) {
+        if (made === undefined || putBack(disk, backup, rewritten, made, to)) throw error;
+        throw unfinished(error, RELOCATING, `${file} names the new directory already. Relocate it there once more.`);
+      }
+  } finally {
+    lock?.release();
+  }
   locked.forgetLeaf();
   await keepLeaf(deps.leaves, leafId, () => deps.open(to));
   const keptAt = isContainer ? join(to, basename(backup)) : newPath(backup);
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
+}
+
+/** Takes the lock of a file that is about to become a session's; undefined where it is refused, which is no reason to stop. */
+function claimed({ locks }: LifecycleDeps, file: string, { device, inode }: FileInfo): Lock | undefined {
+  try {
+    const lock = locks.acquire({ device, inode }, lockInFolder(dirname(file), inode));
+    return isLock(lock) ? lock : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
@@ -264,58 +338,92 @@ function isSameName(disk: Disk, a: string, b: string): boolean {
   }
 }
 
-/** Restores a file from its backup, unless another program wrote to it since it had this size. */
-function putBack(disk: Disk, backup: string, file: string, size: number): void {
+/**
+ * Restores a file from its backup, unless another program wrote to what we made of it, or that has its new name, too.
+ * Returns whether nothing of what we made is left in its place.
+ */
+function putBack(disk: Disk, backup: string, file: string, made: FileInfo, to: string): boolean {
   try {
-    if (disk.info(file).size === size) disk.rename(backup, file);
+    const now = infoIfPresent(disk, file);
+    if (now === null || !isSameFile(now, made)) return true;
+    if (now.size !== made.size || !isAbsent(disk, to)) return false;
+    disk.rename(backup, file);
+    return true;
   } catch {
-    // It is at its new path, or both are at their old ones: the same request again continues from there.
+    // Where the disk refuses that too, the same request again continues from there.
+    return false;
   }
 }
 
+interface Rewriting extends Pick<House, "rewrite"> {
+  /** Is called with the new file before that becomes the session's. */
+  claim(written: FileInfo): void;
+}
+
 /**
- * Replaces a file by a copy with another cwd. The old file gets another name. Returns the new size. A failure brings the
- * old file back, unless another program wrote to the copy.
+ * Replaces a file by a copy with another cwd. The old file gets another name. Returns the new one. A failure brings the
+ * old file back, unless another program wrote to the copy. Throws content_modified where one put another in its place.
  */
-async function replace(disk: Disk, file: string, keptAt: string, rewrite: House["rewrite"]): Promise<number> {
+async function replace(disk: Disk, file: string, keptAt: string, { rewrite, claim }: Rewriting): Promise<FileInfo> {
   let made: FileInfo | undefined;
+  let old: FileInfo | undefined;
   try {
     let size = 0;
     const fill = (copy: number): Promise<void> =>
       withFile(disk, disk.openRead(file), async (source) => {
-        ({ size } = disk.infoOf(source));
+        old = disk.infoOf(source);
+        size = old.size;
         const header = headerIn(disk, source, size, file);
         const line = rewrite(header.line);
         disk.copyMode(file, copy);
         await copySession(disk, [source, copy], size, header, line);
         await disk.sync(copy);
-        if (disk.infoOf(source).size < size)
-          throw new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
+        requireOld(disk.infoOf(source), old);
       });
     await writeTemporary(disk, file, fill, { sync: false }, async (temporary) => {
       if (isAbsent(disk, keptAt)) disk.link(file, keptAt);
       else if (!isOneFile(disk, file, keptAt)) throw alreadyThere(keptAt);
       await disk.syncFolder(dirname(file));
       const written = disk.info(temporary);
+      claim(written);
+      requireOld(disk.info(file), old);
       disk.rename(temporary, file);
       made = written;
     });
     await disk.syncFolder(dirname(file));
-    await copyLateWrites(disk, keptAt, file, size);
-    return disk.info(file).size;
+    const isMade = (found: FileInfo): boolean => made !== undefined && isSameFile(found, made);
+    await copyLateWrites(disk, keptAt, file, size, isMade);
+    const now = disk.info(file);
+    if (!isMade(now)) throw rewritten();
+    return now;
   } catch (error) {
     if (made) {
       const now = infoOrNull(disk, file);
       const isAsMade = now !== null && isSameFile(now, made) && now.size === made.size;
-      if (!isAsMade) throw unfinished(error, "relocating the session", writtenSince(file, keptAt), { keptAt });
+      if (!isAsMade) throw unfinished(error, RELOCATING, writtenSince(file, keptAt), { keptAt });
       disk.rename(keptAt, file);
-    } else if (exists(disk, keptAt) && isOneFile(disk, file, keptAt)) disk.remove(keptAt);
+    } else {
+      // The file has its name still, or had it until another program put another in its place.
+      const kept = infoOrNull(disk, keptAt);
+      const others = [old, infoOrNull(disk, file)];
+      if (kept && others.some((other) => other && isSameFile(kept, other))) disk.remove(keptAt);
+    }
     throw error;
   }
 }
 
+/** Throws content_modified where a file is not the one that was copied, or has changed by more than what was appended. */
+function requireOld(now: FileInfo, old: FileInfo | undefined): void {
+  const isOld = old !== undefined && isSameFile(now, old) && (now.size > old.size || isUnchanged(now, old));
+  if (!isOld) throw rewritten();
+}
+
+function rewritten(): Failure {
+  return new Failure("content_modified", "Another program rewrote the session meanwhile. Try again.");
+}
+
 function writtenSince(file: string, keptAt: string): string {
-  return `${file} names the new directory already, and stays, because another program wrote to it since; as it was before, it is at ${keptAt}. Relocate the session once more.`;
+  return `${file} stays as it is, because another program wrote to it after it got the new directory; as it was before, it is at ${keptAt}. Relocate the session once more.`;
 }
 
 /** Copies an open session file of this size to another, with another line in the place of its header. */
@@ -332,18 +440,28 @@ export async function copySession(
   await copyBytes(disk, source, copy, start + line.length, size, done);
 }
 
-/** Appends what programs that do not use our locks wrote to the old file until it lost its name; none of it when it fails. */
-function copyLateWrites(disk: Disk, old: string, file: string, size: number): Promise<void> {
+/**
+ * Appends what programs that do not use our locks wrote to the old file, from this offset on, until it lost its name; none
+ * of it when it fails. Throws content_modified where the file is not the one that is meant.
+ */
+function copyLateWrites(
+  disk: Disk,
+  old: string,
+  file: string,
+  size: number,
+  isMeant: (found: FileInfo) => boolean,
+): Promise<void> {
   return withFile(disk, disk.openRead(old), async (source) => {
     const now = disk.infoOf(source).size;
     if (now <= size) return;
     await withFile(disk, disk.openAppend(file), async (target) => {
-      const end = disk.infoOf(target).size;
+      const found = disk.infoOf(target);
+      if (!isMeant(found)) throw rewritten();
       try {
         await copyBytes(disk, source, target, size, now);
         await disk.sync(target);
       } catch (error) {
-        await cutBack(disk, [source, size], target, end);
+        await cutBack(disk, [source, size], target, found.size);
         throw error;
       }
     });

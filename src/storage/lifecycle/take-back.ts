@@ -1,6 +1,7 @@
 /** Takes operations on whole sessions back: each step has the step that undoes it, which can be undone in the same way. */
 
 import { basename, dirname, join } from "node:path";
+import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { MovedSession, TakingBack } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation, NewOperation, Operation, OperationStep, StepOf } from "../../core/ports/operations.ts";
@@ -23,6 +24,22 @@ import { relocateAgain, returnSession } from "./relocate.ts";
 import { entryCount, isThereAlready, restoreItem, restoreLeftovers, toOwnTrash, toPruned } from "./trash.ts";
 import { findItemFrom, isInTrash, itemAt, type TrashItem } from "./trash-items.ts";
 
+const TAKING_BACK = "taking the operation back";
+const IS_SWAPPED =
+  "It is done all the same, but a loss of power may still undo that. Asked for again, another operation would be taken back.";
+
+/** The disk's refusal after a step was taken, which is recorded all the same. */
+class RefusedAfter extends Error {
+  readonly step: OperationStep;
+  readonly failure: Failure;
+
+  constructor(step: OperationStep, failure: Failure) {
+    super(failure.message, { cause: failure });
+    this.step = step;
+    this.failure = failure;
+  }
+}
+
 /** See LifeCycle.takeBack. */
 export async function takeBack(
   deps: LifecycleDeps,
@@ -35,12 +52,20 @@ export async function takeBack(
   if (!step || !planned) throw new Failure("cannot_undo", undefined, { operationId: operation.id });
   const taking: NewOperation = { ...as, sessionId, sessionPath: operation.sessionPath, name, step: planned };
   let operationId = "";
+  let refused: Failure | undefined;
   const run = async (begun: BegunOperation): Promise<OperationStep> => {
     operationId = begun.id;
-    return guarded("taking the operation back", () => taken(deps, operation, step, begun));
+    try {
+      return await guarded(TAKING_BACK, () => taken(deps, operation, step, begun));
+    } catch (error) {
+      if (!(error instanceof RefusedAfter)) throw error;
+      refused = error.failure;
+      return error.step;
+    }
   };
   try {
     const done = await recorded(deps, taking, run, (found) => ({ step: found }));
+    if (refused !== undefined) throw refused;
     return { operationId, sessionPath: pathAfter(done) };
   } catch (error) {
     throw asMoved(error);
@@ -84,7 +109,7 @@ async function taken(
     return holdingOwners(deps, files, async () => ({ do: "prune", files, item: await toPruned(deps, files, begun) }));
   }
   const path = placeOf(deps, step);
-  return exclusively(deps, path, "taking the operation back", (locked) => {
+  return exclusively(deps, path, TAKING_BACK, (locked) => {
     requireSame(operation, locked, path);
     return onSession(deps, locked, step, begun);
   });
@@ -243,6 +268,11 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
       throw error;
     }
   }
-  await disk.syncFolder(dirname(file));
-  return { do: "swap", path: file, inode, other: kept, count: entryCount(deps, file) };
+  const taken = { do: "swap" as const, path: file, inode, other: kept, count: entryCount(deps, file) };
+  try {
+    await disk.syncFolder(dirname(file));
+  } catch (error) {
+    throw new RefusedAfter(taken, doneBut(error, TAKING_BACK, IS_SWAPPED));
+  }
+  return taken;
 }

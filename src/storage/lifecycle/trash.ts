@@ -1,17 +1,18 @@
 /** Deletes and restores sessions, and what is left over of them. */
 
 import { basename, dirname, join } from "node:path";
+import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Deleted, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { DID, SHORTEST_ID } from "../../core/session/history.ts";
-import { pointerFile } from "../fs/container-paths.ts";
+import { isContainerName, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { kindOf, removeAll } from "../fs/folders.ts";
 import { stagingName } from "../fs/staging.ts";
-import { isOneFile } from "../fs/stamps.ts";
+import { isOneFile, isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { type LifecycleDeps, type LockedSession, requireAsSeen, requireWritable } from "./exclusive.ts";
 import { belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
@@ -29,6 +30,8 @@ import {
   writeRecord,
 } from "./trash-items.ts";
 
+const DELETING = "deleting the session";
+
 /** Sessions that a failure lists at most. */
 const MOST_LISTED = 3;
 
@@ -41,6 +44,13 @@ export async function deleteSession(
 ): Promise<Deleted> {
   requireAsSeen(deps, locked, wishes);
   const facts = factsOf(locked.log);
+  const { stamp } = locked.log;
+  /** Throws content_modified unless the file is the one that was to be deleted. */
+  const requireUnchanged = (): void => {
+    const { file } = locked;
+    if (stamp === null || isContainerName(file) || isUnchanged(deps.disk.info(file), stamp)) return;
+    throw new Failure("content_modified", "Another program wrote to the session meanwhile. Nothing was deleted.");
+  };
   const operation = {
     kind: "delete" as const,
     group: wishes.group,
@@ -52,7 +62,10 @@ export async function deleteSession(
   return recorded(
     deps,
     operation,
-    (begun) => remove(deps, locked, facts, begun, permanent),
+    (begun) => {
+      if (permanent) requireUnchanged();
+      return remove(deps, locked, facts, begun, permanent);
+    },
     ({ trash, movedTo }) => {
       if (trash === "own") return { step: { ...operation.step, item: dirname(movedTo as string) } };
       return trash === "desktop" ? { final: "The trash command took it. Restore it from the desktop's trash." } : {};
@@ -79,10 +92,14 @@ async function remove(
     const movedTo = await deps.desktopTrash([file, ...others]);
     if (kindOf(disk, file) === undefined) {
       locked.forgetLeaf();
-      // Files that it left would appear next to the next session of that name.
-      const left = others.filter((path) => kindOf(disk, path) !== undefined);
-      if (left.length > 0) await toItem(deps, locked, facts, begun, left);
-      await disk.syncFolder(dirname(file));
+      try {
+        // Files that it left would appear next to the next session of that name.
+        const left = others.filter((path) => kindOf(disk, path) !== undefined);
+        if (left.length > 0) await toItem(deps, locked, facts, begun, left);
+        await disk.syncFolder(dirname(file));
+      } catch (error) {
+        throw doneBut(error, DELETING, `The session is deleted: the trash command took it. ${REST_MAY_STAY}`);
+      }
       return { ...deleted, movedTo, trash: "desktop" };
     }
   }
@@ -103,16 +120,17 @@ export async function toOwnTrash(
   return item;
 }
 
+const REST_MAY_STAY = "Some of what belonged to it may still be where it was.";
+
 /** Removes a session for good: first its file, or the name by which scanners know a container, in one step. */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
   locked.forgetLeaf();
   let rest = others;
   if (kindOf(disk, file) === "folder") {
     const [container, pointer] = [stagingName(file), pointerFile(file)];
+    // The pointer goes after it: a container without one may be a session too.
     disk.rename(file, container);
-    // A container without a pointer may be a session too.
-    if (exists(disk, pointer)) disk.remove(pointer);
-    rest = [container, ...others.filter((path) => path !== pointer)];
+    rest = [...others.filter((path) => path === pointer), container, ...others.filter((path) => path !== pointer)];
   } else disk.remove(file);
   const left: string[] = [];
   for (const path of rest)
@@ -121,14 +139,15 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
     } catch {
       left.push(basename(path));
     }
-  await disk.syncFolder(dirname(file));
-  if (left.length > 0)
-    throw new Failure(
-      "storage_failed",
-      `The session is deleted, but the disk refused to remove what belonged to it: ${left.join(", ")}.`,
-      { left },
-      { retryable: false },
-    );
+  const stays =
+    left.length > 0 ? `, but the disk refused to remove what belonged to it: ${left.join(", ")}` : undefined;
+  try {
+    await disk.syncFolder(dirname(file));
+  } catch (error) {
+    throw doneBut(error, DELETING, `The session is deleted${stays ?? ", though a loss of power may bring it back"}.`);
+  }
+  if (stays !== undefined)
+    throw new Failure("storage_failed", `The session is deleted${stays}.`, { left }, { retryable: false });
 }
 
 /** Moves files to a folder of the trash, and returns that folder. The first of them moves last. */

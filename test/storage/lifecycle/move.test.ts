@@ -58,3 +58,29 @@ test("a link goes back when the session cannot be moved", async () => {
   expect(seen(from)).toEqual(["s.jsonl", "s.jsonl.blobs", "s.jsonl.blobs/link", "s.jsonl.blobs/one"]);
   expect(seen(to)).toEqual([]);
 });
+
+test("what cannot go back is at the new place, with what belongs to it, and the failure says so", async () => {
+  const { from, to, disk, changes, seen } = session("", /^$/);
+  let isMoved = false;
+  disk.remove = (path) => {
+    realDisk.remove(path);
+    isMoved ||= path === changes[0][0];
+  };
+  disk.syncFolder = async (path) => {
+    if (isMoved) throw Object.assign(new Error("refused"), { code: "EIO" });
+    return realDisk.syncFolder(path);
+  };
+  disk.link = (path, name) => {
+    if (isMoved) throw Object.assign(new Error("refused"), { code: "EIO" });
+    realDisk.link(path, name);
+  };
+  disk.create = (path) => {
+    if (isMoved) throw Object.assign(new Error("refused"), { code: "EIO" });
+    return realDisk.create(path);
+  };
+  await expect(moveWith(disk, changes)).rejects.toMatchObject({
+    message: expect.stringContaining(changes[0][1]),
+    retryable: false,
+  });
+  expect([seen(from), seen(to)]).toEqual([[], ["s.jsonl", "s.jsonl.blobs", "s.jsonl.blobs/link", "s.jsonl.blobs/one"]]);
+});

@@ -1,0 +1,119 @@
+/** The disk refuses after the step that cannot be taken back: then the failure says what is done, not that nothing is. */
+
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { contentsOf, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
+import { chain, id, userText } from "../support/lines.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+
+const one = { sessionId: sessionId(1) };
+
+/** A disk that refuses operations from a moment on, and the server on it. */
+function refusing(place: Place): { server: HereServer; disk: Disk; refuse: (what: keyof Disk, of: RegExp) => void } {
+  let refused: { readonly what: keyof Disk; readonly of: RegExp } | undefined;
+  const disk: Disk = { ...realDisk };
+  for (const what of ["syncFolder", "remove", "create"] as const) {
+    const act = realDisk[what] as (path: string) => never;
+    disk[what] = (path: string): never => {
+      if (refused?.what === what && refused.of.test(path))
+        throw Object.assign(new Error(`${what} is refused`), { code: "EIO" });
+      return act(path);
+    };
+  }
+  const server = serveHere(["--no-session", "--events", "none"], { place, disk });
+  const refuse = (what: keyof Disk, of: RegExp): void => {
+    refused = { what, of };
+  };
+  return { server, disk, refuse };
+}
+
+function expectDone({ data, message }: Json): void {
+  expect(data).toMatchObject({ name: "storage_failed", retryable: false });
+  expect(message).not.toContain("Nothing was changed");
+}
+
+test.each(["jsonl", "v2"])(
+  "a repair that is taken back, and its folder not synced, is taken back (%s)",
+  async (store) => {
+    const place = temporaryPlace();
+    const other = putSession(place, 2);
+    const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
+    const { server, disk, refuse } = refusing(place);
+    await server.result("archive_session", { sessionPath: other });
+    let sessionPath = file;
+    if (store === "v2") {
+      ({ sessionPath } = await server.result("migrate_session", { sessionPath: file }));
+      const segment = join(sessionPath, "segments", "0000000000000001.seg");
+      writeFileSync(segment, read(segment).replace("say a0000001", "say\u0000a0000001"), "latin1");
+    } else put(file, read(file).replace('"say a0000001"', '"say a000'));
+    const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
+    const damaged = read(part);
+    await server.result("open_session", { sessionPath });
+    await server.result("repair_session", one);
+    await server.result("close_session", one);
+    const repaired = read(part);
+    disk.rename = (path, name) => {
+      realDisk.rename(path, name);
+      if (name === sessionPath) refuse("syncFolder", new RegExp(`${dirname(file)}$`));
+    };
+    expectDone(await server.failure("undo"));
+    disk.rename = realDisk.rename;
+    refuse("syncFolder", /^$/);
+    expect(read(part)).toBe(damaged);
+    expect((await server.result("redo")).kind).toBe("repair");
+    expect([read(part), damaged === repaired]).toEqual([repaired, false]);
+    expect((await server.result("undo")).kind).toBe("repair");
+    expect((await server.result("undo")).kind).toBe(store === "v2" ? "migrate" : "archive");
+  },
+);
+
+test.each(["jsonl", "v2"])(
+  "a session that was deleted for good, and its folder not synced, is deleted (%s)",
+  async (store) => {
+    const place = temporaryPlace();
+    const { server, refuse } = refusing(place);
+    let sessionPath = putSession(place, 1);
+    if (store === "v2") ({ sessionPath } = await server.result("migrate_session", { sessionPath }));
+    refuse("syncFolder", new RegExp(`${dirname(sessionPath)}$`));
+    const failure = await server.failure("delete_session", { sessionPath, permanent: true });
+    expectDone(failure);
+    expect(failure.message).toContain("The session is deleted");
+    expect(contentsOf(rootOf(place))).toEqual({});
+  },
+);
+
+test("a container that was deleted for good, and its pointer not, is deleted", async () => {
+  const place = temporaryPlace();
+  const { server, refuse } = refusing(place);
+  const { sessionPath } = await server.result("migrate_session", { sessionPath: putSession(place, 1) });
+  const pointer = sessionPath.replace(/\.v2$/, ".store.json");
+  expect(existsSync(pointer)).toBe(true);
+  refuse("remove", /\.store\.json$/);
+  const failure = await server.failure("delete_session", { sessionPath, permanent: true });
+  expectDone(failure);
+  expect([failure.message, failure.data.left]).toEqual([
+    expect.stringContaining("The session is deleted"),
+    [basename(pointer)],
+  ]);
+  expect(Object.keys(contentsOf(rootOf(place)))).toEqual([pointer]);
+});
+
+test("a session that the trash command took, and not what belongs to it, is deleted", async () => {
+  const plain = temporaryPlace();
+  const [bin, trash] = ["bin", "bin of the desktop"].map((name) => join(plain.home, name));
+  for (const folder of [bin, trash]) mkdirSync(folder);
+  writeFileSync(join(bin, "trash"), `#!/bin/sh\nmv "$1" '${trash}'/\n`);
+  chmodSync(join(bin, "trash"), 0o755);
+  const place = { ...plain, variables: { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` } };
+  const file = putSession(place, 1);
+  const backup = put(`${file}.v1.bak`, "backup");
+  const { server, refuse } = refusing(place);
+  refuse("create", new RegExp(`^${join(place.state, "trash")}`));
+  const failure = await server.failure("delete_session", { sessionPath: file });
+  expectDone(failure);
+  expect(failure.message).toContain("The session is deleted");
+  expect(Object.keys(contentsOf(rootOf(place)))).toEqual([backup]);
+  expect(Object.keys(contentsOf(trash))).toEqual([join(trash, basename(file))]);
+});
