@@ -139,7 +139,7 @@ export class FleetCopy implements Outside {
     if (there !== null && (await this.differsFrom(there, server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
-    return !there?.holder && debt.isDue(true);
+    return !there?.holder && debt.isDue(true) && !known.isLeftTo(there);
   }
 
   /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
@@ -174,7 +174,7 @@ export class FleetCopy implements Outside {
     const { server } = this.options.fleet;
     debt.renew();
     this.forgetRefusal(there);
-    const isDue = debt.isDue(isHost);
+    const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
     const isLost = known.isLostIn(there, tenure.hasMoved);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
     if (!isDue && !isLost && !differs) return;
@@ -186,7 +186,7 @@ export class FleetCopy implements Outside {
       // Another process of this machine may have acknowledged something until then, or have given it.
       debt.renew();
       // What is lost is given back, unless others have written since.
-      if (debt.isDue(isHost) || (isLost && !differs)) await this.becomeWriter(isHost);
+      if ((debt.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await this.becomeWriter(isHost);
       else if (there && (await this.catchUp(there.end))) tenure.server ??= server;
     } catch (error) {
       // What is not done yet is done the next time, also by who only reads.
@@ -322,13 +322,15 @@ export class FleetCopy implements Outside {
   }
 
   private async giveWay(there: FleetEnd): Promise<false> {
-    const { log, options, debt } = this;
+    const { log, options, debt, known } = this;
+    const left = known.leftTo(there);
+    if (left) throw left;
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
       await giveWay({ log, options, journaled: debt.journaled }, there);
     } catch (error) {
-      if (error instanceof Failure && error.name === "read_only") this.known.leave(there);
+      if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
     }
     return false;

@@ -15,6 +15,8 @@ import type { FleetOptions } from "./options.ts";
 
 /** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
 const LONGEST_WAIT = 60_000;
+/** The same for what is refused until somebody does something about it. */
+const LONGEST_LEFT = 3_600_000;
 
 /** The sentence where nothing failed, and the note is still there. */
 const STILL_OWED =
@@ -50,23 +52,29 @@ export async function giveAll(place: GivingPlace, progress?: Progress): Promise<
 
 /** Gives the fleet what only this machine has of a session. */
 export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
-  const { journal } = place;
-  const { sessionId, sessionPath, conflicts, unreadable } = known;
+  const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
     const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;
     return { sessionId, sessionPath, outcome: "refused", message };
   }
   try {
-    const file = fileOf(place, known);
-    await giveFrom(place, sessionId, file);
-    const now = journal.of(sessionId);
-    if (now?.from) return { sessionId, sessionPath: file, outcome: "refused", message: STILL_OWED };
-    const isBranch = now !== null && now.conflicts.length > conflicts.length;
-    return { sessionId, sessionPath: file, outcome: isBranch ? "branched" : "given" };
+    return await given(place, known);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     return { sessionId, sessionPath, outcome: "refused", message: error.message };
   }
+}
+
+/** Does so. Throws why that cannot be. */
+async function given(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+  const { journal } = place;
+  const { sessionId, conflicts } = known;
+  const sessionPath = fileOf(place, known);
+  await giveFrom(place, sessionId, sessionPath);
+  const now = journal.of(sessionId);
+  if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
+  const isBranch = now !== null && now.conflicts.length > conflicts.length;
+  return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
 }
 
 /** Gives what the copy at a path owes. Throws why that cannot be. */
@@ -168,15 +176,17 @@ export class BackgroundGiving {
     const { sessionId } = known;
     const { elapsed, followedEvery } = this.options;
     let isGiven = false;
+    let longest = LONGEST_WAIT;
     try {
-      isGiven = (await give(this.place, known)).outcome !== "refused";
-    } catch {
+      isGiven = (await given(this.place, known)).outcome !== "refused";
+    } catch (error) {
       // Whoever opens the session meets the same.
+      if (error instanceof Failure && error.name === "read_only") longest = LONGEST_LEFT;
     }
     this.isDue = true;
     if (isGiven) this.refused.delete(sessionId);
     else {
-      const wait = Math.min(LONGEST_WAIT, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
+      const wait = Math.min(longest, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
       this.refused.set(sessionId, { at: elapsed() + wait, wait });
     }
   }

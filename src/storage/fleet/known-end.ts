@@ -1,5 +1,6 @@
 /** The knowledge that one working copy has of what the fleet has of its session. */
 
+import type { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
@@ -17,8 +18,8 @@ export class KnownEnd {
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
   had = 0;
-  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `isLeft`: nothing can be done about it. */
-  private other: { readonly end: FleetEnd; readonly count: number; readonly isLeft: boolean } | undefined;
+  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `left`: why nothing can be done about it. */
+  private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
 
@@ -71,12 +72,12 @@ export class KnownEnd {
   async differsFrom(there: FleetEnd, most = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { log, other } = this;
     const { count } = log.nodes;
-    if (other?.count === count && isSameEnd(other.end, there)) return !other.isLeft;
+    if (other?.count === count && isSameEnd(other.end, there)) return other.left === undefined;
     if (there.entries > count) return true;
     if (isSameEnd(there, this.now) || there.bytes - this.now.bytes > most) return false;
     const here = await endInTurns(log, there.entries, this.now);
     if (here === null || !isSameEnd(here, there)) {
-      this.other = { end: there, count, isLeft: false };
+      this.other = { end: there, count };
       return true;
     }
     // While something is being written, whoever writes says what is there.
@@ -84,9 +85,20 @@ export class KnownEnd {
     return false;
   }
 
-  /** Notes that the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
-  leave(there: FleetEnd): void {
-    this.other = { end: there, count: this.log.nodes.count, isLeft: true };
+  /** Notes why the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
+  leave(there: FleetEnd, left: Failure): void {
+    this.other = { end: there, count: this.log.nodes.count, left };
+  }
+
+  /** Returns why nothing can be done about an end of the fleet, as it was found for the copy as it is. */
+  leftTo(there: FleetEnd): Failure | undefined {
+    const { other, log } = this;
+    return other?.count === log.nodes.count && isSameEnd(other.end, there) ? other.left : undefined;
+  }
+
+  /** Whether nothing can be done about what the fleet has. */
+  isLeftTo(there: FleetSession | null): boolean {
+    return there !== null && this.leftTo(there.end) !== undefined;
   }
 
   /**
@@ -96,12 +108,6 @@ export class KnownEnd {
    */
   isLostIn(there: FleetSession | null, hasMoved: boolean): boolean {
     if (there === null) return hasMoved && this.had > 0;
-    return there.end.entries < this.had && !this.isLeftTo(there.end);
-  }
-
-  /** Whether nothing can be done about an end of the fleet, as it was found for the copy as it is. */
-  private isLeftTo(there: FleetEnd): boolean {
-    const { other, log } = this;
-    return other?.isLeft === true && other.count === log.nodes.count && isSameEnd(other.end, there);
+    return there.end.entries < this.had && !this.isLeftTo(there);
   }
 }

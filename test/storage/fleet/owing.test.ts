@@ -417,6 +417,19 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           );
           expect(() => log.append(lines(71))).toThrow(failed("read_only", { message }));
           expect([textsOf(log), log.durability]).toEqual([[line(0), mine(70, 0)], "local"]);
+          // It is found out once, and takes the session from nobody then; a server tries it again once an hour.
+          const first = one.fleet.calls.length;
+          await followed(log);
+          expect(one.fleet.calls.slice(first)).not.toContain("take");
+          log.close();
+          const clock = { now: 0 };
+          const giving = new BackgroundGiving(placeOf(one), { elapsed: () => clock.now, followedEvery: 2000 });
+          const before = one.fleet.calls.filter((name) => name === "take").length;
+          for (; clock.now < 4 * 3_600_000; clock.now += 60_000) {
+            giving.renew(() => false);
+            await one.journal.giving.get(SESSION);
+          }
+          expect(one.fleet.calls.filter((name) => name === "take").length - before).toBeLessThan(20);
         } else {
           expect([idsOf(textsOf(log)), one.aside]).toEqual([idsOf(inFleet(one)), [mine(70, 0)]]);
           await written(log, 10);
