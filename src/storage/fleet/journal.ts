@@ -229,7 +229,10 @@ function merged(notes: readonly JournaledSession[]): JournaledSession | null {
 function parsedRecord(bytes: Uint8Array): JournaledSession | null {
   try {
     const known = parse(bytes) as Partial<JournaledSession> | null;
-    const isOne = typeof known?.sessionId === "string" && Array.isArray(known.conflicts);
+    if (!known?.sessionId || typeof known.sessionId !== "string" || !Array.isArray(known.conflicts)) return null;
+    const isOne =
+      (known.fleet === undefined || typeof known.fleet?.address === "string") &&
+      known.conflicts.every((one: Partial<FleetConflict> | null) => typeof one?.lastEntryId === "string");
     return isOne ? (known as JournaledSession) : null;
   } catch {
     return null;

@@ -232,14 +232,20 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test("a note that cannot be read is told as such, and no other waits for it", async () => {
-    for (const fault of ["damaged", "refused"] as const) {
+    const known = { sessionId: SESSION, sessionPath: "", since: "", from: null, conflicts: [] };
+    const damages = [
+      { ...known, sessionId: "" },
+      { ...known, fleet: null },
+      { ...known, conflicts: [null] },
+    ];
+    for (const fault of ["{", ...damages.map((one) => JSON.stringify(one)), "refused"]) {
       const one = new Machine(kind, undefined, "one", journaled);
       const log = one.create();
       await written(log, 0);
       await owing(one, log, line(1));
       log.close();
       const bad = join("/root/state/fleet-journal", `${"0".repeat(32)}.json`);
-      one.disk.put(bad, bytesOf("{"));
+      one.disk.put(bad, bytesOf(fault));
       if (fault === "refused") {
         const openRead = one.disk.openRead.bind(one.disk);
         one.disk.openRead = (path) => {
