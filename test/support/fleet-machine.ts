@@ -55,7 +55,7 @@ export class Machine {
     this.fleet = new MemoryFleet(table, name);
     this.disk.makeFolder("/root/sessions");
     this.file = `/root/sessions/${SESSION}.${kind}`;
-    this.journal = journalOn(disk);
+    this.journal = more.journal ?? journalOn(disk);
     this.outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
     const { journal, outage } = this;
     const ours = <T extends FileLogOptions>(options: T): T =>

@@ -13,6 +13,7 @@ import type {
   FleetPart,
   FleetSession,
   LateFacts,
+  NotedFleet,
   Taking,
 } from "../../src/core/ports/fleet.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
@@ -410,7 +411,7 @@ export function fleetOptions(
   };
 }
 
-/** Returns the journal of a machine with this disk, as one process has it. */
-export function journalOn(disk: Disk): Journal {
-  return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z");
+/** Returns the journal of a machine with this disk, as one process has it that uses a fleet. */
+export function journalOn(disk: Disk, own?: NotedFleet): Journal {
+  return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z", own);
 }

@@ -183,6 +183,15 @@ export interface FleetSession {
   readonly archived?: boolean;
 }
 
+/** The fleet to which something is owed: what was acknowledged while its database was away is for no other one. */
+export interface NotedFleet {
+  /** Without its password. */
+  readonly address: string;
+  readonly tenant: string;
+  /** The id of its store; missing where the machine had never met it. */
+  readonly store?: string;
+}
+
 /** A session with entries that were acknowledged while the database was away, or whose entries became a branch. */
 export interface JournaledSession {
   readonly sessionId: string;
@@ -196,6 +205,10 @@ export interface JournaledSession {
   readonly conflicts: readonly FleetConflict[];
   /** Whether nobody was told of the latest yet. */
   readonly isUntold?: boolean;
+  /** Missing in notes of older programs, which are taken for those of any fleet. */
+  readonly fleet?: NotedFleet;
+  /** Why nothing more is known, with the path of the note as `sessionPath`: it cannot be read. The id is empty then. */
+  readonly unreadable?: string;
 }
 
 /** A branch that was made of acknowledged entries, because others had written to the session meanwhile. */
@@ -206,6 +219,8 @@ export interface FleetConflict {
   readonly entries: number;
   /** The end of the branch. */
   readonly lastEntryId: string;
+  /** The entry after it, which leaves the leaf to the others: a session that lacks it has no such branch yet. */
+  readonly markerId?: string;
   /** Entries that have another id in the branch, because others gave theirs to something else. */
   readonly renamed: number;
   /** The first of these, with the ids that they had. */

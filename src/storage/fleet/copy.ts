@@ -15,22 +15,16 @@ import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { linesBetween, NOTHING } from "./ends.ts";
+import { isSameEnd, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, byOthers, isAway, notTaken, overtaken, tooSlow, unfit, unsettled } from "./failures.ts";
+import { asFailure, away, byOthers, isAway, notTaken, overtaken, tooSlow, unfit } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
-import { KnownEnd } from "./known-end.ts";
+import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
-import { lookHere, takeIn } from "./taking-in.ts";
+import { lookHere, takeInUpTo } from "./taking-in.ts";
 import { Tenure } from "./tenure.ts";
-
-/**
- * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
- * is found out while the session is open.
- */
-const COMPARED_FIRST = 1 << 20;
 
 export class FleetCopy implements Outside {
   holder: Holder | null = null;
@@ -137,14 +131,22 @@ export class FleetCopy implements Outside {
   private async hasNews(): Promise<boolean> {
     const { options, debt, known } = this;
     const there = await options.fleet.look(this.id);
+    const { server } = options.fleet;
     debt.renew();
     // Whoever was in the way of a write may have gone.
     if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
     if (known.isLostIn(there, this.tenure.hasMoved)) return true;
-    if (there !== null && (await known.differsFrom(there.end))) return true;
+    if (there !== null && (await this.differsFrom(there, server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
-    return !there?.holder && (debt.isOwed || debt.isUntold);
+    return !there?.holder && debt.isDue(true) && !known.isLeftTo(there);
+  }
+
+  /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
+  private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
+    if (await this.known.differsFrom(end, most)) return true;
+    if (isSameEnd(end, this.known.now)) this.tenure.server ??= server;
+    return false;
   }
 
   /**
@@ -163,26 +165,29 @@ export class FleetCopy implements Outside {
     return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
   }
 
-  async follow(isHost = false): Promise<void> {
+  /** `most`: bytes of the copy that are compared, at most. */
+  async follow(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
     const { log, debt, tenure, known } = this;
     if (tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
     tenure.epoch = null;
     const there = await this.options.fleet.look(this.id);
+    const { server } = this.options.fleet;
     debt.renew();
     this.forgetRefusal(there);
-    const isOwed = debt.isOwed || (isHost && debt.isUntold);
+    const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
     const isLost = known.isLostIn(there, tenure.hasMoved);
-    const most = isHost ? undefined : COMPARED_FIRST;
-    const differs = !isOwed && there !== null && (await known.differsFrom(there.end, most));
-    if (!isOwed && !isLost && !differs) return;
+    const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
+    if (!isDue && !isLost && !differs) return;
     // Somebody may write by now, who finds it out, too.
     if (tenure.isSure || log.durableCount < log.nodes.count) return;
     // Whoever begins the session has its lock from then on.
     const isNew = log.acquireLock() || !log.persisted;
     try {
+      // Another process of this machine may have acknowledged something until then, or have given it.
+      debt.renew();
       // What is lost is given back, unless others have written since.
-      if (isOwed || (isLost && !differs)) await this.becomeWriter(isHost);
-      else if (there) await this.catchUp(there.end);
+      if ((debt.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await this.becomeWriter(isHost);
+      else if (there && (await this.catchUp(there.end))) tenure.server ??= server;
     } catch (error) {
       // What is not done yet is done the next time, also by who only reads.
       tenure.epoch = null;
@@ -251,13 +256,15 @@ export class FleetCopy implements Outside {
   }
 
   confirm(): Promise<void> | undefined {
-    const { log, known, debt, commit } = this;
+    const { log, known, commit } = this;
     const isThere = known.entries >= log.durableCount && !commit.isOvertaken;
-    return !log.persisted || log.readOnly || isThere || debt.isOwed ? undefined : this.confirmNow();
+    return !log.persisted || log.readOnly || isThere ? undefined : this.confirmNow();
   }
 
   private async confirmNow(): Promise<void> {
-    if (this.isAlone) return this.confirmAlone();
+    this.debt.renew();
+    // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
+    if (this.isAlone || this.debt.isOwed) return this.confirmAlone();
     try {
       const there = await this.options.fleet.look(this.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
@@ -303,34 +310,27 @@ export class FleetCopy implements Outside {
     const { log } = this;
     lookHere(log);
     const { count } = log.nodes;
-    this.tenure.server ??= this.options.fleet.server;
     if (there.entries <= count) {
       const common = this.known.prefix(there);
       if (common === null) return this.giveWay(there);
       this.known.raise(common);
       return true;
     }
-    const here = this.known.at(count);
-    const more = await linesBetween(this.options.fleet, this.id, here, there);
-    if (more === null) return this.giveWay(there);
-    if (more !== "long") await takeIn(log, this.options.fleet, more, count);
-    else
-      for await (const lines of this.options.fleet.lines(this.id, count, there.entries))
-        await takeIn(log, this.options.fleet, [...lines], log.nodes.count);
-    // Others may have written to the file in between.
-    if (log.nodes.count !== there.entries) throw unsettled(this.log.file);
+    if (!(await takeInUpTo(there, log, this.options.fleet, this.known.at(count)))) return this.giveWay(there);
     this.known.raise(there);
     return true;
   }
 
   private async giveWay(there: FleetEnd): Promise<false> {
-    const { log, options, debt } = this;
+    const { log, options, debt, known } = this;
+    const left = known.leftTo(there);
+    if (left) throw left;
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
       await giveWay({ log, options, journaled: debt.journaled }, there);
     } catch (error) {
-      if (error instanceof Failure && error.name === "read_only") this.known.leave(there);
+      if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
     }
     return false;

@@ -41,6 +41,14 @@ export class Debt {
     return this.journaled?.from != null;
   }
 
+  /**
+   * Whether it can be given to the fleet, or, where there is a host (`isHost`), told. A copy that nobody may write to, as
+   * one with a damaged header, gives nothing: it takes the session from nobody.
+   */
+  isDue(isHost: boolean): boolean {
+    return (this.isOwed && this.log.readOnly === null) || (isHost && this.isUntold);
+  }
+
   /** Whether nobody was told yet that entries became a branch. */
   get isUntold(): boolean {
     return this.journaled?.isUntold === true && !this.isTold;

@@ -5,7 +5,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import { payloadOf, sameBytes } from "../../core/json/json.ts";
+import { parse, payloadOf, sameBytes } from "../../core/json/json.ts";
 import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
@@ -42,18 +42,15 @@ interface Differing {
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   const { log, options, journaled } = copy;
   const { count } = log.nodes;
-  const most = Math.min(count, there.entries);
-  for (let back = FIRST_BACK; ; back *= 8) {
-    const from = Math.max(0, most - back);
-    const here = endIn(log, from, NOTHING);
-    if (there.bytes - here.bytes > HELD_BYTES) throw refusal(log);
-    const lines: Uint8Array[] = [];
-    for await (const some of options.fleet.lines(log.header.id, from, there.entries)) lines.push(...some);
-    let common = from;
-    while (common < most && sameBytes(payloadOf(lines[common - from]), payloadOf(log.read(common)))) common++;
-    const isSame = log.persisted && (common > from || (from === 0 && journaled?.from != null));
-    if (isSame && isSameEnd(endAfter(here, lines), there)) {
-      const theirs = lines.slice(common - from);
+  for (let back = FIRST_BACK; log.persisted; back *= 8) {
+    const from = Math.max(0, Math.min(count, there.entries) - back);
+    const parted = await partedAfter(copy, from, there);
+    if (parted) {
+      const { common } = parted;
+      if (parted.theirs === "long" && journaled?.from)
+        throw tooLong(log, there.bytes - endIn(log, common, NOTHING).bytes);
+      // Where nobody was told of any line here, the copy is a beginning then, to which the rest comes in pieces.
+      const theirs = parted.theirs === "long" ? [] : parted.theirs;
       const fetching = fetchNamed(options.fleet, log, theirs);
       if (fetching) await fetching;
       requireCount(log, count);
@@ -61,8 +58,44 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
       else setAside(copy, common, theirs);
       return;
     }
-    if (from === 0) throw refusal(log);
+    if (from === 0) break;
   }
+  throw refusal(log);
+}
+
+/** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */
+interface Parted {
+  readonly common: number;
+  /** "long": too much to hold. */
+  readonly theirs: readonly Uint8Array[] | "long";
+}
+
+/** Returns where they part after a position; null where they have no line in common there, or do not lead to an end. */
+async function partedAfter(
+  { log, options, journaled }: Differing,
+  from: number,
+  there: FleetEnd,
+): Promise<Parted | null> {
+  const { nodes, header } = log;
+  const isAnother = from > 0 || journaled?.from == null;
+  let common = from;
+  let end = endIn(log, from, NOTHING);
+  let bytes = 0;
+  const held: Uint8Array[] = [];
+  for await (const lines of options.fleet.lines(header.id, from, there.entries)) {
+    end = endAfter(end, lines);
+    for (const line of lines) {
+      const isCommon = bytes === 0 && common < nodes.count && sameBytes(payloadOf(line), payloadOf(log.read(common)));
+      if (isCommon) common++;
+      else if (common === from && isAnother) return null;
+      else {
+        bytes += line.length;
+        if (bytes <= HELD_BYTES) held.push(line);
+        else held.length = 0;
+      }
+    }
+  }
+  return isSameEnd(end, there) ? { common, theirs: bytes > HELD_BYTES ? "long" : held } : null;
 }
 
 async function branchOff(
@@ -81,15 +114,18 @@ async function branchOff(
   }
   // A branch that came to nothing was noted, and another is made now.
   const { conflicts, isUntold } = journaled;
-  const isMade = (id: string | undefined): boolean => id === undefined || log.nodes.position(id) >= 0;
-  const before = isUntold && !isMade(conflicts.at(-1)?.lastEntryId) ? conflicts.slice(0, -1) : conflicts;
+  const last = conflicts.at(-1);
+  const isMade = last === undefined || log.nodes.position(last.markerId ?? last.lastEntryId) >= 0;
+  const before = isUntold && !isMade ? conflicts.slice(0, -1) : conflicts;
   const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const { count } = log.nodes;
-  const conflict = { entries: entryIds.length, lastEntryId, renamed: renamed.size, names };
+  const marker = markerAfter(base, branch, sha256);
+  const { id: markerId } = parse(marker) as { id: string };
+  const conflict = { entries: entryIds.length, lastEntryId, markerId, renamed: renamed.size, names };
   await options.journal.diverged({ ...journaled, conflicts: before }, conflict);
   requireCount(log, count);
   // Whoever opens it is where the others are.
-  log.replaceFrom(common, [...theirs, ...lines, markerAfter(base, branch, sha256)], renamed);
+  log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
 
 function setAside({ log, options }: Differing, common: number, theirs: readonly Uint8Array[]): void {
@@ -105,6 +141,16 @@ function refusal({ header, file }: CopiedLog): Failure {
   return new Failure(
     "read_only",
     `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
+    { sessionId: header.id, sessionPath: file },
+  );
+}
+
+/** Returns the failure of a copy whose lines were acknowledged, and cannot be put after so many bytes of others. */
+function tooLong({ header, file }: CopiedLog, bytes: number): Failure {
+  const megabytes = Math.round(bytes / (1 << 20));
+  return new Failure(
+    "read_only",
+    `While the fleet's database was away, other machines wrote ${megabytes} MB to this session (${header.id}), too: more than a branch can be put after. Nothing was changed. clone continues what was written here as a session of its own; then move this file away, and open the session by its id to get what the others wrote.`,
     { sessionId: header.id, sessionPath: file },
   );
 }

@@ -4,6 +4,7 @@
  */
 
 import { Failure } from "../../core/failure.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import type { JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetPushed } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -14,6 +15,12 @@ import type { FleetOptions } from "./options.ts";
 
 /** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
 const LONGEST_WAIT = 60_000;
+/** The same for what is refused until somebody does something about it. */
+const LONGEST_LEFT = 3_600_000;
+
+/** The sentence where nothing failed, and the note is still there. */
+const STILL_OWED =
+  "The fleet may have all of it by now, and this machine still notes that it may not: others changed the session meanwhile, or the disk has kept the note. Push again.";
 
 export interface GivingPlace {
   readonly journal: Journal;
@@ -23,32 +30,68 @@ export interface GivingPlace {
   find(id: string): string;
 }
 
-/** Returns the sessions with entries that only this machine has. */
+/** Returns the sessions with entries that only this machine has, for this fleet, and notes that cannot be read. */
 export function owedIn({ journal }: GivingPlace): JournaledSession[] {
   return journal.all().filter(({ from }) => from !== null);
 }
 
+/** Gives the fleet what only this machine has, and names what it cannot give: other notes, and those of other fleets. */
+export async function giveAll(place: GivingPlace, progress?: Progress): Promise<FleetPushed[]> {
+  const owed = owedIn(place);
+  const pushed: FleetPushed[] = [];
+  for (const known of owed) {
+    pushed.push(await give(place, known));
+    progress?.(pushed.length, owed.length);
+  }
+  for (const { sessionId, sessionPath, fleet } of place.journal.ofOthers()) {
+    const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
+    pushed.push({ sessionId, sessionPath, outcome: "refused", message });
+  }
+  return pushed;
+}
+
 /** Gives the fleet what only this machine has of a session. */
 export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
-  const { journal } = place;
-  const { sessionId, sessionPath, conflicts } = known;
+  const { sessionId, sessionPath, unreadable } = known;
+  if (unreadable !== undefined) {
+    const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;
+    return { sessionId, sessionPath, outcome: "refused", message };
+  }
   try {
-    const file = fileOf(place, known);
-    // The first time may put another file in the place of the copy, with a branch.
-    for (let times = 0; times < 2 && journal.of(sessionId)?.from; times++)
-      await closing(place.openCopy(file), async (log) => {
-        if (!(log instanceof FileLog)) return;
-        await log.outside?.follow();
-        log.outside?.requireOurs();
-      });
-    const now = journal.of(sessionId);
-    if (now?.from) return { sessionId, sessionPath: file, outcome: "refused", message: "Its database is away again." };
-    const isBranch = now !== null && now.conflicts.length > conflicts.length;
-    return { sessionId, sessionPath: file, outcome: isBranch ? "branched" : "given" };
+    return await given(place, known);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     return { sessionId, sessionPath, outcome: "refused", message: error.message };
   }
+}
+
+/** Does so. Throws why that cannot be. */
+async function given(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+  const { journal } = place;
+  const { sessionId, conflicts } = known;
+  const sessionPath = fileOf(place, known);
+  await giveFrom(place, sessionId, sessionPath);
+  const now = journal.of(sessionId);
+  if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
+  const isBranch = now !== null && now.conflicts.length > conflicts.length;
+  return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
+}
+
+/** Gives what the copy at a path owes. Throws why that cannot be. */
+export async function giveFrom(
+  place: Pick<GivingPlace, "journal" | "openCopy">,
+  id: string,
+  file: string,
+): Promise<void> {
+  // The first time may put another file in the place of the copy, with a branch.
+  for (let times = 0; times < 2 && place.journal.of(id)?.from; times++)
+    await closing(place.openCopy(file), async (log) => {
+      if (!(log instanceof FileLog)) return;
+      // A damaged header, say: its own reason says what to do.
+      if (log.readOnly) throw log.readOnly;
+      await log.outside?.follow();
+      log.outside?.requireOurs();
+    });
 }
 
 /** Returns the path of a session: where lists have it, or, as of one in another folder, where it was noted. */
@@ -123,29 +166,27 @@ export class BackgroundGiving {
 
   private next(isOpen: (sessionId: string) => boolean): JournaledSession | undefined {
     const now = this.options.elapsed();
-    try {
-      return owedIn(this.place).find(
-        ({ sessionId }) => !isOpen(sessionId) && (this.refused.get(sessionId)?.at ?? now) <= now,
-      );
-    } catch {
-      // The journal cannot be read: another time.
-      return undefined;
-    }
+    return owedIn(this.place).find(
+      ({ sessionId, unreadable }) =>
+        unreadable === undefined && !isOpen(sessionId) && (this.refused.get(sessionId)?.at ?? now) <= now,
+    );
   }
 
   private async give(known: JournaledSession): Promise<void> {
     const { sessionId } = known;
     const { elapsed, followedEvery } = this.options;
     let isGiven = false;
+    let longest = LONGEST_WAIT;
     try {
-      isGiven = (await give(this.place, known)).outcome !== "refused";
-    } catch {
+      isGiven = (await given(this.place, known)).outcome !== "refused";
+    } catch (error) {
       // Whoever opens the session meets the same.
+      if (error instanceof Failure && error.name === "read_only") longest = LONGEST_LEFT;
     }
     this.isDue = true;
     if (isGiven) this.refused.delete(sessionId);
     else {
-      const wait = Math.min(LONGEST_WAIT, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
+      const wait = Math.min(longest, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
       this.refused.set(sessionId, { at: elapsed() + wait, wait });
     }
   }

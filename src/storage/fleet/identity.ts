@@ -5,6 +5,7 @@
 
 import { join } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
+import type { NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
 import { ifPresent, replaceFile } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
@@ -78,4 +79,24 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
       }
     },
   };
+}
+
+/** Returns the fleet at an address (without its password), as far as this machine has met it until it is asked. */
+export function fleetAt(disk: Disk, stateFolder: string, shown: string): NotedFleet {
+  const met = notedStore(disk, stateFolder, shown);
+  return {
+    address: shown,
+    tenant: new URL(shown).searchParams.get("tenant") ?? "",
+    get store() {
+      return met.known();
+    },
+  };
+}
+
+/**
+ * Whether two notes mean one fleet. At one address is one, because another store there has to be adopted, and then gets what
+ * was owed to the one before; and one store may have several addresses, as with and without a standby.
+ */
+export function isSameFleet(a: NotedFleet, b: NotedFleet): boolean {
+  return a.address === b.address || (a.tenant === b.tenant && a.store !== undefined && a.store === b.store);
 }

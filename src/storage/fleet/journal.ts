@@ -1,25 +1,36 @@
 /**
  * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away. Such
  * an entry is in the working copy, as all are. The journal says that a host was told of it, so that it gives way to
- * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them.
+ * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them. Each note says to
+ * which fleet something is owed: a machine may use several, or several tenants of one, and one session may owe to two.
  */
 
 import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
-import type { FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
 import { ifPresent, replaceFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { sha256 } from "../v2/frame.ts";
 import { NOTHING } from "./ends.ts";
+import { isSameFleet } from "./identity.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
-const NAME = /^[0-9a-f]{32}\.json$/;
+/** Digits of a name that stand for the session, and for the fleet, which notes of older programs do not name. */
+const OF_SESSION = 32;
+const OF_FLEET = 16;
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}(?:-[0-9a-f]{${OF_FLEET}})?\\.json$`);
 
 /** The name of its folder in the state folder. */
 export const JOURNAL_FOLDER = "fleet-journal";
+
+/** A note, and the name of its file. */
+interface NamedNote {
+  readonly name: string;
+  readonly note: JournaledSession;
+}
 
 export class Journal {
   private readonly disk: Disk;
@@ -34,21 +45,35 @@ export class Journal {
   /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
   readonly giving = new Map<string, Promise<void>>();
 
+  /** The fleet of this process; without it, every note is taken for its own. */
+  private readonly own: NotedFleet | undefined;
+
   /** `now` returns the time in ISO 8601. */
-  constructor(disk: Disk, folder: string, now: () => string) {
+  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet) {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
+    this.own = own;
   }
 
-  private fileOf(sessionId: string): string {
-    // Ids are chosen by hosts, and names of files are not as free.
-    return join(this.folder, `${sha256(sessionId).slice(0, 32)}.json`);
+  // --- names -----------------------------------------------------------------------------------------------------
+
+  /** Returns the name of the note of a session that this process writes. */
+  private nameOf(sessionId: string): string {
+    const fleet = this.own ? `-${sha256(this.own.address).slice(0, OF_FLEET)}` : "";
+    return `${stemOf(sessionId)}${fleet}.json`;
   }
+
+  /** Throws an errno error where the disk does not say. */
+  private names(): string[] {
+    return namesIn(this.disk, this.folder).filter((name) => NAME.test(name));
+  }
+
+  // --- reading ---------------------------------------------------------------------------------------------------
 
   /** Returns what is known of a session; null for most. Throws storage_failed where the disk does not say. */
   of(sessionId: string): JournaledSession | null {
-    return this.withOwn(this.read(this.fileOf(sessionId), sessionId), sessionId);
+    return this.withOwn(this.noted(sessionId), sessionId);
   }
 
   /** Returns what is known of a session, of which a note says something or nothing. */
@@ -57,33 +82,80 @@ export class Journal {
     return noted?.from || !own ? noted : { ...own, ...noted, from: own.from };
   }
 
-  private read(file: string, sessionId: string): JournaledSession | null {
-    let bytes: Uint8Array | null;
+  private noted(sessionId: string): JournaledSession | null {
+    return merged(this.ownNotes(sessionId).map(({ note }) => note));
+  }
+
+  /** Returns the notes of a session that are this fleet's: several where others name it otherwise, or not at all. */
+  private ownNotes(sessionId: string): NamedNote[] {
+    const stem = stemOf(sessionId);
+    const written = this.nameOf(sessionId);
     try {
-      bytes = ifPresent(() => readWhole(this.disk, file));
+      return this.names()
+        .filter((name) => name.startsWith(stem))
+        .flatMap((name) => {
+          // One that cannot be read says by its name alone whose it is.
+          const isNamedSo = name === written || name === `${stem}.json`;
+          const note = this.read(name, isNamedSo);
+          if (note === null || !(note.unreadable === undefined ? this.isOwn(note) : isNamedSo)) return [];
+          // It is of something that was acknowledged; nothing is lost by taking that for all of it.
+          const { unreadable, ...known } = note;
+          return [{ name, note: unreadable === undefined ? note : { ...known, sessionId, sessionPath: "" } }];
+        });
     } catch (error) {
       throw storageFailure(error, "reading what was acknowledged while the fleet was away");
     }
-    if (bytes === null) return null;
-    const known = parsedRecord(bytes);
-    // A record that cannot be read is of something that was acknowledged; nothing is lost by taking that for all of it.
-    return known ?? { sessionId, sessionPath: "", since: this.now(), from: NOTHING, conflicts: [] };
   }
 
-  /** Returns all sessions of which something is known. */
-  all(): JournaledSession[] {
-    const names = ifPresent(() => namesIn(this.disk, this.folder)) ?? [];
-    const noted = names
-      .filter((name) => NAME.test(name))
-      .flatMap((name) => this.read(join(this.folder, name), "") ?? [])
-      .filter(({ sessionId }) => sessionId !== "");
-    const all = new Map([...this.acknowledged.values(), ...noted].map((known) => [known.sessionId, known]));
-    return [...all.values()].map((known) => this.withOwn(known, known.sessionId) ?? known);
+  private isOwn({ fleet }: JournaledSession): boolean {
+    return fleet === undefined || !this.own || isSameFleet(this.own, fleet);
   }
+
+  /** Returns a note; null where it is gone. What is no note, and, unless it `throws`, what the disk refuses, is unreadable. */
+  private read(name: string, throws = false): JournaledSession | null {
+    const file = join(this.folder, name);
+    try {
+      const bytes = ifPresent(() => readWhole(this.disk, file));
+      return bytes && (parsedRecord(bytes) ?? this.unreadable(file, "it is damaged"));
+    } catch (error) {
+      if (throws) throw error;
+      return this.unreadable(file, (error as Error).message);
+    }
+  }
+
+  private unreadable(file: string, reason: string): JournaledSession {
+    return { sessionId: "", sessionPath: file, since: this.now(), from: NOTHING, conflicts: [], unreadable: reason };
+  }
+
+  /** Returns all notes, of whatever fleet, and what cannot be read as such. */
+  private notes(): JournaledSession[] {
+    try {
+      return this.names().flatMap((name) => this.read(name) ?? []);
+    } catch (error) {
+      return [this.unreadable(this.folder, (error as Error).message)];
+    }
+  }
+
+  /** Returns all sessions of which something is known for this fleet, and notes that cannot be read, as such. */
+  all(): JournaledSession[] {
+    const notes = this.notes();
+    const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
+    const known = [...this.acknowledged.values(), ...own];
+    const sessions = new Set(known.map(({ sessionId }) => sessionId)).values();
+    const all = Array.from(sessions, (id) => this.withOwn(merged(own.filter(({ sessionId }) => sessionId === id)), id));
+    return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
+  }
+
+  /** Returns the notes of what is owed to other fleets. */
+  ofOthers(): JournaledSession[] {
+    return this.notes().filter((note) => note.unreadable === undefined && note.from !== null && !this.isOwn(note));
+  }
+
+  // --- writing ---------------------------------------------------------------------------------------------------
 
   /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet. */
   async begin(sessionId: string, sessionPath: string, from: FleetEnd): Promise<JournaledSession> {
-    let known = this.read(this.fileOf(sessionId), sessionId);
+    let known = this.noted(sessionId);
     if (!known?.from)
       known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since: this.now(), from });
     this.acknowledged.set(sessionId, known);
@@ -101,7 +173,7 @@ export class Journal {
   async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
     this.acknowledged.delete(known.sessionId);
     try {
-      if (known.conflicts.length === 0) removeQuietly(this.disk, this.fileOf(known.sessionId));
+      if (known.conflicts.length === 0) this.removeNotes(known.sessionId);
       else await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
     } catch {
       // The next process that opens the session compares, and tries again.
@@ -110,15 +182,25 @@ export class Journal {
 
   /** Notes that the fleet has what this process has acknowledged, unless a note says that more is owed. */
   paidByOthers(sessionId: string): void {
-    if (!this.read(this.fileOf(sessionId), sessionId)?.from) this.acknowledged.delete(sessionId);
+    if (!this.noted(sessionId)?.from) this.acknowledged.delete(sessionId);
   }
 
-  private async write(known: JournaledSession): Promise<JournaledSession> {
+  private removeNotes(sessionId: string, but?: string): void {
+    for (const { name } of this.ownNotes(sessionId))
+      if (name !== but) removeQuietly(this.disk, join(this.folder, name));
+  }
+
+  private async write(given: JournaledSession): Promise<JournaledSession> {
+    const { own } = this;
+    const known = own ? { ...given, fleet: { ...own, store: own.store ?? given.fleet?.store } } : given;
+    const name = this.nameOf(known.sessionId);
     try {
       this.disk.makeFolder(this.folder);
       if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
       this.hasDurableFolder = true;
-      await replaceFile(this.disk, this.fileOf(known.sessionId), bytesOf(JSON.stringify(known)), { sync: true });
+      await replaceFile(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), { sync: true });
+      // It has what they said.
+      this.removeNotes(known.sessionId, name);
       await this.disk.syncFolder(this.folder);
       return known;
     } catch (error) {
@@ -127,10 +209,30 @@ export class Journal {
   }
 }
 
+function stemOf(sessionId: string): string {
+  // Ids are chosen by hosts, and names of files are not as free.
+  return sha256(sessionId).slice(0, OF_SESSION);
+}
+
+/** Returns what several notes of one session say together. */
+function merged(notes: readonly JournaledSession[]): JournaledSession | null {
+  if (notes.length < 2) return notes[0] ?? null;
+  // Whoever wrote one and was killed before the others went has said the same in it.
+  const conflicts = new Map(
+    notes.flatMap((note) => note.conflicts.map((one) => [`${one.at} ${one.lastEntryId}`, one])),
+  );
+  const owed = notes.find(({ from }) => from !== null) ?? notes[0];
+  const isUntold = notes.some((note) => note.isUntold === true);
+  return { ...owed, conflicts: [...conflicts.values()], ...(isUntold ? { isUntold } : {}) };
+}
+
 function parsedRecord(bytes: Uint8Array): JournaledSession | null {
   try {
     const known = parse(bytes) as Partial<JournaledSession> | null;
-    const isOne = typeof known?.sessionId === "string" && Array.isArray(known.conflicts);
+    if (!known?.sessionId || typeof known.sessionId !== "string" || !Array.isArray(known.conflicts)) return null;
+    const isOne =
+      (known.fleet === undefined || typeof known.fleet?.address === "string") &&
+      known.conflicts.every((one: Partial<FleetConflict> | null) => typeof one?.lastEntryId === "string");
     return isOne ? (known as JournaledSession) : null;
   } catch {
     return null;

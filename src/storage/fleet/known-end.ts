@@ -1,9 +1,16 @@
 /** The knowledge that one working copy has of what the fleet has of its session. */
 
+import type { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
 import type { LateStretch } from "./late-facts.ts";
+
+/**
+ * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
+ * is found out while the session is open.
+ */
+export const COMPARED_FIRST = 1 << 20;
 
 export class KnownEnd {
   private readonly log: Log;
@@ -11,8 +18,8 @@ export class KnownEnd {
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
   had = 0;
-  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `isLeft`: nothing can be done about it. */
-  private other: { readonly end: FleetEnd; readonly count: number; readonly isLeft: boolean } | undefined;
+  /** An end of the fleet that the copy does not lead to, for as many entries as it had. `left`: why nothing can be done about it. */
+  private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
 
@@ -65,12 +72,12 @@ export class KnownEnd {
   async differsFrom(there: FleetEnd, most = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { log, other } = this;
     const { count } = log.nodes;
-    if (other?.count === count && isSameEnd(other.end, there)) return !other.isLeft;
+    if (other?.count === count && isSameEnd(other.end, there)) return other.left === undefined;
     if (there.entries > count) return true;
     if (isSameEnd(there, this.now) || there.bytes - this.now.bytes > most) return false;
     const here = await endInTurns(log, there.entries, this.now);
     if (here === null || !isSameEnd(here, there)) {
-      this.other = { end: there, count, isLeft: false };
+      this.other = { end: there, count };
       return true;
     }
     // While something is being written, whoever writes says what is there.
@@ -78,16 +85,29 @@ export class KnownEnd {
     return false;
   }
 
-  /** Notes that the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
-  leave(there: FleetEnd): void {
-    this.other = { end: there, count: this.log.nodes.count, isLeft: true };
+  /** Notes why the copy cannot give way to what the fleet has, so that nobody tries before either changes. */
+  leave(there: FleetEnd, left: Failure): void {
+    this.other = { end: there, count: this.log.nodes.count, left };
+  }
+
+  /** Returns why nothing can be done about an end of the fleet, as it was found for the copy as it is. */
+  leftTo(there: FleetEnd): Failure | undefined {
+    const { other, log } = this;
+    return other?.count === log.nodes.count && isSameEnd(other.end, there) ? other.left : undefined;
+  }
+
+  /** Whether nothing can be done about what the fleet has. */
+  isLeftTo(there: FleetSession | null): boolean {
+    return there !== null && this.leftTo(there.end) !== undefined;
   }
 
   /**
    * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
-   * database was restored. A session that is missing was deleted, unless there is another server (`hasMoved`).
+   * database was restored. A session that is missing was deleted, unless there is another server (`hasMoved`). In one that
+   * the copy cannot give way to, as another's with its id, nothing of it is.
    */
   isLostIn(there: FleetSession | null, hasMoved: boolean): boolean {
-    return there === null ? hasMoved && this.had > 0 : there.end.entries < this.had;
+    if (there === null) return hasMoved && this.had > 0;
+    return there.end.entries < this.had && !this.isLeftTo(there);
   }
 }

@@ -14,8 +14,10 @@ import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
+import { FleetCopy } from "./copy.ts";
 import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
 import { isAway, locked } from "./failures.ts";
+import { giveFrom } from "./giving.ts";
 import type { Journal } from "./journal.ts";
 
 export interface LifeCyclePlace {
@@ -33,11 +35,22 @@ export interface LifeCyclePlace {
 }
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
-  const move = async <T extends { readonly movedTo: string }>(file: string, run: () => Promise<T>): Promise<T> =>
-    withSession(place, file, run, ({ movedTo }) => whereItIs(place, movedTo));
+  const move = async <T extends { readonly movedTo: string }>(
+    file: string,
+    run: (file: string) => Promise<T>,
+  ): Promise<T> => {
+    const now = whereNow(own, place, file);
+    return withSession(
+      place,
+      now,
+      () => run(now),
+      ({ movedTo }) => whereItIs(place, movedTo),
+    );
+  };
   return {
     ...own,
-    async delete(file, permanent, wishes) {
+    async delete(path, permanent, wishes) {
+      const file = whereNow(own, place, path);
       let cause: unknown;
       const run = async () => {
         try {
@@ -76,18 +89,19 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     },
     async archive(file, wishes) {
       const mayBeThere = await isElsewhere(place, file, false);
-      return move(file, () => own.archive(file, { ...wishes, mayBeThere }));
+      return move(file, (now) => own.archive(now, { ...wishes, mayBeThere }));
     },
     async unarchive(file, wishes) {
       const mayBeThere = await isElsewhere(place, file, true);
-      return move(file, () => own.unarchive(file, { ...wishes, mayBeThere }));
+      return move(file, (now) => own.unarchive(now, { ...wishes, mayBeThere }));
     },
     async relocate(file, cwd, allowMissing) {
       const mayBeThere = await hasOtherHeader(place, file);
+      const now = whereNow(own, place, file);
       return withSession(
         place,
-        file,
-        () => own.relocate(file, cwd, allowMissing, mayBeThere),
+        now,
+        () => own.relocate(now, cwd, allowMissing, mayBeThere),
         ({ movedTo }) => asItIs(place, movedTo),
         bringRest,
       );
@@ -116,14 +130,17 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           return await withSession(place, step.to, run, () => ({ as: "deleted" }), requireWhole);
         if (step?.do === "move")
           return await withSession(place, step.to, run, ({ sessionPath = step.from }) => whereItIs(place, sessionPath));
-        if (step?.do === "relocate" || step?.do === "return")
+        if (step?.do === "relocate" || step?.do === "return") {
+          // One that was cut off has another header, and has not moved yet.
+          const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
           return await withSession(
             place,
-            step.to,
+            file,
             run,
             ({ sessionPath = step.from }) => asItIs(place, sessionPath),
             bringRest,
           );
+        }
         const taken = await run();
         if (step?.do === "trash" && taken.sessionPath !== undefined)
           await toldOfReturn(place, sessionId, taken.sessionPath);
@@ -236,6 +253,14 @@ function isGone(own: LifeCycle, sessionPath: string): boolean {
   }
 }
 
+/**
+ * Returns the path of a session that was found at one: another process of this machine may have moved it since, and what is
+ * done to it where it is now is for all machines, too. Throws session_not_found.
+ */
+function whereNow(own: LifeCycle, { idAt }: LifeCyclePlace, file: string): string {
+  return idAt(file) === undefined ? own.locate({ sessionPath: file }) : file;
+}
+
 async function hasAll(log: Log, end: FleetEnd): Promise<boolean> {
   const here = await endInTurns(log, end.entries, NOTHING);
   return here !== null && isSameEnd(here, end);
@@ -336,15 +361,19 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
 
 /** Has the copy at a path get what the fleet has, so that the fleet is told of nothing older, and of no lines but its own. */
 async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, there: FleetEnd): Promise<boolean> {
+  const isWhole = (): Promise<boolean> => closing(open(file), async (log) => hasAll(log, there));
+  if (await isWhole()) return true;
   try {
     await closing(open(file), async (log) => {
-      if (log instanceof FileLog && !(await hasAll(log, there))) await log.outside?.follow();
+      // All of it is compared: a long one may have other lines, too.
+      if (log instanceof FileLog && log.outside instanceof FleetCopy)
+        await log.outside.follow(false, Number.POSITIVE_INFINITY);
     });
-    return true;
   } catch (error) {
     if (error instanceof Failure && error.name === "read_only") return false;
     throw error;
   }
+  return isWhole();
 }
 
 /** Brings what the copy at a path lacks. Throws storage_failed unless it has all that the fleet has. */
@@ -364,13 +393,9 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
 async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
-  // The first time may put another file in the place of the copy, with a branch.
   let cause: unknown;
   try {
-    for (let times = 0; times < 2 && journal.of(id)?.from; times++)
-      await closing(open(file), async (log) => {
-        if (log instanceof FileLog) await log.outside?.follow();
-      });
+    await giveFrom({ journal, openCopy: open }, id, file);
   } catch (error) {
     if (!isAway(error)) throw error;
     cause = error;

@@ -16,6 +16,7 @@ import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { locked } from "./failures.ts";
 import { BackgroundGiving, type GivingPlace } from "./giving.ts";
+import { fleetAt } from "./identity.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { JOURNAL_FOLDER, Journal } from "./journal.ts";
 import { keepAside } from "./kept.ts";
@@ -28,6 +29,8 @@ export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journ
   readonly keeper?: FleetKeeper;
   /** Bytes from which a session is opened before all of it is here; by default 4 MiB. */
   readonly longFrom?: number;
+  /** Its address without a password, by which a machine that uses several knows what it owes to which. */
+  readonly shown?: string;
 }
 
 /** The part of a fleet in the stores of one server. */
@@ -65,8 +68,9 @@ export interface FleetPlaces {
 export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFleet {
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
-  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now);
-  const { fleet, catalog, keeper, outage, longFrom } = connection;
+  const { fleet, catalog, keeper, outage, longFrom, shown } = connection;
+  const own = shown === undefined ? undefined : fleetAt(disk, stateFolder, shown);
+  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,

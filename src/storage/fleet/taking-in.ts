@@ -1,8 +1,10 @@
 /** The taking in of what others wrote, into a copy whose file other programs of this machine may write to, too. */
 
-import type { Fleet } from "../../core/ports/fleet.ts";
+import { damageOfEntry } from "../../core/format/damage.ts";
+import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { fetchNamed } from "./attachments.ts";
+import { linesBetween } from "./ends.ts";
 import { unsettled } from "./failures.ts";
 
 /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
@@ -26,7 +28,39 @@ export async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8
   const fetching = persisted ? fetchNamed(fleet, log, lines) : undefined;
   if (fetching) await fetching;
   requireCount(log, count);
-  await log.takeIn(lines);
+  const taken = log.takeIn(lines);
+  tellOfParents(log, count);
+  await taken;
   // A container that is not created yet has no place for them.
   if (!persisted) await fetchNamed(fleet, log, lines);
+}
+
+/**
+ * Tells of entries from a position on whose parent is missing, as one who opens the session is told. A cycle of parents is cut
+ * before anybody follows it.
+ */
+function tellOfParents(log: CopiedLog, from: number): void {
+  const { nodes } = log;
+  for (const position of nodes.cutCycles())
+    log.addDamage(damageOfEntry(nodes.id(position), "cycle", "parents form a cycle; it is cut here"));
+  for (const [position, parentId] of nodes.missingParent) {
+    const reason = `the parent ${parentId} is not in the session; the path ends here`;
+    if (position >= from) log.addDamage(damageOfEntry(nodes.id(position), "missing_parent", reason));
+  }
+}
+
+/**
+ * Adds what the fleet has up to an end, after that of the copy (`here`). Returns false where that does not lead there. Throws
+ * storage_failed where others wrote to the file in between.
+ */
+export async function takeInUpTo(there: FleetEnd, log: CopiedLog, fleet: Fleet, here: FleetEnd): Promise<boolean> {
+  const { id } = log.header;
+  const more = await linesBetween(fleet, id, here, there);
+  if (more === null) return false;
+  if (more !== "long") await takeIn(log, fleet, more, here.entries);
+  else
+    for await (const lines of fleet.lines(id, here.entries, there.entries))
+      await takeIn(log, fleet, [...lines], log.nodes.count);
+  if (log.nodes.count !== there.entries) throw unsettled(log.file);
+  return true;
 }

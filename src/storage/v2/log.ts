@@ -219,17 +219,21 @@ export class V2Backend implements Backend {
     if (this.state.readOnly) throw this.state.readOnly;
   }
 
-  /** Adds the nodes of lines. Throws invalid_entry, with nothing changed, when an id is taken or a parent is missing. */
+  /**
+   * Adds the nodes of lines. Throws invalid_entry, with nothing changed, when an id is taken or a parent is missing; a
+   * working copy takes lines without it, which are durable elsewhere as they are.
+   */
   private addNodes(lines: readonly Uint8Array[], heads?: KnownHeads): void {
     const { nodes } = this.entries;
     const first = nodes.count;
     const { aliases } = nodes;
+    const mayLackParents = this.state.outside !== undefined;
     for (const [i, line] of lines.entries()) {
       const position = this.entries.add(line, heads?.[i]);
       const fault =
         nodes.aliases > aliases
           ? "its id is taken"
-          : nodes.parent(position) === MISSING
+          : nodes.parent(position) === MISSING && !mayLackParents
             ? `its parent ${nodes.missingParent.get(position)} is not an entry of the session`
             : null;
       if (fault === null) continue;

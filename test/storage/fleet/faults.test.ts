@@ -659,6 +659,39 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.fleet.table.check();
   });
 
+  test.each([
+    ["whose parent is missing", [userText(id(5), id(99))], ["missing_parent"]],
+    ["whose parent comes after it", [userText(id(5), id(6)), userText(id(6), id(0))], []],
+    ["that are each other's parent", [userText(id(5), id(6)), userText(id(6), id(5))], ["cycle"]],
+  ] as const)("lines that others have are taken as they are, also those %s", async (_, texts, told) => {
+    const one = new Machine("jsonl");
+    const log = one.create();
+    await written(log, 0);
+    log.close();
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([line(0)]);
+    const copy = two.store.open(two.file);
+    await followed(copy);
+    // A program without the fleet wrote them.
+    await one.addPlainly(texts);
+    const giving = one.store.open(one.file);
+    await giving.confirm?.();
+    giving.close();
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0), ...texts]);
+    await followed(copy);
+    for (let at = copy.nodes.count - 1, steps = 0; at >= 0; at = copy.nodes.parent(at)) expect(steps++).toBeLessThan(5);
+    await copy.ready?.();
+    await written(copy, 1);
+    copy.close();
+    for (const log of [copy, two.store.open(two.file)]) {
+      expect(log.damage.map(({ kind }) => kind)).toEqual(expect.arrayContaining([...told]));
+      expect(log.readOnly).toBe(null);
+    }
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0), ...texts, line(1)]);
+    expect(textsOf(two.store.open(two.file))).toEqual([line(0), ...texts, line(1)]);
+    one.fleet.table.check();
+  });
+
   test("a session that is published is there as a whole, or not at all", async () => {
     const content = [bytesOf(`${[0, 1, 2].map(line).join("\n")}\n`)];
     for (const fault of ["before", "after"] as const) {

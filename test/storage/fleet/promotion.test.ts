@@ -100,6 +100,50 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     reading.close();
   });
 
+  test("a whole session is given back by who only reads, and had all of it from the beginning", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    const two = new Machine(kind, one.fleet.table, "two");
+    await two.put([0, 1].map(line));
+    const reading = two.store.open(two.file);
+    await followed(reading);
+    log.close();
+    one.fleet.table.promote(20);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([]);
+    await followed(reading);
+    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+    one.fleet.table.check();
+    reading.close();
+  });
+
+  test("a copy of which the fleet has another session since then takes it from nobody", async () => {
+    const one = new Machine(kind, table());
+    const log = one.create();
+    await written(log, 0);
+    await written(log, 1);
+    log.unlock();
+    one.fleet.table.promote(20);
+    one.fleet.table.leave();
+    const two = new Machine(kind, one.fleet.table, "two");
+    const theirs = two.create();
+    theirs.append([bytesOf(userText(id(9), null))]);
+    await theirs.commit();
+    one.fleet.leasesEnd = true;
+    const first = one.fleet.calls.length;
+    await followed(log);
+    expect(one.fleet.calls.slice(first)).toContain("look");
+    expect(one.fleet.calls.slice(first)).not.toContain("take");
+    expect(one.fleet.table.rows.get(SESSION)?.holder).toBe(two.fleet.holder);
+    // When that has more, it is still the others'.
+    theirs.append([bytesOf(userText(id(10), id(9)))]);
+    await theirs.commit();
+    await followed(log);
+    expect(one.fleet.calls.slice(first)).not.toContain("take");
+    expect(textsOf(log)).toEqual([0, 1].map(line));
+  });
+
   test("it is given back without a write, too, after a write that was refused", async () => {
     const one = new Machine(kind, table());
     const log = one.create();

@@ -1,0 +1,476 @@
+/** To whom something is owed, who may say that it counts, and what is told where it cannot be given. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import { bytesOf } from "../../../src/core/json/json.ts";
+import type { NotedFleet } from "../../../src/core/ports/fleet.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
+import { BackgroundGiving, type GivingPlace, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
+import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
+import type { Journal } from "../../../src/storage/fleet/journal.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import type { FileLog } from "../../../src/storage/log/file-log.ts";
+import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
+import { user } from "../../support/drafts.ts";
+import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
+import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
+import { entryText, id, SESSION, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
+import { HereLives } from "../../support/proof.ts";
+import { textsOf } from "../../support/sessions.ts";
+
+const journaled = { isJournaled: true } as const;
+const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>
+  userText(id(n), parent === null ? null : id(parent), text);
+const notesOn = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.includes("fleet-journal/"));
+const noteOn = (disk: FaultDisk): string => notesOn(disk)[0] as string;
+const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });
+const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
+const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): GivingPlace => ({
+  ...{ journal: own, openCopy: store.open, find: () => file },
+});
+
+/** Acknowledges an entry while the fleet is away. */
+async function owing(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
+  machine.fleet.faultAt = () => "before";
+  log.append(texts.map((text) => bytesOf(text)));
+  await log.commit();
+}
+
+/** Brings the fleet back to a machine. */
+function healed({ fleet }: Machine): void {
+  fleet.faultAt = () => undefined;
+}
+
+describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test("a repeated key is not confirmed while another process writes, where the session owes something, too", async () => {
+    const table: LockTable = new Map();
+    const one = new Machine(kind, undefined, "one", { ...journaled, locks: locksOf("one", table) });
+    const log = one.create();
+    await written(log, 0);
+    await owing(one, log, line(1));
+    let goOn = (): void => {};
+    const waiting = new Promise<void>((resolve) => {
+      goOn = resolve;
+    });
+    const sync = one.disk.sync.bind(one.disk);
+    one.disk.sync = async () => {
+      await waiting;
+      throw eio();
+    };
+    log.append(lines(2));
+    const commit = log.commit();
+    const locks = locksOf("the other", table);
+    const other = new Machine(kind, one.fleet.table, "other", { ...journaled, disk: one.disk, locks });
+    other.fleet.faultAt = () => "before";
+    const seen = other.store.open(other.file);
+    await expect(seen.confirm?.()).rejects.toEqual(failed("session_locked"));
+    goOn();
+    await expect(commit).rejects.toEqual(failed("storage_failed"));
+    one.disk.sync = sync;
+    log.close();
+    // What was acknowledged is confirmed when nobody is in the way.
+    seen.close();
+    const left = other.store.open(other.file);
+    await left.confirm?.();
+    expect([textsOf(left), left.durability]).toEqual([[0, 1].map(line), "local"]);
+  });
+
+  test.each(["away", "there"] as const)(
+    "what a repeated key confirms is on the medium, where the session owes something, too (the fleet is %s)",
+    async (fleet) => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      await owing(one, log, line(1));
+      log.close();
+      // One that dies before it syncs.
+      one.plain.open(one.file).append(lines(2));
+      const again = new Machine(kind, one.fleet.table, "again", { ...journaled, disk: one.disk });
+      if (fleet === "away") again.fleet.faultAt = () => "before";
+      const opened = again.store.open(again.file);
+      expect(textsOf(opened)).toEqual([0, 1, 2].map(line));
+      await opened.confirm?.();
+      const disk = one.disk.after(POWER_CUTS[0]);
+      const later = new Machine(kind, one.fleet.table, "later", { ...journaled, disk });
+      later.fleet.leasesEnd = true;
+      const left = later.store.open(later.file);
+      expect(textsOf(left)).toEqual([0, 1, 2].map(line));
+      await left.ready?.();
+      expect(inFleet(one)).toEqual([0, 1, 2].map(line));
+    },
+  );
+
+  test("what another process acknowledges until the lock is there becomes a branch, and is not kept aside", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const first = one.create();
+    await written(first, 0);
+    first.close();
+    const { two, other } = await second(kind, one, [line(0)]);
+    const reading = one.store.open(one.file);
+    await written(other, 1);
+    other.close();
+    two.fleet.table.leave();
+    const beside = new Machine(kind, one.fleet.table, "beside", { ...journaled, disk: one.disk });
+    const alone = beside.store.open(beside.file);
+    await owing(beside, alone, mine(7, 0));
+    alone.close();
+    // Its note comes when the reader has read the journal, and before it has the lock.
+    const note = noteOn(one.disk);
+    const bytes = one.disk.content(note) as Uint8Array;
+    one.disk.remove(note);
+    const acquire = reading.acquireLock.bind(reading);
+    reading.acquireLock = () => {
+      one.disk.put(note, bytes);
+      reading.acquireLock = acquire;
+      return acquire();
+    };
+    await followed(reading);
+    const now = await found(reading);
+    expect(one.aside).toEqual([]);
+    expect(inFleet(one).slice(0, 3)).toEqual([line(0), line(1), mine(7, 0)]);
+    expect(textsOf(now)).toEqual(inFleet(one));
+  });
+
+  describe("with two fleets", () => {
+    const address = (name: string, tenant = ""): string =>
+      `postgres://me@${name}/agents${tenant === "" ? "" : `?tenant=${tenant}`}`;
+    const fleetOf = (name: string, tenant = ""): NotedFleet => ({
+      ...{ address: address(name, tenant), tenant, store: `store of ${name}` },
+    });
+    const machineOf = (fleet: NotedFleet, table: FleetTable, disk: FaultDisk, isJournaled = true): Machine => {
+      const machine = new Machine(kind, table, fleet.address, { isJournaled, disk, journal: journalOn(disk, fleet) });
+      machine.fleet.leasesEnd = true;
+      return machine;
+    };
+
+    test.each([
+      ["another database", fleetOf("b")],
+      ["another tenant", fleetOf("a", "acme")],
+    ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
+      const disk = new FaultDisk();
+      const one = machineOf(fleetOf("a"), new FleetTable(), disk);
+      const log = one.create();
+      await written(log, 0);
+      await owing(one, log, line(1));
+      log.close();
+      const two = machineOf(theirs, new FleetTable(), disk);
+      expect(owedIn(placeOf(two))).toEqual([]);
+      const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
+      giving.renew(() => false);
+      const opened = two.store.open(two.file);
+      await followed(opened);
+      expect([two.fleet.calls.includes("take"), inFleet(two)]).toEqual([false, []]);
+      const [named, ...more] = await giveAll(placeOf(two));
+      expect([named, more]).toEqual([
+        {
+          sessionId: SESSION,
+          sessionPath: one.file,
+          outcome: "refused",
+          message: expect.stringContaining(address("a")),
+        },
+        [],
+      ]);
+      await written(opened, 2);
+      expect(inFleet(two)).toEqual([0, 1, 2].map(line));
+      opened.close();
+      expect(notesOn(disk)).toHaveLength(1);
+      // Not even where the others' part is acknowledged alone there and given.
+      healed(one);
+      expect(await giveAll(placeOf(one))).toEqual([{ sessionId: SESSION, sessionPath: one.file, outcome: "given" }]);
+      expect([inFleet(one), notesOn(disk)]).toEqual([[0, 1, 2].map(line), []]);
+    });
+
+    test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
+      const disk = new FaultDisk();
+      const one = machineOf(fleetOf("a"), new FleetTable(), disk);
+      const log = one.create();
+      await written(log, 0);
+      await owing(one, log, line(1));
+      log.close();
+      const two = machineOf(fleetOf("b"), new FleetTable(), disk);
+      const opened = two.store.open(two.file);
+      await owing(two, opened, line(2));
+      opened.close();
+      expect(notesOn(disk)).toHaveLength(2);
+      for (const [n, machine] of [two, one].entries()) {
+        healed(machine);
+        const outcomes = (await giveAll(placeOf(machine))).map(({ outcome }) => outcome);
+        expect(outcomes).toEqual(n === 0 ? ["given", "refused"] : ["given"]);
+        expect(inFleet(machine)).toEqual([0, 1, 2].map(line));
+        expect(notesOn(disk)).toHaveLength(1 - n);
+      }
+    });
+
+    test.each([
+      ["that names none, as of an older program", undefined],
+      ["of the same store under another address", { ...fleetOf("elsewhere"), store: "store of a" }],
+      ["of the same address, whose store was adopted since", { ...fleetOf("a"), store: "the one before" }],
+      ["of the same address, whose store nobody had met", { address: address("a"), tenant: "" }],
+    ])("a note %s is its own, and goes", async (_, noted) => {
+      const disk = new FaultDisk();
+      const table = new FleetTable();
+      const before = new Machine(kind, table, "before", { ...journaled, disk, journal: journalOn(disk, noted) });
+      const log = before.create();
+      await written(log, 0);
+      await owing(before, log, line(1));
+      log.close();
+      const one = machineOf(fleetOf("a"), table, disk);
+      // It goes on owing, under its own name.
+      const opened = one.store.open(one.file);
+      one.fleet.faultAt = () => "before";
+      await opened.ready?.();
+      await written(opened, 2);
+      opened.close();
+      healed(one);
+      expect(await giveAll(placeOf(one))).toEqual([expect.objectContaining({ outcome: "given" })]);
+      expect([inFleet(one), notesOn(disk)]).toEqual([[0, 1, 2].map(line), []]);
+    });
+  });
+
+  test("a note that cannot be read is told as such, and no other waits for it", async () => {
+    const known = { sessionId: SESSION, sessionPath: "", since: "", from: null, conflicts: [] };
+    const damages = [
+      { ...known, sessionId: "" },
+      { ...known, fleet: null },
+      { ...known, conflicts: [null] },
+    ];
+    for (const fault of ["{", ...damages.map((one) => JSON.stringify(one)), "refused"]) {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      await owing(one, log, line(1));
+      log.close();
+      const bad = join("/root/state/fleet-journal", `${"0".repeat(32)}.json`);
+      one.disk.put(bad, bytesOf(fault));
+      if (fault === "refused") {
+        const openRead = one.disk.openRead.bind(one.disk);
+        one.disk.openRead = (path) => {
+          if (path === bad) throw eio();
+          return openRead(path);
+        };
+      }
+      healed(one);
+      expect(
+        owedIn(placeOf(one))
+          .map(({ sessionId }) => sessionId)
+          .sort(),
+      ).toEqual(["", SESSION]);
+      const again = new Machine(kind, one.fleet.table, "again", { ...journaled, disk: one.disk });
+      again.fleet.leasesEnd = true;
+      const pushed = await giveAll(placeOf(again));
+      expect(pushed.map(({ sessionPath, outcome }) => [sessionPath, outcome])).toEqual([
+        [one.file, "given"],
+        [bad, "refused"],
+      ]);
+      expect(pushed[1].message).toMatch(/cannot be read \((?:it is damaged|EIO: test)\).*Open the sessions.*remove/);
+      expect(inFleet(one)).toEqual([0, 1].map(line));
+      // Nothing is tried with it.
+      const { length } = again.fleet.calls;
+      const giving = new BackgroundGiving(placeOf(again), { elapsed: () => 1e6, followedEvery: 0 });
+      giving.renew(() => false);
+      await Promise.resolve();
+      expect(again.fleet.calls).toHaveLength(length);
+    }
+  });
+
+  test("a journal whose folder the disk does not list is told, too", () => {
+    const one = new Machine(kind);
+    for (const name of ["names", "list"] as const)
+      if (one.disk[name as "names"])
+        one.disk[name as "names"] = () => {
+          throw eio();
+        };
+    expect(owedIn(placeOf(one))).toEqual([
+      expect.objectContaining({ sessionPath: "/root/state/fleet-journal", unreadable: "EIO: test" }),
+    ]);
+  });
+
+  test("a copy that nobody may write to takes the session from nobody, and says why it gives nothing", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create();
+    await written(log, 0);
+    await owing(one, log, line(1));
+    log.close();
+    const damaged = kind === "v2" ? segmentFile(one.file, 1) : one.file;
+    const whole = one.disk.content(damaged) as Uint8Array;
+    const [from, to] = kind === "v2" ? ["say a0000001", "xay a0000001"] : ['"version":3', '"version":9'];
+    const text = Buffer.from(whole).toString("latin1");
+    expect(text).toContain(from);
+    one.disk.put(damaged, Buffer.from(text.replace(from, to), "latin1"));
+    healed(one);
+    one.fleet.table.leave();
+    const again = new Machine(kind, one.fleet.table, "again", { ...journaled, disk: one.disk });
+    const reading = again.store.open(again.file);
+    expect(reading.readOnly).not.toBe(null);
+    await followed(reading);
+    const [{ outcome, message }] = await giveAll(placeOf(again));
+    expect([outcome, message]).toEqual(["refused", reading.readOnly?.message]);
+    reading.close();
+    const clock = { now: 0 };
+    const giving = new BackgroundGiving(placeOf(again), { elapsed: () => clock.now, followedEvery: 100 });
+    for (; clock.now < 600_000; clock.now += 500) {
+      giving.renew(() => false);
+      await Promise.resolve();
+    }
+    expect(again.fleet.calls).not.toContain("take");
+    expect(inFleet(one)).toEqual([line(0)]);
+    // When it is whole again, it gives what it owes.
+    one.disk.put(damaged, whole);
+    expect(await giveAll(placeOf(again))).toEqual([expect.objectContaining({ outcome: "given" })]);
+    expect([inFleet(one), notesOn(one.disk)]).toEqual([[0, 1].map(line), []]);
+  });
+
+  test("what is still owed although nothing failed is not put down to the database", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create();
+    await written(log, 0);
+    await owing(one, log, line(1));
+    log.close();
+    healed(one);
+    const again = new Machine(kind, one.fleet.table, "again", { ...journaled, disk: one.disk });
+    again.fleet.leasesEnd = true;
+    const remove = one.disk.remove.bind(one.disk);
+    one.disk.remove = (path) => {
+      if (path.includes("fleet-journal")) throw eio();
+      remove(path);
+    };
+    const [{ outcome, message }] = await giveAll(placeOf(again));
+    expect([outcome, inFleet(one)]).toEqual(["refused", [0, 1].map(line)]);
+    expect(message).not.toMatch(/away/);
+    expect(message).toMatch(/note.*Push again/);
+  });
+
+  test("a branch that came to nothing is noted once, when it is made", async () => {
+    const one = new Machine(kind, undefined, "one", journaled);
+    const log = one.create() as FileLog;
+    await written(log, 0);
+    await owing(one, log, mine(7, 0));
+    const { other } = await second(kind, one, [line(0)]);
+    await written(other, 1);
+    other.close();
+    const replaceFrom = log.replaceFrom.bind(log);
+    let tries = 0;
+    log.replaceFrom = (...given) => {
+      if (tries++ === 0) throw new Failure("storage_failed");
+      return replaceFrom(...given);
+    };
+    healed(one);
+    for (let n = 1; n <= 2; n++) {
+      for (let turns = 0; turns < 10 && tries < n; turns++) await log.ready?.();
+      expect([tries, one.journal.of(SESSION)?.conflicts.length]).toEqual([n, 1]);
+    }
+    const now = await found(log);
+    expect(now.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
+    expect(one.journal.of(SESSION)?.conflicts).toHaveLength(1);
+  });
+
+  describe("with long lines of others", () => {
+    const long = (n: number): string =>
+      entryText("custom", id(n), id(n - 1), { customType: "long", data: "x".repeat(7_500_000) });
+    const longWritten = async (log: Log, from: number, past: number): Promise<void> => {
+      for (let n = from; n < past; n++) {
+        log.append([bytesOf(long(n))]);
+        await log.commit();
+      }
+    };
+    const idsOf = (texts: readonly string[]): string[] => texts.map((text) => JSON.parse(text).id as string);
+
+    test("what was acknowledged alone is given, however long the lines are that both have", async () => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      await longWritten(log, 1, 10);
+      await owing(one, log, mine(70, 9));
+      one.fleet.table.leave();
+      const two = new Machine(kind, one.fleet.table, "two");
+      const texts = [line(0), ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map(long)];
+      await two.put(texts);
+      const other = two.store.open(two.file);
+      await other.ready?.();
+      await written(other, 10);
+      other.close();
+      healed(one);
+      await found(log);
+      expect(idsOf(inFleet(one)).slice(9, 12)).toEqual([id(9), id(10), id(70)]);
+      expect(notesOn(one.disk)).toHaveLength(1);
+      one.fleet.table.check();
+    });
+
+    test.each([true, false])(
+      "of others more than a branch can be put after are told as such, and what nobody was told of gives way (acknowledged: %s)",
+      async (isTold) => {
+        const one = new Machine(kind, undefined, "one", { isJournaled: isTold });
+        let log = one.create();
+        await written(log, 0);
+        if (isTold) await owing(one, log, mine(70, 0));
+        else {
+          log.close();
+          await one.addPlainly([mine(70, 0)]);
+        }
+        const { other } = await second(kind, one, [line(0)]);
+        await longWritten(other, 1, 10);
+        other.close();
+        healed(one);
+        if (!isTold) log = one.store.open(one.file);
+        log = await found(log);
+        if (isTold) {
+          const message = expect.stringMatching(
+            /wrote 64 MB .*Nothing was changed\. clone continues what was written here/,
+          );
+          expect(() => log.append(lines(71))).toThrow(failed("read_only", { message }));
+          expect([textsOf(log), log.durability]).toEqual([[line(0), mine(70, 0)], "local"]);
+          // It is found out once, and takes the session from nobody then; a server tries it again once an hour.
+          const first = one.fleet.calls.length;
+          await followed(log);
+          expect(one.fleet.calls.slice(first)).not.toContain("take");
+          log.close();
+          const clock = { now: 0 };
+          const giving = new BackgroundGiving(placeOf(one), { elapsed: () => clock.now, followedEvery: 2000 });
+          const before = one.fleet.calls.filter((name) => name === "take").length;
+          for (; clock.now < 4 * 3_600_000; clock.now += 60_000) {
+            giving.renew(() => false);
+            await one.journal.giving.get(SESSION);
+          }
+          expect(one.fleet.calls.filter((name) => name === "take").length - before).toBeLessThan(20);
+        } else {
+          expect([idsOf(textsOf(log)), one.aside]).toEqual([idsOf(inFleet(one)), [mine(70, 0)]]);
+          await written(log, 10);
+        }
+        one.fleet.table.check();
+      },
+    );
+  });
+});
+
+test("a fleet is told by its address, its tenant, and the store that this machine has met there", async () => {
+  const disk = new FaultDisk();
+  const fleet = fleetAt(disk, "/root/state", "postgres://me@db/agents?tenant=acme");
+  expect(fleet).toMatchObject({ address: "postgres://me@db/agents?tenant=acme", tenant: "acme", store: undefined });
+  await notedStore(disk, "/root/state", "postgres://me@db/agents?tenant=acme").note("met later");
+  expect(fleet.store).toBe("met later");
+});
+
+test("the notes of a server name the fleet that it uses", async () => {
+  const shown = "postgres://me@db/agents?tenant=acme";
+  const fleet = new MemoryFleet();
+  const lives = new HereLives({
+    seed: 1,
+    fleet: { ...fleetOptions(fleet), shown, outage: new Outage(fleet, 0, () => 0) },
+  });
+  const wire = await lives.start();
+  await wire.result("append", { entries: [user("one")] });
+  fleet.faultAt = () => "before";
+  expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
+  const notes = filesBelow(lives.place.home).filter((path) => path.includes("fleet-journal/"));
+  expect(notes.map((path) => JSON.parse(readFileSync(path, "utf8")).fleet)).toEqual([
+    { address: shown, tenant: "acme" },
+  ]);
+});
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder, { recursive: true }).map((name) => join(folder, String(name)));
+}
