@@ -23,7 +23,7 @@ export function hasLines({ state, isRemoved }: FleetRow): boolean {
 
 /**
  * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
- * where the database is away.
+ * where the database is away, or refuses us.
  */
 export async function ifReadable<T>(fleet: Pick<Fleet, "look">, read: () => Promise<T>): Promise<T | null> {
   for (let isAgain = false; ; isAgain = true)
@@ -31,8 +31,8 @@ export async function ifReadable<T>(fleet: Pick<Fleet, "look">, read: () => Prom
       return await read();
     } catch (error) {
       if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
-      // A database that answers this is there. No session has this id, so that no damaged row is in the way.
-      if (error.retryable) await fleet.look("");
+      // A database that answers this is there, and lets us in. No session has this id: no damaged row is in the way.
+      await fleet.look("");
       if (!error.retryable || isAgain) return null;
     }
 }
@@ -72,7 +72,7 @@ export class Verifying {
 
   private async wrongIn(id: string): Promise<Wrong[]> {
     const row = await ifReadable(this.fleet, () => this.keeper.checked(id));
-    if (!row) return [["chain", UNREADABLE]];
+    if (!row) return [["chain", `Its rows cannot be read, as where a page of the database is damaged. ${WHERE}`]];
     const { end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind, facts } = row;
     const isThere = row.state === "there";
     const wrong: Wrong[] = [];

@@ -464,6 +464,27 @@ describe("connections", () => {
     expect(await connections.run({ text: "late" })).toEqual({ kind: "away", reason: "the fleet was closed" });
   });
 
+  test("wait as long for a statement as it may take, and no longer", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const { connections } = databaseThat(() => new Promise(() => {}));
+      const outcomes: string[] = [];
+      for (const [text, within] of [
+        ["short", undefined],
+        ["long", 600_000],
+      ] as const)
+        void connections.run({ text, within }).then(({ kind }) => outcomes.push(`${text} ${kind}`));
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect(outcomes).toEqual(["short unknown"]);
+      await vi.advanceTimersByTimeAsync(539_999);
+      expect(outcomes).toEqual(["short unknown"]);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(outcomes).toEqual(["short unknown", "long unknown"]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test("that are made when all are closed already are ended, and ask for nothing", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
