@@ -152,7 +152,7 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
-  test("a right that is taken away meanwhile ends it: of no session is said that it cannot be read", async () => {
+  test("a right that is taken away meanwhile ends both: of no session is said that it cannot be read", async () => {
     const { place } = await made(3);
     const one = connect();
     const run = one.connections.run.bind(one.connections);
@@ -164,8 +164,11 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       return asked > 0 ? refused : run(question, sent);
     };
     const { lives } = await machine(one, place);
-    await expect(lives.care().verify()).rejects.toMatchObject({ name: "storage_failed", retryable: false });
-    expect(asked).toBe(1);
+    for (const looked of [() => lives.care().verify(), () => lives.care().pack("2100-01-01T00:00:00.000Z")]) {
+      asked = 0;
+      await expect(looked()).rejects.toMatchObject({ name: "storage_failed", retryable: false });
+      expect(asked).toBe(1);
+    }
   });
 
   test("what cannot be read for a moment is no fault, and a database that is away ends both", async () => {
