@@ -49,8 +49,9 @@ export default {
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
     "The word is status, migrate, isolate, prune, take, adopt, verify, import, export, push or pack. " +
-    "The database is that of PI_FLEET_URL or --fleet. migrate makes the tables, or brings them and what is in them to the " +
-    "version of this program; running servers may go on meanwhile. isolate has each role of the database see only the " +
+    "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
+    "those that are in none. migrate makes the tables, or brings them and what is in them to the " +
+    "version of this program; running servers may go on meanwhile, and their writes wait while tables are added to. isolate has each role of the database see only the " +
     "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
     "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
@@ -79,22 +80,17 @@ export default {
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
     if (flags.has("--until") && word !== "pack" && word !== "prune")
       throw new UsageError("--until is for fleet pack and fleet prune.");
-    if (word === "pack") {
-      const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
-      const packed = await careOf(asking).pack(until as string, asking.progress);
-      return { ...packed, refused: packed.inUse.length + packed.damaged.length };
-    }
-    if (OF_SESSIONS.includes(word)) return ofSessions(asking, word, operand);
     const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
     const { state } = findPaths(asking.variables, undefined, () => undefined);
     // It takes whatever it meets for the one that is known from then on.
     const adopted = (at: string): KnownStore => ({ ...notedStore(asking.disk, state, at), known: () => undefined });
-    const { fleet, catalog, keeper, pruning, shown } = connect(
+    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(
       text,
       address !== undefined,
       readFile,
       word === "adopt" ? adopted : undefined,
     );
+    if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand, flags)) };
     try {
       if (word === "take") {
         await fleet.requireTables();
@@ -107,12 +103,13 @@ export default {
           new Date(realEnv.now()).toISOString(),
         );
         const owed = (): string[] => journal.all().flatMap(({ sessionId, from }) => (from === null ? [] : [sessionId]));
-        return { address: shown, ...(await prunedBy(pruning, asking, given, owed)) };
+        return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, owed)) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
-      if (word === "isolate") await fleet.isolate();
-      const from = migrated ? { migratedFrom: migrated.before, ...indexed, refused: indexed?.unreadable.length } : {};
+      const unkept = word === "isolate" ? await fleet.isolate() : migrated?.unkept;
+      const refused = (indexed?.unreadable.length ?? 0) + (unkept === undefined ? 0 : 1);
+      const from = { ...(migrated ? { migratedFrom: migrated.before, ...indexed, refused } : {}), unkept };
       const status = await fleet.status();
       const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
       const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
@@ -121,14 +118,15 @@ export default {
       await fleet.close();
     }
   },
-  print(result, { operands: [word] }, page) {
-    if (word === "verify") return verifiedLines(result);
-    if (word === "prune") return prunedLines(result, page);
-    if (word === "take") return takenLines(result);
-    if (word === "push") return pushedLines(result);
-    if (word === "pack") return packedLines(result);
-    if (word === "isolate") return isolatedLines(result);
-    return OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
+  *print(result, { operands: [word] }, page) {
+    if (result.tenant) yield `Of the tenant ${inert(result.tenant)}:`;
+    if (word === "verify") yield* verifiedLines(result);
+    else if (word === "prune") yield* prunedLines(result, page);
+    else if (word === "take") yield* takenLines(result);
+    else if (word === "push") yield* pushedLines(result);
+    else if (word === "pack") yield* packedLines(result);
+    else if (word === "isolate") yield* isolatedLines(result);
+    else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
   status: ({ faults = [], copies = [], refused = 0, incomplete = 0 }) =>
     faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete > 0 ? FAILURE : OK,
@@ -141,8 +139,18 @@ function careOf({ service }: Asking): FleetCare {
 }
 
 /** Asks for what needs the sessions of this machine. */
-async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
+async function ofSessions(
+  asking: Asking,
+  word: string,
+  folder: string,
+  flags: ReadonlyMap<string, string>,
+): Promise<Result> {
   const care = careOf(asking);
+  if (word === "pack") {
+    const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
+    const packed = await care.pack(until as string, asking.progress);
+    return { ...packed, refused: packed.inUse.length + packed.damaged.length };
+  }
   if (word === "verify") return care.verify(asking.progress);
   if (word === "push") {
     const sessions = await care.push(asking.progress);
@@ -154,6 +162,11 @@ async function ofSessions(asking: Asking, word: string, folder: string): Promise
     : care.exportTo(path, asking.progress));
   const refused = files.filter(({ outcome }) => outcome === "refused").length;
   return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };
+}
+
+/** Returns the end of a sentence about the sessions that are in no tenant. */
+function others(tenant: unknown): string {
+  return tenant ? "" : "; those of tenants are not among them";
 }
 
 function* takenLines({ sessionId, holder }: Result): Generator<string> {
@@ -197,9 +210,18 @@ function* journalLines(journal: Result): Generator<string> {
       yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
 }
 
-function* verifiedLines({ sessions, deleted, entries, bytes, faults, copies, journal }: Result): Generator<string> {
+function* verifiedLines({
+  sessions,
+  deleted,
+  entries,
+  bytes,
+  faults,
+  copies,
+  journal,
+  tenant,
+}: Result): Generator<string> {
   const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
-  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains`;
+  yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const { sessionId, message } of faults.slice(0, MOST_PRINTED)) yield `${inert(sessionId)}: ${inert(message)}`;
   yield faults.length === 0
     ? "The database has what was acknowledged"
@@ -215,20 +237,20 @@ function* verifiedLines({ sessions, deleted, entries, bytes, faults, copies, jou
   yield* journalLines(journal);
 }
 
-function* fileLines({ folder, files, refused, incomplete }: Result, word: string): Generator<string> {
+function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word: string): Generator<string> {
   const of = (outcome: string): number => files.filter((file: Result) => file.outcome === outcome).length;
   const [did, place] = word === "import" ? ["brought in from", "the fleet"] : ["written into", "the folder"];
-  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already`;
+  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already${word === "export" ? others(tenant) : ""}`;
   const told = files.filter(({ message }: Result) => message !== undefined);
   for (const { sessionPath, message } of told.slice(0, MOST_PRINTED)) yield `${inert(sessionPath)}: ${inert(message)}`;
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
 }
 
-function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged }: Result): Generator<string> {
-  if (sessions === 0) yield "No session has rows that could be packed";
+function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged, tenant }: Result): Generator<string> {
+  if (sessions === 0) yield `No session has rows that could be packed${others(tenant)}`;
   else
-    yield `${count(sessions, "session was", "sessions were")} packed: ${grouped(lines)} lines of ${sizeText(bytes)} are ${sizeText(packedBytes)} now`;
+    yield `${count(sessions, "session was", "sessions were")} packed: ${grouped(lines)} lines of ${sizeText(bytes)} are ${sizeText(packedBytes)} now${others(tenant)}`;
   for (const id of inUse) yield `${inert(id)}: somebody writes to it; another time`;
   for (const id of damaged)
     yield `${inert(id)}: its lines are not those that were acknowledged; fleet verify tells more`;
@@ -261,12 +283,12 @@ function* statusLines({
     yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
   for (const id of sums.unreadable ?? [])
     yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
-  if (sums.tenant !== "") yield `Of the tenant ${inert(sums.tenant)}:`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
   const stored = sums.storedBytes === null ? "" : `; ${sizeText(sums.storedBytes)} in the database`;
-  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}`;
+  const apart = sums.isIsolated ? others(sums.tenant) : "";
+  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}${apart}`;
   yield `${grouped(sums.held)} of them have a writer now`;
   const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0, ids = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
@@ -278,6 +300,15 @@ function* statusLines({
   if (ids > 0) yield `${count(ids, "id", "ids")} of sessions that were removed for good`;
   if (sums.unguarded.length > 0)
     yield `Tenants are not kept apart in ${sums.unguarded.join(", ")}: have the owner run pi-session-server fleet migrate`;
+  for (const schema of sums.making ?? []) {
+    const where = schema === null ? "schemas in the database" : `functions in schema ${inert(schema)}`;
+    const what = schema === null ? "database NAME" : `schema ${inert(schema)}`;
+    yield `Tenants may make ${where}, which other programs there could be made to run: have its owner run: revoke create on ${what} from public, ${TENANTS}`;
+  }
+  if (sums.unkept !== undefined)
+    yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
+  if (sums.endsAbandoned === false)
+    yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
   if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }
 

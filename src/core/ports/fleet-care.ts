@@ -6,7 +6,7 @@ import type { JournaledSession } from "./fleet.ts";
 /** Something that is wrong in the database. */
 export interface FleetFault {
   readonly sessionId: string;
-  readonly fault: "missing_rows" | "chain" | "epochs" | "header" | "unindexed" | "attachment";
+  readonly fault: "missing_rows" | "chain" | "epochs" | "header" | "heads" | "facts" | "unindexed" | "attachment";
   /** A sentence that says what to do. */
   readonly message: string;
 }

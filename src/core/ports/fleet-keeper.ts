@@ -18,7 +18,7 @@ export type Kept =
       readonly description: FleetDescription;
     };
 
-/** A session of the fleet, as it is checked. */
+/** A session of the fleet, as its own row says. */
 export interface FleetRow {
   readonly id: string;
   readonly headerLine: Uint8Array;
@@ -28,14 +28,20 @@ export interface FleetRow {
   readonly isRemoved: boolean;
   /** Number of entries whose facts are known; it differs from `end` where an older program wrote. */
   readonly indexed: number;
-  /** Whether those that are missing are known to be, and are added by whoever comes. */
+  readonly epoch: number;
+}
+
+/** A session of the fleet with what its other rows are, all of one moment. */
+export interface CheckedRow extends FleetRow {
+  /** Whether facts that are missing are known to be, and are added by whoever comes. */
   readonly isBehind: boolean;
+  /** The text of what lists show of it; null: there is none. */
+  readonly facts: string | null;
   /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */
   readonly rows: number;
   readonly hasGap: boolean;
   readonly highestEpoch: number;
   readonly epochsFall: boolean;
-  readonly epoch: number;
 }
 
 /** A session with entries whose texts and spendings are missing. */
@@ -90,18 +96,25 @@ export interface FleetKeeper {
    * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
    */
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
-  /** Yields the sessions with what their rows are, by their ids. */
+  /** Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. */
   rows(): AsyncIterable<FleetRow>;
   /** Returns one of them; null where there is none. */
   row(sessionId: string): Promise<FleetRow | null>;
+  /** Returns one of them with what its other rows are; null where there is none. */
+  checked(sessionId: string): Promise<CheckedRow | null>;
   /** Removes the facts of a session that this process has in this epoch. Returns whether it was done. */
   forgetFacts(sessionId: string, epoch: number): Promise<boolean>;
   /** Adds facts of entries between two positions to such a session, whose earlier ones have them. Returns whether it was done. */
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean>;
   /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
   claimBehind(): Promise<BehindSession | null>;
-  /** Yields the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601), and that have rows. */
-  cold(since: string): AsyncIterable<ColdSession>;
+  /**
+   * Yields the ids of the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601). No row but
+   * their own is read.
+   */
+  cold(since: string): AsyncIterable<string>;
+  /** Returns one of them that has rows; null where it is none any more, or has none. */
+  coldSession(sessionId: string, since: string): Promise<ColdSession | null>;
   /**
    * Puts a pack in the place of rows, if these have the bytes with this SHA-256 when they are joined by line feeds, and the
    * session was not taken since. Returns whether it was done.

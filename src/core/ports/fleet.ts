@@ -40,7 +40,7 @@ export type Taking =
   | { readonly kind: "deleted" }
   /** The database could not be asked, or did not answer. Asking again does no harm. */
   | { readonly kind: "away"; readonly reason: string }
-  /** The database cannot have such a session, and has none, however often it is asked. */
+  /** The database refuses it, however often it is asked: it cannot have such a session, or this process may not use it. */
   | { readonly kind: "unfit"; readonly reason: string };
 
 /**
@@ -166,7 +166,7 @@ export type FleetOutcome =
   | { readonly kind: "refused" }
   /** Nothing was sent. */
   | { readonly kind: "away"; readonly reason: string }
-  /** The database does not take a value, however often it is sent. Nothing was written. */
+  /** The database refuses it, however often it is sent: a value, or this process. Nothing was written. */
   | { readonly kind: "unfit"; readonly reason: string }
   /** Whether it was done is not known, and it may still happen, until the session is taken again. */
   | { readonly kind: "unknown"; readonly reason: string };

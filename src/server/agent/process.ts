@@ -78,7 +78,7 @@ export class AgentProcess {
     const { spawn } = process.getBuiltinModule("node:child_process");
     this.child = spawn(program, args, {
       cwd,
-      env: variables as NodeJS.ProcessEnv,
+      env: withoutSecrets(variables),
       stdio: ["pipe", "pipe", "pipe"],
       // A group of its own, so that it can be ended with what it has started.
       detached: !IS_WINDOWS,
@@ -222,6 +222,12 @@ export class AgentProcess {
       // All of them have ended.
     }
   }
+}
+
+/** Returns the variables without those that give the fleet's database to whoever has them: the agent runs what a model says. */
+function withoutSecrets(variables: AgentLaunch["variables"]): NodeJS.ProcessEnv {
+  const { PI_FLEET_URL, PGPASSWORD, ...rest } = variables;
+  return rest;
 }
 
 /** Returns text without what would move the cursor of a terminal. */

@@ -52,16 +52,16 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
           ? packPart(packs, values)
           : entryPart(sent, values);
   const lease = leaseFor(by, values);
-  const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = decode(a.chain, 'hex'), state = 1,
+  const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = pg_catalog.decode(a.chain, 'hex'), state = 1,
       deleted_at = null, removed_at = null, lease_until = ${lease}, changed_at = clock_timestamp(),
       messages = a.messages, modified = a.modified, is_plain = a.plain,
       indexed = case when s.indexed = a.entries and not a.behind then a.past else s.indexed end
-    from json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
+    from pg_catalog.json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
       entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,
       modified double precision, plain boolean, behind boolean)
     where s.tenant = ${values.add(by.tenant)} and s.id = a.id and s.epoch = a.epoch
       and s.holder = ${values.add(by.holder)} and s.state < 2 ${onServer(by, values)}
-      and ${continues("a.entries", "decode(a.continued, 'hex')")}
+      and ${continues("a.entries", "pg_catalog.decode(a.continued, 'hex')")}
     returning a.n, a.epoch, a.behind, s.tenant, s.id, s.generation`;
   const facts = factParts(
     sent.map((one) => one.facts),
@@ -72,7 +72,7 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
   const text = parts.map((part, n) => `, put_${n} as (${part})`).join("");
   const isProven = batch.source !== undefined || batch.place !== undefined;
   const proof = isProven ? `, ${packsProof(batch.before, batch.stretches ?? [], values)} as proven` : "";
-  const done = "(select string_agg(n::text, ',') from held) as done";
+  const done = "(select pg_catalog.string_agg(n::text, ',') from held) as done";
   const statement = statementOf(`with held as (${held})${text} select ${done}, ${WAITS_FOR}${proof}`, by, values);
   return { ...statement, isRepeated: true };
 }
@@ -102,7 +102,7 @@ export function onServer({ server, isDirect }: Appender, values: SqlValues): str
 }
 
 export function leaseFor(by: Appender, values: SqlValues): string {
-  return `clock_timestamp() + ${values.add(by.lease)} * interval '1 millisecond'`;
+  return `clock_timestamp() + ${values.add(by.lease)}::float8 * interval '1 millisecond'`;
 }
 
 /** Returns the part with a row for each line. */
@@ -118,14 +118,14 @@ function entryPart(sent: readonly SentBatch[], values: SqlValues): string {
   return `insert into pi_fleet.entry (tenant, session_id, generation, seq, epoch, head, line)
     select held.tenant, held.id, held.generation, part.seq, held.epoch, part.head,
       substring(${bytes}::bytea from part.start for part.length)
-    from held join json_to_recordset(${values.add(JSON.stringify(rows))}::json)
+    from held join pg_catalog.json_to_recordset(${values.add(JSON.stringify(rows))}::json)
       as part (n int, seq bigint, start int, length int, head text) on part.n = held.n`;
 }
 
 /** Returns the part that notes that facts of the held session are missing, which this process is about to add. */
 function behindPart(worker: string, values: SqlValues, where = ""): string {
   return `insert into pi_fleet.behind (tenant, session_id, worker, until)
-    select held.tenant, held.id, ${values.add(worker)}, clock_timestamp() + ${values.add(CLAIM)} * interval '1 millisecond'
+    select held.tenant, held.id, ${values.add(worker)}, clock_timestamp() + ${values.add(CLAIM)}::float8 * interval '1 millisecond'
     from held ${where} on conflict (tenant, session_id) do update set worker = excluded.worker, until = excluded.until`;
 }
 

@@ -16,7 +16,7 @@ import type {
   FleetPushed,
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
-import type { FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
+import type { CheckedRow, FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { attachmentFolder } from "../log/attachments.ts";
@@ -24,20 +24,19 @@ import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
 import type { WrittenOnce } from "./care-files.ts";
-import { DAMAGED, packSession } from "./cold-packing.ts";
+import { DAMAGED, packSession, UNTOUCHED } from "./cold-packing.ts";
 import { FleetCopy } from "./copy.ts";
-import { endAfter, endIn, endsAt, isSameEnd, NOTHING } from "./ends.ts";
+import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
+import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
 import { type GivingPlace, give, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
+import { hasLines, ifReadable, Verifying } from "./verifying.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
-
-/** Times that a session with faults is read, if it changes each time. */
-const MOST_READ = 3;
 
 /** Digests that a message names, at most. */
 const MOST_NAMED = 3;
@@ -81,7 +80,7 @@ export class FleetKeeping implements FleetCare {
   // --- verify ------------------------------------------------------------------------------------------------------
 
   async verify(progress?: Progress): Promise<FleetVerified> {
-    const { local, keeper } = this.place;
+    const { fleet, local, keeper } = this.place;
     const [listed, archived] = [
       await local.list({ headerOnly: true }),
       await local.list({ archived: true, headerOnly: true }),
@@ -90,7 +89,7 @@ export class FleetKeeping implements FleetCare {
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
-    const whole = new Set<string>();
+    const verifying = new Verifying(fleet, keeper);
     for await (const row of keeper.rows()) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
@@ -101,94 +100,13 @@ export class FleetKeeping implements FleetCare {
         if (row.state === "deleted") sums.deleted++;
         sums.entries += row.end.entries;
         sums.bytes += row.end.bytes;
-        faults.push(...(await this.faultsOf(row, whole)));
+        faults.push(...(await verifying.faultsOf(row)));
       }
       if (copy) copies.push(await this.checked(copy, row));
       progress?.(sums.sessions, sums.sessions + left.size);
     }
     for (const copy of left.values()) copies.push(this.onlyHere(copy));
     return { ...sums, faults, copies, journal: this.place.options.journal.all() };
-  }
-
-  /**
-   * Returns what is wrong with a session. Its lines are read after its row, and may be removed in between: where the row has
-   * another epoch or state by then, it is read anew.
-   */
-  private async faultsOf(row: FleetRow, whole: Set<string>, tries = 1): Promise<FleetFault[]> {
-    const faults = [...(await this.lineFaults(row)), ...(await this.attachmentFaults(row.id, whole))];
-    if (faults.length === 0) return faults;
-    const now = await this.place.keeper.row(row.id);
-    if (!now || !hasLines(now)) return [];
-    return now.epoch === row.epoch || tries === MOST_READ ? faults : this.faultsOf(now, whole, tries + 1);
-  }
-
-  private async lineFaults(row: FleetRow): Promise<FleetFault[]> {
-    const { id, end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind } = row;
-    const isDeleted = row.state === "deleted";
-    const faults: FleetFault[] = [];
-    const add = (fault: FleetFault["fault"], message: string): void => {
-      faults.push({
-        sessionId: id,
-        fault,
-        message: isDeleted ? `It is deleted, and may be restored. ${message}` : message,
-      });
-    };
-    const where = "A machine with a whole copy has them: fleet export there, or restore the database.";
-    if (rows !== end.entries || hasGap)
-      add("missing_rows", `It says it has ${end.entries} entries and has ${rows}. ${where}`);
-    else {
-      const packs = ((await this.place.fleet.stretches?.(id)) ?? []).filter(({ entries }) => entries <= end.entries);
-      const positions = packs.map(({ entries }) => entries).filter((entries) => entries < end.entries);
-      const ends = await this.ifReadable(id, () => endsAt(this.place.fleet, id, end, positions));
-      // A last one may end where the session does.
-      if (!ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end)))
-        add(
-          "chain",
-          `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${where}`,
-        );
-    }
-    if (epochsFall || highestEpoch > epoch)
-      add("epochs", "A line has the epoch of a writer that had lost the session. Report it with this output.");
-    if (!headerIn(row.headerLine)) add("header", `Its header cannot be read. ${where}`);
-    if (indexed !== end.entries && rows === end.entries && !isBehind && !isDeleted)
-      add(
-        "unindexed",
-        "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
-      );
-    return faults;
-  }
-
-  /** Reads the attachments of a session. Each content is read once: `whole` are those that were found to be right. */
-  private async attachmentFaults(sessionId: string, whole: Set<string>): Promise<FleetFault[]> {
-    const faults: FleetFault[] = [];
-    const { fleet } = this.place;
-    const readable: Pick<Fleet, "attachments" | "attachment"> = {
-      attachments: (id) => fleet.attachments(id),
-      attachment: (sha256) => this.ifReadable(sessionId, () => fleet.attachment(sha256)),
-    };
-    for await (const [sha256, bytes] of attachmentsThere(readable, sessionId, (one) => whole.has(one)))
-      if (bytes) whole.add(sha256);
-      else {
-        const message = `Its attachment ${sha256} is missing or damaged. fleet import brings it from a folder with a whole copy.`;
-        faults.push({ sessionId, fault: "attachment", message });
-      }
-    return faults;
-  }
-
-  /**
-   * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
-   * where the database is away.
-   */
-  private async ifReadable<T>(id: string, read: () => Promise<T>): Promise<T | null> {
-    for (let isAgain = false; ; isAgain = true)
-      try {
-        return await read();
-      } catch (error) {
-        if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
-        // A database that answers this is there.
-        if (error.retryable) await this.place.keeper.row(id);
-        if (!error.retryable || isAgain) return null;
-      }
   }
 
   private async endOf(id: string, entries: number): Promise<FleetEnd> {
@@ -207,7 +125,8 @@ export class FleetKeeping implements FleetCare {
       if (row.state === "deleted") return of("deleted");
       const common = Math.min(count, row.end.entries);
       const here = endIn(log, common, NOTHING);
-      const there = common === row.end.entries ? row.end : await this.ifReadable(id, () => this.endOf(id, common));
+      const there =
+        common === row.end.entries ? row.end : await ifReadable(this.place.fleet, () => this.endOf(id, common));
       // Of damage in the database that is said which has it.
       if (there && !isSameEnd(here, there)) return of("different");
       return of(count === row.end.entries ? "same" : count < row.end.entries ? "behind" : "ahead");
@@ -375,11 +294,15 @@ export class FleetKeeping implements FleetCare {
     const sums = { sessions: 0, lines: 0, bytes: 0, packedBytes: 0 };
     const inUse: string[] = [];
     const damaged: string[] = [];
-    for await (const session of this.place.keeper.cold(since)) {
-      const found = await this.ifReadable(session.id, () => packSession(this.place, session));
+    const { fleet, keeper } = this.place;
+    for await (const id of keeper.cold(since)) {
+      const found = await ifReadable(fleet, async () => {
+        const session = await keeper.coldSession(id, since);
+        return session ? packSession(this.place, session) : UNTOUCHED;
+      });
       const { outcome, lines, bytes, packedBytes } = found ?? DAMAGED;
-      if (outcome === "in_use") inUse.push(session.id);
-      if (outcome === "damaged") damaged.push(session.id);
+      if (outcome === "in_use") inUse.push(id);
+      if (outcome === "damaged") damaged.push(id);
       if (lines > 0) sums.sessions++;
       sums.lines += lines;
       sums.bytes += bytes;
@@ -392,14 +315,20 @@ export class FleetKeeping implements FleetCare {
   // --- index -------------------------------------------------------------------------------------------------------
 
   async index(progress?: Progress): Promise<FleetIndexed> {
+    const { fleet, keeper } = this.place;
     const lacking: FleetRow[] = [];
-    for await (const row of this.place.keeper.rows())
-      if (row.state === "there" && row.indexed !== row.end.entries && row.rows === row.end.entries) lacking.push(row);
     const inUse: string[] = [];
     const unreadable: string[] = [];
+    for await (const row of keeper.rows()) {
+      if (row.state !== "there") continue;
+      const lacks = await ifReadable(fleet, async () => lacksFacts(await keeper.checked(row.id)));
+      if (lacks) lacking.push(row);
+      // One that has its facts needs none, whatever has become of its lines.
+      else if (lacks === null && row.indexed !== row.end.entries) unreadable.push(row.id);
+    }
     let indexed = 0;
     for (const [n, row] of lacking.entries()) {
-      const isIndexed = await this.ifReadable(row.id, () => this.indexOne(row));
+      const isIndexed = await ifReadable(fleet, () => this.indexOne(row));
       if (isIndexed) indexed++;
       else (isIndexed === null ? unreadable : inUse).push(row.id);
       progress?.(n + 1, lacking.length);
@@ -447,9 +376,10 @@ export class FleetKeeping implements FleetCare {
   }
 }
 
-/** Returns whether a session should have its lines; one that is deleted has them until they are pruned. */
-function hasLines({ state, isRemoved }: FleetRow): boolean {
-  return state === "there" || (state === "deleted" && !isRemoved);
+/** Returns whether facts of a session are missing, or cannot be read, and its lines are there to gather them from. */
+function lacksFacts(row: CheckedRow | null): boolean {
+  if (!row || row.rows !== row.end.entries || row.rows === 0) return false;
+  return row.indexed !== row.rows || !descriptionIn(row.facts);
 }
 
 /** Returns the sentence about attachments that are not beside a file. */

@@ -28,6 +28,8 @@ export interface ColdOutcome {
 
 /** The outcome for a session that is not packed because of its lines. */
 export const DAMAGED: ColdOutcome = { outcome: "damaged", lines: 0, bytes: 0, packedBytes: 0 };
+/** The outcome for one that has no rows to be packed. */
+export const UNTOUCHED: ColdOutcome = { ...DAMAGED, outcome: "packed" };
 
 /** Packs the rows of a session. What was packed before it is interrupted stays packed. */
 export async function packSession(place: PackingPlace, session: ColdSession): Promise<ColdOutcome> {

@@ -1,7 +1,7 @@
 /** A fleet as the settings name it, put together. Nothing is connected before it is first asked. */
 
 import { hostname } from "node:os";
-import { AddressError, addressOf } from "./address.ts";
+import { type Address, AddressError, addressOf } from "./address.ts";
 import { Connections } from "./connections.ts";
 import { loadDriver } from "./driver.ts";
 import type { KnownStore } from "./identity.ts";
@@ -43,8 +43,9 @@ export interface PostgresConnection extends FleetConnection {
   readonly catalog: SqlCatalog;
   readonly keeper: SqlKeeper;
   readonly pruning: FleetPruning;
-  /** The address without its password. */
+  /** The address without its password, and the tenant that it names; empty: none. */
   readonly shown: string;
+  readonly tenant: string;
 }
 
 /**
@@ -66,6 +67,7 @@ export function connectFleet(
   const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
     ...{ address, driver: loadDriver, most: CONNECTIONS, connectWithin, answerWithin },
+    ...(text.startsWith("file:") ? { readAddress: rereading(text, place, address) } : {}),
     store: place.storeAt?.(address.shown),
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
@@ -77,12 +79,29 @@ export function connectFleet(
     catalog: new SqlCatalog(connections, tenant),
     keeper: new SqlKeeper(connections, place.processId, tenant, LEASE),
     pruning: new FleetPruning(connections, tenant),
-    shown: address.shown,
+    ...{ shown: address.shown, tenant },
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,
     elapsed,
     patience: patienceOf(patience, elapsed),
     ...(isAlone ? { outage: new Outage(fleet, ASKED_EVERY, elapsed) } : {}),
+  };
+}
+
+/**
+ * Returns what reads the file of an address again: whoever changes the password there need not restart anything. What cannot
+ * be read, as while it is being written, or is of another tenant leaves what was read before.
+ */
+function rereading(text: string, place: FleetPlace, first: Address): () => Address {
+  let last = first;
+  return () => {
+    try {
+      const now = addressOf(urlIn(text, place), place.readFile);
+      if (now.tenant === first.tenant) last = now;
+    } catch (error) {
+      if (!(error instanceof AddressError)) throw error;
+    }
+    return last;
   };
 }
 

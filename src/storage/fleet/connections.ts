@@ -8,7 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
-import { unfit } from "./failures.ts";
+import { ServerRefusal, unfit } from "./failures.ts";
 import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
 import { requireTenant } from "./isolation.ts";
 import {
@@ -62,16 +62,31 @@ export const LACKED = "23503";
 export const NOT_PROVEN = "22012";
 /** The SQLSTATE of a row that is there already, because another one was faster. */
 const FASTER = "23505";
+/** In that place, too: what a server says to whoever connects, until somebody changes something. */
+const REFUSED = "refused";
+/** SQLSTATEs of such refusals, and of those that a statement meets, with what to do about them. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  ["28P01", "correct the password, in PI_FLEET_URL, the file of --fleet, PGPASSWORD or ~/.pgpass"],
+  ["28000", "use a role that may connect, or have pg_hba.conf let this one in"],
+  ["3D000", "make that database, or name another one in the URL of the fleet"],
+  ["42501", "use the role that it is meant for, or have the owner of the tables grant it"],
+]);
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /** Milliseconds for which others of several servers are waited for when one has answered. */
 const OTHERS = 500;
+/** Milliseconds after which a connection that nobody uses is closed, but for one. */
+const IDLE = 60_000;
+/** Milliseconds after which the system asks whether the other end is there, instead of two hours. */
+const ASKED_AFTER = 30_000;
 const CLOSED = "the fleet was closed";
 const FORMER =
   "it was the primary before another server was promoted; if it is to be used again, restart the programs that use it";
 
 export interface ConnectionLimits {
   readonly address: Address;
+  /** Returns it as it is now, for each new connection; by default it stays. */
+  readonly readAddress?: () => Address;
   readonly driver: () => Promise<MakeClient>;
   /** Connections at a time, at most. */
   readonly most: number;
@@ -89,6 +104,8 @@ class DatabaseConnection {
   /** The server that it was made to. */
   readonly server: DatabaseServer;
   isOver = false;
+  /** The clock of the process when its last statement was answered. */
+  usedAt = 0;
   /** Warnings that came since the statement was sent. */
   readonly warnings: string[] = [];
 
@@ -122,6 +139,7 @@ export class Connections {
   /** Called when no statement runs or waits. */
   private answered: () => void = () => {};
   private isClosed = false;
+  private sweeping: NodeJS.Timeout | undefined;
   /** The server that answered last. */
   fact: ServerFact | undefined;
   /** The one to which the last connection was made. */
@@ -160,7 +178,8 @@ export class Connections {
     // The connection may have been one of a server that is gone.
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
-    if (refusesValue(answer)) throw unfit(answer.reason);
+    const refusal = refusalIn(answer);
+    if (refusal !== undefined) throw unfit(refusal);
     const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
     throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
@@ -170,7 +189,10 @@ export class Connections {
     try {
       connection = await this.connection();
     } catch (error) {
-      return { kind: "away", reason: reasonOf(error) };
+      const code = refusalCode(error);
+      return code === undefined
+        ? { kind: "away", reason: reasonOf(error) }
+        : { kind: "failed", code, reason: reasonOf(error) };
     }
     const put = async (): Promise<SqlAnswer> => {
       let statement: SqlStatement;
@@ -190,11 +212,28 @@ export class Connections {
     }
     if (connection.isOver) this.forget(connection);
     else if (this.isClosed) this.leave(connection);
-    else {
-      connection.client.unref();
-      this.idle.push(connection);
-    }
+    else this.rest(connection);
     return answer;
+  }
+
+  /** Keeps a connection for later, and closes those that nobody has used for long. */
+  private rest(connection: DatabaseConnection): void {
+    connection.client.unref();
+    connection.usedAt = performance.now();
+    this.idle.push(connection);
+    this.sweeping ??= setInterval(() => this.sweep(), IDLE / 2).unref();
+  }
+
+  /** Closes the connections that nobody has used for long; one is kept. The one that was used last is used next. */
+  private sweep(): void {
+    while (this.idle.length > 1 && performance.now() - this.idle[0].usedAt >= IDLE) {
+      const [unused] = this.idle.splice(0, 1);
+      this.forget(unused);
+      unused.client.end().catch(() => {});
+    }
+    if (this.idle.length > 1) return;
+    clearInterval(this.sweeping);
+    this.sweeping = undefined;
   }
 
   private async ask(connection: DatabaseConnection, statement: SqlStatement, sent?: () => void): Promise<SqlAnswer> {
@@ -202,13 +241,16 @@ export class Connections {
     let isAnswered = false;
     let late: NodeJS.Timeout | undefined;
     const lateness = new Promise<never>((_, reject) => {
-      late = setTimeout(() => {
-        connection.drop();
-        this.chosen = undefined;
-        const isWaiting = connection.fact.durability === "replicated";
-        const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
-        reject(new Error(`it did not answer in time${why}`));
-      }, this.options.answerWithin);
+      late = setTimeout(
+        () => {
+          connection.drop();
+          this.chosen = undefined;
+          const isWaiting = connection.fact.durability === "replicated";
+          const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
+          reject(new Error(`it did not answer in time${why}`));
+        },
+        Math.max(this.options.answerWithin, statement.within ?? 0),
+      );
     });
     warnings.length = 0;
     client.ref();
@@ -280,8 +322,8 @@ export class Connections {
     }
     if (this.isClosed) throw new Error(CLOSED);
     const make = await this.options.driver();
-    const { servers } = this.options.address;
-    const { chosen } = this;
+    const { servers } = this.options.readAddress?.() ?? this.options.address;
+    const chosen = servers.find(({ host, port }) => host === this.chosen?.host && port === this.chosen?.port);
     let connection: DatabaseConnection | undefined;
     if (chosen && servers.length > 1) connection = await this.connect(make, chosen).catch(() => undefined);
     connection ??= await this.latestOf(servers.map((server) => this.connect(make, server)));
@@ -292,7 +334,8 @@ export class Connections {
 
   /** Connects to a server. Throws where it cannot be written to. */
   private async connect(make: MakeClient, server: DatabaseServer): Promise<DatabaseConnection> {
-    const config = { ...server, connectionTimeoutMillis: this.options.connectWithin, keepAlive: true };
+    const within = { connectionTimeoutMillis: this.options.connectWithin };
+    const config = { ...server, ...within, keepAlive: true, keepAliveInitialDelayMillis: ASKED_AFTER };
     const connection = new DatabaseConnection(make(config), server);
     try {
       await connection.client.connect();
@@ -328,7 +371,8 @@ export class Connections {
         if (isLate) this.leave(connection);
         else made[n] = connection;
       } catch (error) {
-        failed = error;
+        // One that is away may be let in by another time.
+        if (failed === undefined || refusalCode(error) === undefined) failed = error;
       }
     });
     let late: NodeJS.Timeout | undefined;
@@ -367,6 +411,7 @@ export class Connections {
     });
     if (this.busy > 0) await Promise.race([answered, moment]);
     this.isClosed = true;
+    clearInterval(this.sweeping);
     const idle = this.idle.splice(0);
     await Promise.race([Promise.allSettled(idle.map(({ client }) => client.end())), moment]);
     clearTimeout(late);
@@ -379,6 +424,23 @@ export class Connections {
 export function refusesValue(answer: SqlAnswer): boolean {
   if (answer.kind !== "failed" || [NOT_PROVEN, LACKED, FASTER].includes(answer.code)) return false;
   return answer.code === UNMADE || OF_VALUES.test(answer.code);
+}
+
+/** Returns why a server refuses what was sent however often it is, and what to do; undefined where it may do it another time. */
+export function refusalIn(answer: SqlAnswer): string | undefined {
+  if (answer.kind !== "failed") return undefined;
+  const { code, reason } = answer;
+  if (refusesValue(answer)) return `${reason}; write it otherwise, or without --fleet`;
+  const remedy = REMEDIES.get(code);
+  if (remedy !== undefined) return `${reason}; ${remedy}`;
+  return code === REFUSED || NO_TABLES.has(code) ? reason : undefined;
+}
+
+/** Returns in the place of a SQLSTATE why no connection is to be had, where that lasts. */
+function refusalCode(error: unknown): string | undefined {
+  if (error instanceof ServerRefusal) return REFUSED;
+  const { code } = error as { code?: unknown };
+  return typeof code === "string" && REMEDIES.has(code) && "severity" in (error as object) ? code : undefined;
 }
 
 /** Calls `run` when the socket has taken what was written to it. The driver writes in the next turn. */

@@ -14,6 +14,8 @@ export interface SqlStatement {
   readonly binary?: boolean;
   /** How values of results become what is returned. */
   readonly types?: { getTypeParser(): (value: unknown) => unknown };
+  /** Milliseconds within which it is answered, where it may take longer than others. */
+  readonly within?: number;
   /** The server for which it is meant: on another one it is not run. */
   readonly server?: string;
 }
@@ -68,6 +70,7 @@ export interface DatabaseServer {
     | { readonly rejectUnauthorized: boolean; readonly ca?: string; readonly checkServerIdentity?: () => undefined };
   readonly connectionTimeoutMillis?: number;
   readonly keepAlive?: boolean;
+  readonly keepAliveInitialDelayMillis?: number;
   readonly application_name?: string;
 }
 

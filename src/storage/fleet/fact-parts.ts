@@ -16,7 +16,7 @@ const FACTS = {
   described: (value: string): string => `insert into pi_fleet.described
       (tenant, session_id, facts, cwd, parent_path, parent_id, created, name_sought, sought)
     select held.tenant, held.id, d.facts, d.cwd, d.parent_path, d.parent_id, d.created, d.name_sought, d.sought
-    from held join json_to_recordset(${value}::json) as d (n int, facts text, cwd text, parent_path text, parent_id text,
+    from held join pg_catalog.json_to_recordset(${value}::json) as d (n int, facts text, cwd text, parent_path text, parent_id text,
       created double precision, name_sought text, sought text) on d.n = held.n
     on conflict (tenant, session_id) do update set facts = excluded.facts, cwd = excluded.cwd,
       parent_path = excluded.parent_path, parent_id = excluded.parent_id, created = excluded.created,
@@ -25,24 +25,24 @@ const FACTS = {
       (tenant, session_id, generation, seq, kind, nth, role, at, words)
     select held.tenant, held.id, held.generation, t.seq, t.kind, t.nth, t.role, coalesce(t.at, '-infinity'),
       t.words::tsvector
-    from held join json_to_recordset(${value}::json) as t (n int, seq bigint, kind text, nth int, role text,
+    from held join pg_catalog.json_to_recordset(${value}::json) as t (n int, seq bigint, kind text, nth int, role text,
       at double precision, words text) on t.n = held.n
     on conflict do nothing`,
   attached: (value: string): string => `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
     select held.tenant, held.id, held.generation, a.sha256
-    from held join json_to_recordset(${value}::json) as a (n int, sha256 text) on a.n = held.n on conflict do nothing`,
+    from held join pg_catalog.json_to_recordset(${value}::json) as a (n int, sha256 text) on a.n = held.n on conflict do nothing`,
   // In an order in which no two processes wait for each other.
   words: (value: string): string => `insert into pi_fleet.word (tenant, word)
-    select held.tenant, w.word from held join json_to_recordset(${value}::json) as w (n int, word text) on w.n = held.n
+    select held.tenant, w.word from held join pg_catalog.json_to_recordset(${value}::json) as w (n int, word text) on w.n = held.n
     order by w.word collate "C" on conflict do nothing`,
   // Only those that a removal of texts has noted are locked: everybody else writes the same words.
   wanted: (value: string): string => `update pi_fleet.word w set unused_since = null
-    from held join json_to_recordset(${value}::json) as u (n int, word text) on u.n = held.n
+    from held join pg_catalog.json_to_recordset(${value}::json) as u (n int, word text) on u.n = held.n
     where w.tenant = held.tenant and w.word = u.word and w.unused_since is not null`,
   spent: (value: string): string => `insert into pi_fleet.spent as old
       (tenant, session_id, generation, quarter, provider, model, inherited, ${SUMS.join(", ")})
     select held.tenant, held.id, held.generation, s.quarter, s.provider, s.model, s.inherited, ${SUMS.map((name) => `s.${name}`).join(", ")}
-    from held join json_to_recordset(${value}::json) as s (n int, quarter bigint, provider text, model text,
+    from held join pg_catalog.json_to_recordset(${value}::json) as s (n int, quarter bigint, provider text, model text,
       inherited boolean, ${SUMS.map((name) => `${name} double precision`).join(", ")}) on s.n = held.n
     on conflict (tenant, session_id, generation, quarter, provider, model, inherited)
     do update set ${SUMS.map((name) => `${name} = old.${name} + excluded.${name}`).join(", ")}`,
@@ -109,6 +109,22 @@ export function describedRow(id: string, description: FleetDescription): object 
     name_sought: name === null ? null : storable(fold(name)),
     sought: storable(fold(`${name ?? ""}\n${firstMessage ?? ""}\n${cwd ?? ""}\n${id}`)),
   };
+}
+
+/** Returns a description as it is stored; undefined for what is none, as of a row that was tampered with. */
+export function descriptionIn(facts: unknown): FleetDescription | undefined {
+  if (typeof facts !== "string") return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(facts);
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  const { cwd, name, firstMessage, parentSession, timestamp } = value as Partial<FleetDescription>;
+  const described = { cwd, name, firstMessage, parentSession, timestamp };
+  const isText = (one: unknown): boolean => one === null || typeof one === "string";
+  return Object.values(described).every(isText) ? (described as FleetDescription) : undefined;
 }
 
 function saidRow({ position, kind, nth, role, time, words, marks }: FleetText): object {

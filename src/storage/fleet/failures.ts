@@ -18,11 +18,17 @@ export function away(reason: string): Failure {
   );
 }
 
-/** Returns the failure for what the database does not take. That is no outage: whoever waits, or goes on alone, waits for ever. */
+/**
+ * Returns the failure for what the database refuses, with what to do about it. That is no outage: whoever waits, or goes on
+ * alone, waits for ever.
+ */
 export function unfit(reason: string): Failure {
-  const sentence = `The fleet's database does not take a value that it was to keep (${reason}), however often it is sent. Nothing was changed. Write it otherwise, or without --fleet.`;
+  const sentence = `The fleet's database refuses it, however often it is sent: ${reason}. Nothing was changed.`;
   return new Failure("storage_failed", sentence, { fleet: true }, { retryable: false });
 }
+
+/** A refusal of a server that lasts until somebody changes something; the message says what. */
+export class ServerRefusal extends Error {}
 
 /** Returns whether an error says that the fleet did not answer. */
 export function isAway(error: unknown): boolean {

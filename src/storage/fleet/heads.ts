@@ -9,7 +9,7 @@ import type { Entry } from "../../core/format/entry.ts";
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
 import type { FleetHeads } from "../../core/ports/fleet.ts";
-import { HEAD_SUMMARY, type Head, Nodes, packedIn, ROLES, type Role } from "../../core/tree/nodes.ts";
+import { HEAD_SUMMARY, type Head, Nodes, packedIn, ROLES, type Role, unpackId } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
 export function headText(nodes: Nodes, position: number, line: Uint8Array): string {
@@ -95,8 +95,14 @@ export class Spine {
   }
 }
 
-/** Returns what a stored head says; undefined where only the line does. */
-function headIn(text: string): EntryHead | undefined {
+/** A head as it is stored. */
+interface StoredHead extends Omit<EntryHead, "flags"> {
+  /** Missing where only the line says all that a node needs. */
+  readonly flags?: number;
+}
+
+/** Returns a stored head; undefined for what is none. */
+export function storedHead(text: string): StoredHead | undefined {
   let head: unknown;
   try {
     head = JSON.parse(text);
@@ -106,5 +112,31 @@ function headIn(text: string): EntryHead | undefined {
   const [id, parentId, type, role, flags] = Array.isArray(head) ? (head as unknown[]) : [];
   if (typeof id !== "string" || id === "" || typeof type !== "string" || type === "session") return undefined;
   if (!(parentId === null || typeof parentId === "string") || !ROLES.includes(role as Role)) return undefined;
-  return typeof flags === "number" ? { id, parentId, type, role: role as Role, flags } : undefined;
+  return { id, parentId, type, role: role as Role, ...(typeof flags === "number" ? { flags } : {}) };
+}
+
+/** Returns what a stored head says; undefined where only the line does. */
+function headIn(text: string): EntryHead | undefined {
+  const head = storedHead(text);
+  return head?.flags === undefined ? undefined : { ...head, flags: head.flags };
+}
+
+/** Compares stored heads with the lines that they are of. */
+export class HeadCheck {
+  private readonly nodes = new Nodes();
+  private readonly line = new HeadReader(this.nodes);
+
+  /** Returns whether a head can be one of a line. Where it has no flags, its node says more than the line. */
+  fits(text: string, line: Uint8Array): boolean {
+    const head = storedHead(text);
+    const own = this.line;
+    if (!head) return false;
+    if (!own.readFast(line, 0, line.length) && own.readAny(line, 0, line.length, () => "") !== null) return true;
+    if (own.type !== this.nodes.typeCode(head.type)) return false;
+    if (head.flags === undefined) return true;
+    const id = own.packedId >= 0 ? unpackId(own.packedId) : own.id;
+    const parentId = own.packedParent >= 0 ? unpackId(own.packedParent) : own.parentId;
+    const isSame = head.id === id && head.parentId === parentId && head.role === ROLES[own.role];
+    return isSame && (head.flags & ~HEAD_SUMMARY) === own.flags;
+  }
 }

@@ -4,14 +4,9 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { SqlStatement } from "./driver.ts";
-import { KEEPING } from "./schema.ts";
-import type { AskServer, ServerAnswer } from "./server-fact.ts";
-
-/** A way to the database. */
-interface StatementRunner {
-  run(statement: SqlStatement): Promise<ServerAnswer>;
-}
+import { ServerRefusal } from "./failures.ts";
+import { keepLong, PATIENCE, SOON, type StatementRunner, whyUnchanged } from "./keeping.ts";
+import type { AskServer } from "./server-fact.ts";
 
 /** The role that those of tenants are members of. */
 export const TENANTS = "pi_fleet_tenant";
@@ -38,7 +33,7 @@ const RIGHTS: Readonly<Record<string, string>> = {
 const OWN = `tenant = (current_user::text collate "default") and tenant <> '${TENANTS}'`;
 
 /** Columns of the tables, and whether the server has gathered which values they have. */
-const COLUMNS = `select c.relname as "table", a.attname as "column", format_type(a.atttypid, a.atttypmod) as type,
+const COLUMNS = `select c.relname as "table", a.attname as "column", pg_catalog.format_type(a.atttypid, a.atttypmod) as type,
     exists (select from pg_stats s where s.schemaname = n.nspname and s.tablename = c.relname
       and s.attname = a.attname) as gathered
   from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_attribute a on a.attrelid = c.oid
@@ -46,24 +41,48 @@ const COLUMNS = `select c.relname as "table", a.attname as "column", format_type
     and not a.attisdropped
   order by c.relname, a.attnum`;
 
-const STATE = `select current_user::text as role, c.relrowsecurity as isolated, row_security_active(c.oid) as bound
+const STATE = `select current_user::text as role, c.relrowsecurity as isolated, pg_catalog.row_security_active(c.oid) as bound
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where n.nspname = 'pi_fleet' and c.relname = 'session'`;
 
 /** Tables that are not as they are isolated: in all of them the server keeps tenants apart, or in none. */
 const UNGUARDED = `select c.relname as "table"
-  from unnest($1::text[], $2::text[]) as own (name, rights)
+  from rows from (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) as own (name, rights)
     join pg_namespace n on n.nspname = 'pi_fleet' join pg_class c on c.relnamespace = n.oid and c.relname = own.name
     left join pg_roles r on r.rolname = '${TENANTS}'
   where not c.relrowsecurity or r.oid is null
     or not exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'own')
-    or exists (select from string_to_table(own.rights, ', ') as x where not has_table_privilege(r.oid, c.oid, x))
+    or exists (select from pg_catalog.string_to_table(own.rights, ', ') as x
+      where not pg_catalog.has_table_privilege(r.oid, c.oid, x))
     or exists (select from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
       and a.attstattarget is distinct from 0)
   order by c.relname`;
 
-/** Isolates tenants from each other; again, it changes nothing. Throws storage_failed. */
-export async function isolate(connections: StatementRunner): Promise<void> {
+/**
+ * Places in which tenants may make functions and operators that a program finds by their names alone, each with whether this
+ * role may forbid it: schemas, and the database, which has none. Our statements name the schema of each function.
+ */
+const MAKING = `select n.nspname as schema, pg_catalog.pg_has_role(n.nspowner, 'usage') as ours
+  from pg_roles r cross join pg_namespace n
+  where r.rolname = '${TENANTS}' and (n.nspname = 'public' or n.nspname = any(pg_catalog.current_schemas(false)))
+    and pg_catalog.has_schema_privilege(r.oid, n.oid, 'create')
+  union all select null, false from pg_roles r join pg_database d on d.datname = pg_catalog.current_database()
+  where r.rolname = '${TENANTS}' and pg_catalog.has_database_privilege(r.oid, d.oid, 'create')`;
+
+/** The places where tenants are not kept apart although they are to be. */
+export interface TenantGaps {
+  /** Tables in which they see all tenants, or do nothing, as of a migration that ended before it was done. */
+  readonly unguarded: readonly string[];
+  /** Schemas in which they may make what others could run; null: the database, in which they may make schemas. */
+  readonly making: readonly (string | null)[];
+  /** Whether isolating them mends something of it. */
+  readonly canBeMended: boolean;
+}
+
+/**
+ * Isolates tenants from each other; again, it changes nothing. Returns what {@link keepLong} does. Throws storage_failed.
+ */
+export async function isolate(connections: StatementRunner): Promise<string | undefined> {
   const { rows: roles } = await run(connections, "select 1 from pg_roles where rolname = $1", [TENANTS]);
   if (roles.length === 0) {
     const made = await connections.run({ text: `create role ${TENANTS} nologin` });
@@ -72,9 +91,12 @@ export async function isolate(connections: StatementRunner): Promise<void> {
       throw refused(`${made.reason}; have somebody who may make roles run: create role ${TENANTS} nologin`);
   }
   const { rows: columns } = await run(connections, COLUMNS, [Object.keys(RIGHTS)]);
-  await run(connections, statements(columns), undefined);
+  await run(connections, `${SOON}; ${statements(columns)}`, undefined);
+  const { making, canBeMended } = await gapsOf(connections);
+  // Databases that began as 14 or before let everybody make functions there.
+  if (canBeMended && making.includes("public")) await run(connections, "revoke create on schema public from public");
   // With the statistics of a column its compression was given up, too.
-  for (const text of KEEPING) await connections.run({ text });
+  return keepLong(connections);
 }
 
 /** Returns the statements. Sent together, they are one transaction. */
@@ -101,10 +123,10 @@ function statements(columns: readonly Readonly<Record<string, unknown>>[]): stri
     ${alone.join("\n")}`;
 }
 
-async function run(connections: StatementRunner, text: string, values: readonly unknown[] | undefined) {
-  const answer = await connections.run({ text, values });
+async function run(connections: StatementRunner, text: string, values?: readonly unknown[]) {
+  const answer = await connections.run({ text, values, within: PATIENCE });
   if (answer.kind === "done") return answer;
-  throw refused(answer.reason);
+  throw refused(whyUnchanged(answer));
 }
 
 function refused(reason: string): Failure {
@@ -118,11 +140,19 @@ export async function isolationOf(
   return stateOf((statement) => connections.run(statement));
 }
 
-/** Returns the tables in which isolated tenants are not kept apart, as of a migration that ended before it was done. */
-export async function unguardedTables(connections: StatementRunner): Promise<string[]> {
-  if (!(await isolationOf(connections)).isIsolated) return [];
-  const answer = await run(connections, UNGUARDED, [Object.keys(RIGHTS), Object.values(RIGHTS)]);
-  return answer.rows.map(({ table }) => String(table));
+/** Returns where tenants that are isolated are not kept apart. */
+export async function tenantGaps(connections: StatementRunner): Promise<TenantGaps> {
+  if ((await isolationOf(connections)).isIsolated) return gapsOf(connections);
+  return { unguarded: [], making: [], canBeMended: false };
+}
+
+async function gapsOf(connections: StatementRunner): Promise<TenantGaps> {
+  const open = await run(connections, UNGUARDED, [Object.keys(RIGHTS), Object.values(RIGHTS)]);
+  const made = await run(connections, MAKING);
+  const unguarded = open.rows.map(({ table }) => String(table));
+  const making = made.rows.map(({ schema }) => (schema === null ? null : String(schema)));
+  const isOurs = made.rows.some(({ schema, ours }) => schema === "public" && ours === true);
+  return { unguarded, making, canBeMended: unguarded.length > 0 || isOurs };
 }
 
 async function stateOf(ask: AskServer): Promise<{ isIsolated: boolean; boundTo: string | null }> {
@@ -137,7 +167,7 @@ export async function requireTenant(ask: AskServer, tenant: string): Promise<voi
   const { boundTo } = await stateOf(ask);
   if (boundTo === null || boundTo === tenant) return;
   const named = tenant === "" ? "names no tenant" : `names the tenant ${tenant}`;
-  throw new Error(
+  throw new ServerRefusal(
     `the role ${boundTo} has to do with the tenant ${boundTo} alone, and the address ${named}; write tenant=${encodeURIComponent(boundTo)} in its query`,
   );
 }

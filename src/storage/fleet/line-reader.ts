@@ -15,7 +15,7 @@ const PACKS_AT_ONCE = 4;
 
 /** Returns the bytes of the rows before each one; their lengths are known without them. */
 const BEFORE = (length: string): string =>
-  `coalesce(sum(${length}) over (order by seq rows between unbounded preceding and 1 preceding), 0) as before`;
+  `coalesce(pg_catalog.sum(${length}) over (order by seq rows between unbounded preceding and 1 preceding), 0) as before`;
 
 /**
  * The lines from position $3 on and before $4: the packs from that which has the first one on, or the rows before the next
@@ -26,17 +26,17 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
   c as (select p.seq from s cross join lateral (select seq, count from pi_fleet.pack
       where tenant = $1 and session_id = $2 and generation = s.generation and seq <= $3 order by seq desc limit 1) p
     where p.seq + p.count > $3)
-  select p.seq, p.seq::text as at, array_to_string(p.ends, ',') as ends, p.codec::text as codec,
-      encode(p.lines, 'base64') as packed, null as lines, null as count from s cross join c
+  select p.seq, p.seq::text as at, pg_catalog.array_to_string(p.ends, ',') as ends, p.codec::text as codec,
+      pg_catalog.encode(p.lines, 'base64') as packed, null as lines, null as count from s cross join c
     cross join lateral (select y.*, ${BEFORE("ends[count]")} from (select * from pi_fleet.pack x
       where x.tenant = $1 and x.session_id = $2 and x.generation = s.generation and x.seq >= c.seq and x.seq < $4
       order by x.seq limit ${PACKS_AT_ONCE}) y) p
     where p.before < ${FETCH_BYTES}
-  union all select min(e.seq), min(e.seq)::text, null, null, null, string_agg(line, '\\x0a'::bytea order by e.seq),
-      case when max(e.seq) - min(e.seq) + 1 = count(*) then count(*)::text end
-    from (select e.seq, e.line, ${BEFORE("octet_length(e.line)")}
+  union all select pg_catalog.min(e.seq), pg_catalog.min(e.seq)::text, null, null, null, pg_catalog.string_agg(line, '\\x0a'::bytea order by e.seq),
+      case when pg_catalog.max(e.seq) - pg_catalog.min(e.seq) + 1 = count(*) then count(*)::text end
+    from (select e.seq, e.line, ${BEFORE("pg_catalog.octet_length(e.line)")}
       from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
-      where e.seq >= $3 and e.seq < least($5::bigint, $4::bigint, (select min(seq) from pi_fleet.pack
+      where e.seq >= $3 and e.seq < least($5::bigint, $4::bigint, (select pg_catalog.min(seq) from pi_fleet.pack
         where tenant = $1 and session_id = $2 and generation = s.generation and seq > $3)) and not exists (select from c)) e
     where e.before < ${FETCH_BYTES}
     having count(*) > 0
@@ -44,15 +44,15 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
 
 /** The lines at positions $3: the packs that have some of them, and the rows of the others. */
 const LINES_AT = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),
-  c as (select distinct p.seq from s cross join unnest($3::bigint[]) as wanted (seq)
+  c as (select distinct p.seq from s cross join pg_catalog.unnest($3::bigint[]) as wanted (seq)
     cross join lateral (select seq, count from pi_fleet.pack where tenant = $1 and session_id = $2
       and generation = s.generation and seq <= wanted.seq order by seq desc limit 1) p
     where p.seq + p.count > wanted.seq)
-  select p.seq::text as at, array_to_string(p.ends, ',') as ends, p.codec::text as codec,
-      encode(p.lines, 'base64') as packed, null as lines, null as count, null as seqs from s cross join c
+  select p.seq::text as at, pg_catalog.array_to_string(p.ends, ',') as ends, p.codec::text as codec,
+      pg_catalog.encode(p.lines, 'base64') as packed, null as lines, null as count, null as seqs from s cross join c
     join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation and p.seq = c.seq
-  union all select null, null, null, null, string_agg(e.line, '\\x0a'::bytea order by e.seq), count(*)::text,
-      string_agg(e.seq::text, ',' order by e.seq)
+  union all select null, null, null, null, pg_catalog.string_agg(e.line, '\\x0a'::bytea order by e.seq), count(*)::text,
+      pg_catalog.string_agg(e.seq::text, ',' order by e.seq)
     from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
     where e.seq = any($3::bigint[]) having count(*) > 0`;
 

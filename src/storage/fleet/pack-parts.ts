@@ -40,10 +40,11 @@ export function showPart(generation: string): string {
 /** Returns what fails, and the statement with it, unless the packs that were put there are those that are meant. */
 export function packsProof(before: FleetEnd, stretches: readonly FleetEnd[], values: SqlValues): string {
   const after = stretches.at(-1) ?? before;
-  const isAll = `(select sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
-  const each = `(select count(*) from put_0 join unnest(${values.add(stretches.map(({ entries }) => entries))}::bigint[],
-      ${values.add(stretches.map(({ chain }) => chain))}::text[]) as meant (past, chain)
-    on meant.past = put_0.past and meant.chain = encode(put_0.chain, 'hex'))`;
+  const isAll = `(select pg_catalog.sum(count) from put_0) = ${values.add(after.entries - before.entries)}::bigint`;
+  const each = `(select count(*) from put_0 join rows from (
+      pg_catalog.unnest(${values.add(stretches.map(({ entries }) => entries))}::bigint[]),
+      pg_catalog.unnest(${values.add(stretches.map(({ chain }) => chain))}::text[])) as meant (past, chain)
+    on meant.past = put_0.past and meant.chain = pg_catalog.encode(put_0.chain, 'hex'))`;
   return `1 / case when ${isAll} and ${each} = ${values.add(stretches.length)} then 1 else 0 end`;
 }
 
@@ -69,9 +70,9 @@ export function packPart(packs: readonly Pack[], values: SqlValues, generation =
   ];
   return `insert into pi_fleet.pack
       (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, decode(p.chain, 'hex'),
+    select held.tenant, held.id, ${generation}, p.seq, p.count, held.epoch, held.epoch, p.bytes, pg_catalog.decode(p.chain, 'hex'),
       p.ends::int[], p.heads, p.codec, substring(${bytes}::bytea from p.start for p.length)
-    from held, unnest(${columns.map(([type, all]) => `${values.add(all)}::${type}[]`).join(", ")})
+    from held, rows from (${columns.map(([type, all]) => `pg_catalog.unnest(${values.add(all)}::${type}[])`).join(", ")})
       as p (start, length, seq, count, bytes, chain, ends, heads, codec)
     ${generation === "held.generation" ? "" : SENT_AGAIN} returning 1`;
 }

@@ -144,7 +144,7 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
   select p.seq::float8 as seq, p.count, p.ends, p.heads from s
     join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation
     where p.seq < $4 and p.seq + p.count > $3
-  union all select e.seq::float8, 1, array[octet_length(e.line)], e.head from s
+  union all select e.seq::float8, 1, array[pg_catalog.octet_length(e.line)], e.head from s
     join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
     where e.seq >= $3 and e.seq < $4
   order by seq`;

@@ -32,7 +32,7 @@ export class PackedEntries {
   private async open(values: readonly unknown[]): Promise<readonly Uint8Array[]> {
     const [row] = await this.connections.read({
       text: `select ends, codec, lines from pi_fleet.pack where tenant = $1 and session_id = $2 and generation = $3
-        and seq = $4 and octet_length(lines) <= $5`,
+        and seq = $4 and pg_catalog.octet_length(lines) <= $5`,
       values,
     });
     if (!row) return [];

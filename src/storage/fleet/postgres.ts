@@ -3,7 +3,7 @@
  * poolers which hand out connections by transaction are fine. Values are parameters, always.
  */
 
-import { Failure } from "../../core/failure.ts";
+import type { Failure } from "../../core/failure.ts";
 import type {
   Fleet,
   FleetAttachment,
@@ -22,8 +22,8 @@ import {
   type Connections,
   LACKED,
   MOVED,
-  NO_TABLES,
   NOT_PROVEN,
+  refusalIn,
   refusesValue,
   type SqlAnswer,
   type SqlQuestion,
@@ -32,13 +32,14 @@ import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { holderOf } from "./holders.ts";
-import { isolate, unguardedTables } from "./isolation.ts";
+import { isolate } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
+import { type MigratedTables, migrate, requireTables, schemaVersion } from "./migration.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
-import { BEGINS_AGAIN, KEEPING, SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { BEGINS_AGAIN } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
 import { type FleetStatus, statusOf } from "./status.ts";
@@ -82,11 +83,11 @@ interface PendingAppend extends JointAppend {
 /** One that begins again has none of the lines that it had. */
 const END = `case when ${BEGINS_AGAIN()} then 0 else entries end as entries,
   case when ${BEGINS_AGAIN()} then 0 else bytes end as bytes,
-  case when ${BEGINS_AGAIN()} then decode('${NOTHING.chain}', 'hex') else chain end as chain`;
+  case when ${BEGINS_AGAIN()} then pg_catalog.decode('${NOTHING.chain}', 'hex') else chain end as chain`;
 
 const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
-    lease_until = clock_timestamp() + $8 * interval '1 millisecond'
+    lease_until = clock_timestamp() + $8::float8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
     and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or lease_until <= clock_timestamp()))
   returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
@@ -105,21 +106,21 @@ const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
 /** A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. */
-const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4 * interval '1 millisecond'
+const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4::float8 * interval '1 millisecond'
   where tenant = $1 and id in (select x.id from pi_fleet.session x
     where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)
   returning id, entries`;
 
 const STRETCHES = `select past as entries, bytes, chain
-  from (select p.seq + p.count as past, p.bytes, p.chain, sum(p.count) over (order by p.seq) as lines
+  from (select p.seq + p.count as past, p.bytes, p.chain, pg_catalog.sum(p.count) over (order by p.seq) as lines
     from pi_fleet.session s join pi_fleet.pack p on p.tenant = s.tenant and p.session_id = s.id
       and p.generation = s.generation
     where s.tenant = $1 and s.id = $2 and s.state > 0) x
   where lines = past order by past`;
 
 /** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */
-const HEADS = `select min(seq) as first, max(seq + count) as past, string_agg(heads, e'\\n') as heads,
-    string_agg(array_to_string(ends, ','), ';') as ends
+const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count::float8) as past, pg_catalog.string_agg(heads, e'\\n') as heads,
+    pg_catalog.string_agg(pg_catalog.array_to_string(ends, ','), ';') as ends
   from (${SPINE}) as spine`;
 
 export class PostgresFleet implements Fleet {
@@ -299,7 +300,7 @@ export class PostgresFleet implements Fleet {
       const outcome = this.outcomeOf(answer);
       const [{ batch }] = appends;
       const outcomes =
-        outcome.kind === "unfit" && isFound(batch.facts)
+        refusesValue(answer) && isFound(batch.facts)
           ? await this.appendAll([{ ...appends[0], batch: { ...batch, facts: unfound(batch.facts) } }])
           : appends.map(() => outcome);
       if (answer.kind === "failed" && outcome.kind !== "refused") this.alone.add(sessionId);
@@ -400,57 +401,29 @@ export class PostgresFleet implements Fleet {
     return this.blobs.attach(sessionId, attachments);
   }
 
-  /** Returns the version of the tables: 0 where there are none. Throws storage_failed. */
-  async schemaVersion(): Promise<number> {
-    const answer = await this.connections.run({ text: VERSION_QUERY });
-    if (answer.kind === "failed" && NO_TABLES.has(answer.code)) return 0;
-    if (answer.kind === "done") return Number(answer.rows[0]?.value ?? 0);
-    throw unreachable(answer.reason);
+  schemaVersion(): Promise<number> {
+    return schemaVersion(this.connections);
   }
 
-  /** Makes the tables, or brings them to the version of this program. Returns the versions before and after. */
-  async migrate(): Promise<{ readonly before: number; readonly after: number }> {
-    const before = await this.schemaVersion();
-    requireKnown(before);
-    for (let version = before; version < SCHEMA_VERSION; ) {
-      const answer = await this.connections.run({ text: upgrade(version) });
-      const now = await this.schemaVersion();
-      // Another process may have done it, which makes ours fail.
-      if (answer.kind !== "done" && now <= version) throw unreachable(answer.reason);
-      version = Math.max(now, version + 1);
-    }
-    for (const text of KEEPING) await this.connections.run({ text });
-    // Tables that were added have rows of tenants, too, also where the migration that added them ended here.
-    if ((await unguardedTables(this.connections)).length > 0) await isolate(this.connections);
-    return { before, after: await this.schemaVersion() };
+  /** See {@link migrate}. */
+  migrate(): Promise<MigratedTables> {
+    return migrate(this.connections);
   }
 
-  /** Has each role see only the tenant that has its name, from now on. Throws storage_failed. */
-  async isolate(): Promise<void> {
-    await this.requireTables();
-    await isolate(this.connections);
+  /** Has each role see only the tenant that has its name, from now on. Returns what `migrate` calls `unkept`. */
+  async isolate(): Promise<string | undefined> {
+    await requireTables(this.connections);
+    return isolate(this.connections);
   }
 
   /** Throws storage_failed unless the tables are there, in the version of this program. */
-  async requireTables(): Promise<void> {
-    const version = await this.schemaVersion();
-    requireKnown(version);
-    if (version === SCHEMA_VERSION) return;
-    const state =
-      version === 0
-        ? "has no tables yet"
-        : `has tables of version ${version}, and this program needs ${SCHEMA_VERSION}`;
-    throw new Failure(
-      "storage_failed",
-      `The fleet's database ${state}. Run: pi-session-server fleet migrate`,
-      { fleet: true },
-      { retryable: false },
-    );
+  requireTables(): Promise<void> {
+    return requireTables(this.connections);
   }
 
   /** Returns counts and sizes. Throws storage_failed. */
   async status(): Promise<FleetStatus> {
-    return statusOf(this.connections, this.tenant, await this.schemaVersion());
+    return statusOf(this.connections, this.tenant, await schemaVersion(this.connections));
   }
 
   close(): Promise<void> {
@@ -459,22 +432,12 @@ export class PostgresFleet implements Fleet {
   }
 }
 
-function requireKnown(version: number): void {
-  if (version <= SCHEMA_VERSION) return;
-  throw new Failure(
-    "unsupported_version",
-    `The fleet's tables are of version ${version}, and this program knows ${SCHEMA_VERSION}. Use a newer pi-session-server.`,
-    { fleet: true },
-  );
-}
-
-function unreachable(reason: string): Failure {
-  return new Failure("storage_failed", `The fleet's database cannot be used (${reason}).`, { fleet: true });
-}
-
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
 function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
-  return { kind: refusesValue(answer) ? "unfit" : "away", reason: answer.reason } as const;
+  const refusal = refusalIn(answer);
+  return refusal === undefined
+    ? ({ kind: "away", reason: answer.reason } as const)
+    : ({ kind: "unfit", reason: refusal } as const);
 }
 
 function bytes(line: Uint8Array): Buffer {

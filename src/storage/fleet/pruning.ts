@@ -10,7 +10,9 @@
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
+import { descriptionIn } from "./fact-parts.ts";
 import { isolationOf } from "./isolation.ts";
+import { PATIENCE } from "./keeping.ts";
 import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { LET_GO } from "./sql-keeper.ts";
 
@@ -137,7 +139,7 @@ const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and 
 
 /** Those that were written to first, each with the sums of all. */
 const IDLE_FOUND = `select s.id, s.entries, s.bytes, s.changed_at, d.facts, count(*) over () as all_of_them,
-    sum(s.bytes) over () as all_bytes, count(d.name_sought) over () as all_named,
+    pg_catalog.sum(s.bytes) over () as all_bytes, pg_catalog.count(d.name_sought) over () as all_named,
     count(*) filter (where s.archived) over () as all_archived
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
   where ${IDLE} order by s.changed_at, s.id limit ${MOST_NAMED}`;
@@ -148,14 +150,14 @@ const DELETE_IDLE = `with due as (
   , held as (
     update pi_fleet.session s set state = 2, deleted_at = clock_timestamp(), ${LET_GO}
     from due where s.tenant = $1 and s.id = due.id returning s.tenant, s.id, s.bytes, s.archived)
-  select array_agg(h.id) as ids, sum(h.bytes) as bytes, count(d.name_sought) as named,
+  select pg_catalog.array_agg(h.id) as ids, pg_catalog.sum(h.bytes) as bytes, pg_catalog.count(d.name_sought) as named,
     count(*) filter (where h.archived) as archived
   from held h left join pi_fleet.described d on d.tenant = h.tenant and d.session_id = h.id`;
 
 const FOUND = `select
     count(*) filter (where ${DELETED} and deleted_at < ${AGE("$2")}) as sessions,
-    coalesce(sum(entries) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as entries,
-    coalesce(sum(bytes) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as bytes,
+    coalesce(pg_catalog.sum(entries) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as entries,
+    coalesce(pg_catalog.sum(bytes) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as bytes,
     count(*) filter (where ${UNFINISHED} and changed_at < ${AGE("$2")}) as unfinished,
     count(*) filter (where ${REMOVED} and deleted_at < ${AGE("$3")}) as ids,
     (select count(*) from pi_fleet.session where tenant = $1 and generation > emptied) as halfway,
@@ -181,7 +183,7 @@ const MARK_DELETED = `with due as (
     delete from pi_fleet.described d using held where d.tenant = held.tenant and d.session_id = held.id)
   , settled as (
     delete from pi_fleet.behind b using held where b.tenant = held.tenant and b.session_id = held.id)
-  select array_agg(id) as ids, sum(entries) as entries, sum(bytes) as bytes from held`;
+  select pg_catalog.array_agg(id) as ids, pg_catalog.sum(entries) as entries, pg_catalog.sum(bytes) as bytes from held`;
 
 /** Whoever goes on after all with a commit is refused, and sends its parts anew. */
 const DROP_PARTS = `with due as (
@@ -238,7 +240,7 @@ const LOOKED_UP = `select batch.word, exists (select from pi_fleet.said s
     where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch`;
 /** The same where row level security is before the index: all of them in one pass over the texts. */
 const PASSED = `select batch.word, found.word is not null as used from batch left join (
-    select distinct one as word from pi_fleet.said s, unnest(tsvector_to_array(s.words)) as one
+    select distinct one as word from pi_fleet.said s, pg_catalog.unnest(pg_catalog.tsvector_to_array(s.words)) as one
     where s.tenant = $1 and one in (select word from batch)) found on found.word = batch.word`;
 
 /** Judges words that are in no text, as far as was seen then: some are in later ones, and are wanted again. */
@@ -249,7 +251,7 @@ const JUDGE_WORDS = (judged: string): string => `with batch as (
       where w.tenant = $1 and w.word = j.word and j.used)
   , gone as (delete from pi_fleet.word w using judged j where w.tenant = $1 and w.word = j.word and not j.used
       and w.unused_since is not null returning 1)
-  select (select max(word) from batch) as last, (select count(*) from gone) as rows`;
+  select (select pg_catalog.max(word) from batch) as last, (select count(*) from gone) as rows`;
 
 const DROP_BLOBS = `with due as (select b.sha256 from pi_fleet.blob b where ${ORPHANED} order by b.sha256 limit ${LONG_AT_ONCE} for update skip locked)
   , gone as (delete from pi_fleet.blob b using due where b.tenant = $1 and b.sha256 = due.sha256 returning 1)
@@ -265,7 +267,7 @@ export class FleetPruning {
   }
 
   private async row(text: string, ...values: readonly unknown[]): Promise<Readonly<Record<string, unknown>>> {
-    const [row] = await this.connections.read({ text, values: [this.tenant, ...values] });
+    const [row] = await this.connections.read({ text, values: [this.tenant, ...values], within: PATIENCE });
     return row ?? {};
   }
 
@@ -386,7 +388,6 @@ function valuesOf({ age, archived, named, owed }: IdleChoice): unknown[] {
 }
 
 function nameIn(facts: unknown): string | null {
-  if (typeof facts !== "string") return null;
-  const { name, firstMessage } = JSON.parse(facts) as { name?: string | null; firstMessage?: string | null };
+  const { name, firstMessage } = descriptionIn(facts) ?? {};
   return name ?? firstMessage ?? null;
 }

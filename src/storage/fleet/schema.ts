@@ -1,5 +1,7 @@
 /** The tables of a fleet. A version is a list of statements that only add; none is changed after it was released. */
 
+import { SOON } from "./keeping.ts";
+
 /** Statements of each version, from 1 on. */
 const VERSIONS: readonly string[] = [
   `create table pi_fleet.session (
@@ -185,17 +187,7 @@ export const SESSION_ROWS = ["entry", "pack", "said", "spent", "attached"] as co
 export const NOTED_WORDS = (tenant: string, removed: string): string => `update pi_fleet.word w
   set unused_since = clock_timestamp()
   where w.tenant = ${tenant} and w.unused_since is null
-    and w.word in (select distinct unnest(tsvector_to_array(words)) from ${removed})`;
-
-/**
- * How the server keeps what is long, each a statement that may fail where it cannot do that: it compresses lines in less
- * than half of the time this way, and what is compressed not again.
- */
-export const KEEPING = [
-  "alter table pi_fleet.entry alter column line set compression lz4",
-  "alter table pi_fleet.pack alter column heads set compression lz4, alter column ends set compression lz4",
-  "alter table pi_fleet.pack alter column lines set storage external",
-] as const;
+    and w.word in (select distinct pg_catalog.unnest(pg_catalog.tsvector_to_array(words)) from ${removed})`;
 
 /** The version that this program reads and writes. */
 export const SCHEMA_VERSION = VERSIONS.length;
@@ -212,5 +204,6 @@ export function upgrade(from: number): string {
   // The row of the version is the lock: who comes second waits for it, and then fails at what is there already.
   return `${from === 0 ? first : ""}
     update pi_fleet.meta set value = '${from + 1}' where key = 'version' and value = '${from}';
+    ${SOON};
     ${VERSIONS[from]}`;
 }

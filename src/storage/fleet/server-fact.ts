@@ -36,14 +36,14 @@ export interface ServerPlace {
  * before. Fails on engines that are only like PostgreSQL, and where a role may not ask.
  */
 const SERVER = `(select system_identifier::text from pg_control_system()) || '/' ||
-  ltrim(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')`;
+  pg_catalog.ltrim(pg_catalog.substr(pg_catalog.pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')`;
 
 /** Columns with which a statement tells what its own commit waits for, and whether it is told what became of that. */
-export const WAITS_FOR = `current_setting('synchronous_commit', true) as commit,
-  current_setting('synchronous_standby_names', true) as standbys,
-  current_setting('client_min_messages', true) as told, current_setting('fsync', true) as fsync`;
+export const WAITS_FOR = `pg_catalog.current_setting('synchronous_commit', true) as commit,
+  pg_catalog.current_setting('synchronous_standby_names', true) as standbys,
+  pg_catalog.current_setting('client_min_messages', true) as told, pg_catalog.current_setting('fsync', true) as fsync`;
 
-const SETTINGS = `select pg_is_in_recovery() as standby, current_setting('server_version') as version, ${WAITS_FOR}`;
+const SETTINGS = `select pg_is_in_recovery() as standby, pg_catalog.current_setting('server_version') as version, ${WAITS_FOR}`;
 
 const REPLICATING = new Set(["on", "remote_write", "remote_apply"]);
 /** Settings with which a server keeps the warning to itself that a commit was given up by its standby. */

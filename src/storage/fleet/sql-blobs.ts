@@ -23,7 +23,7 @@ const TOUCH = `insert into pi_fleet.blob as b (tenant, sha256, size) values ($1,
 const PUT = `insert into pi_fleet.blob_part (tenant, sha256, part, bytes) values ($1, $2, $3, $4) on conflict do nothing`;
 /** Parts that are not those of this content, as of a program that is wrong, are not taken for it. */
 const FINISH = `update pi_fleet.blob b set is_whole = true where tenant = $1 and sha256 = $2
-    and size = (select coalesce(sum(octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
+    and size = (select coalesce(pg_catalog.sum(pg_catalog.octet_length(bytes)), 0) from pi_fleet.blob_part p where p.tenant = $1 and p.sha256 = $2)
   returning 1 as done`;
 /** Whoever was about to name it since then gives it anew, or has done so. */
 const BROKEN = `with broken as (update pi_fleet.blob set is_whole = false
@@ -33,7 +33,7 @@ const BROKEN = `with broken as (update pi_fleet.blob set is_whole = false
 const PARTS = `select (select count(*) from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as parts,
     ${TOUCHED} as touched
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
-const HASHED = `select (select encode(sha256(coalesce(string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
+const HASHED = `select (select pg_catalog.encode(pg_catalog.sha256(coalesce(pg_catalog.string_agg(bytes, ''::bytea order by part), ''::bytea)), 'hex')
     from pi_fleet.blob_part where tenant = $1 and sha256 = $2) as found, ${TOUCHED} as touched
   from pi_fleet.blob where tenant = $1 and sha256 = $2 and is_whole`;
 const READ = `select bytes from pi_fleet.blob_part where tenant = $1 and sha256 = $2 and part = $3`;
@@ -41,7 +41,7 @@ const OF = `select a.sha256 from pi_fleet.attached a join pi_fleet.session s on 
     and s.generation = a.generation
   where a.tenant = $1 and a.session_id = $2 order by a.sha256`;
 const ATTACH = `insert into pi_fleet.attached (tenant, session_id, generation, sha256)
-  select s.tenant, s.id, s.generation, a from pi_fleet.session s, unnest($3::text[]) as a
+  select s.tenant, s.id, s.generation, a from pi_fleet.session s, pg_catalog.unnest($3::text[]) as a
   where s.tenant = $1 and s.id = $2 and s.state = 1 on conflict do nothing`;
 
 export class SqlBlobs {

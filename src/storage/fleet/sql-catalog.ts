@@ -13,11 +13,13 @@ import type {
 } from "../../core/ports/fleet-catalog.ts";
 import { idInPath, uniqueBeginning } from "../../core/search/listing.ts";
 import { fold, type Sought } from "../../core/search/query.ts";
+import { parsed } from "../catalog/summary.ts";
 import type { Connections } from "./connections.ts";
-import { SUMS, storable } from "./fact-parts.ts";
+import { descriptionIn, SUMS, storable } from "./fact-parts.ts";
+import { storedHead } from "./heads.ts";
 import { headsIn, SPINE } from "./pack.ts";
 import { PackedEntries } from "./packed-entries.ts";
-import { SqlValues } from "./sql-values.ts";
+import { type SqlRow, SqlValues } from "./sql-values.ts";
 
 /** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
 const LONGEST_LINE = 8 << 20;
@@ -33,11 +35,12 @@ const FEW_WORDS = 20;
 /** Forks of forks that are followed to where an entry came from. */
 const MOST_FORKS = 50;
 
-type SqlRow = Readonly<Record<string, unknown>>;
+/** The description of a session whose own cannot be read; `fleet verify` tells of it. */
+const UNKNOWN: FleetDescription = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
 
 /** Columns of a session `s` with its description `d`, whom others may name. */
 const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s.entries::float8 as entries,
-  (s.bytes + s.entries + octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
+  (s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
 
 /**
  * The ids beside that of `s`, in their order. Written so that the server goes to them by the index: without statistics, as
@@ -63,7 +66,7 @@ const LOOKED_UP = (tenant: string, id: string): string => `
 const ENTRY = (tenant: string, of: string): string => `
   select x.head, x.line, null::bigint as pack from pi_fleet.entry x where x.tenant = ${tenant}
     and x.session_id = ${of}.session_id and x.generation = ${of}.generation and x.seq = ${of}.seq
-  union all select split_part(x.heads, E'\\n', (${of}.seq - x.seq)::int + 1), null, x.seq
+  union all select pg_catalog.split_part(x.heads, E'\\n', (${of}.seq - x.seq)::int + 1), null, x.seq
     from (select * from pi_fleet.pack p where p.tenant = ${tenant} and p.session_id = ${of}.session_id
       and p.generation = ${of}.generation and p.seq <= ${of}.seq order by p.seq desc limit 1) x
     where x.seq + x.count > ${of}.seq
@@ -82,8 +85,8 @@ const KEYS: Readonly<Record<Order, string>> = {
   modified: "coalesce(s.modified, '-infinity'::float8)",
   created: "coalesce(d.created, '-infinity'::float8)",
   name: `coalesce(d.name_sought, U&'\\FFFF') collate "C"`,
-  size: "(s.bytes + s.entries + octet_length(s.header) + 1)::float8",
-  cost: `coalesce((select sum(p.cost) from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
+  size: "(s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8",
+  cost: `coalesce((select pg_catalog.sum(p.cost) from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
     and p.generation = s.generation and not p.inherited), 0)`,
 };
 
@@ -146,7 +149,7 @@ export class SqlCatalog implements FleetCatalog {
   async present(ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
     if (ids.length === 0) return new Map();
     const rows = await this.connections.read({
-      text: `select s.id, s.messages::float8 as messages from unnest($2::text[]) as asked (id)
+      text: `select s.id, s.messages::float8 as messages from pg_catalog.unnest($2::text[]) as asked (id)
         join pi_fleet.session s on s.tenant = $1 and s.id = asked.id and s.state = 1
         join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id`,
       values: [this.tenant, ids.map(storable)],
@@ -157,7 +160,7 @@ export class SqlCatalog implements FleetCatalog {
   async idsBeginning(beginning: string, most: number): Promise<readonly string[]> {
     const rows = await this.connections.read({
       text: `select id from pi_fleet.session where tenant = $1 and state = 1 and id collate "C" >= $2
-        and starts_with(id, $2) order by id collate "C" limit $3`,
+        and pg_catalog.starts_with(id, $2) order by id collate "C" limit $3`,
       values: [this.tenant, storable(beginning), most],
     });
     return rows.map(({ id }) => String(id));
@@ -196,7 +199,7 @@ export class SqlCatalog implements FleetCatalog {
         : `join pi_fleet.described d on d.tenant = t.tenant and d.session_id = t.session_id and d.cwd = ${values.add(storable(cwd))}`;
     if (except.length > 0)
       filters.push(
-        `not exists (select from unnest(${values.add(except.map(storable))}::text[]) x where x = t.session_id)`,
+        `not exists (select from pg_catalog.unnest(${values.add(except.map(storable))}::text[]) x where x = t.session_id)`,
       );
     if (after) {
       const place = [after.time ?? Number.NEGATIVE_INFINITY, after.sessionId, after.position, after.kind, after.nth];
@@ -231,21 +234,30 @@ export class SqlCatalog implements FleetCatalog {
     const text = `with ${candidates}
       select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, above.parent,
         above.parent_facts, ${BESIDE(tenant)},
-        f.generation, e.pack, e.head, case when octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
+        f.generation, e.pack, e.head, case when pg_catalog.octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
       from found f ${LOOKED_UP(tenant, "f.session_id")}
       cross join lateral (${ENTRY(tenant, "f")}) e ${PARENT(tenant)}
       ${LATEST_FIRST("f")}`;
     const rows = await this.connections.read({ text, values: values.all });
     const inPacks = new PackedEntries(this.connections, this.tenant);
     return Promise.all(
-      rows.map(async (row) => ({
-        ...{ sessionId: String(row.id), position: Number(row.position), nth: Number(row.nth), role: String(row.role) },
-        kind: row.kind as FoundCandidate["kind"],
-        entryId: String(JSON.parse(String(row.head))[0]),
-        time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
-        line: row.pack === null ? ((row.line as Uint8Array | null) ?? NO_LINE) : await inPacks.lineOf(row),
-        session: listedOf(row),
-      })),
+      rows.map(async (row) => {
+        const line = row.pack === null ? ((row.line as Uint8Array | null) ?? NO_LINE) : await inPacks.lineOf(row);
+        return {
+          ...{
+            sessionId: String(row.id),
+            position: Number(row.position),
+            nth: Number(row.nth),
+            role: String(row.role),
+          },
+          kind: row.kind as FoundCandidate["kind"],
+          // Where its head was tampered with, its line says it.
+          entryId: storedHead(String(row.head))?.id ?? String((parsed(line) as { id?: unknown } | undefined)?.id ?? ""),
+          time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
+          line,
+          session: listedOf(row),
+        };
+      }),
     );
   }
 
@@ -282,7 +294,10 @@ export class SqlCatalog implements FleetCatalog {
       values: [this.tenant, storable(sessionId), 0, Number.MAX_SAFE_INTEGER],
     });
     return rows.flatMap((row) =>
-      headsIn({ heads: String(row.heads) }).map((head) => JSON.parse(head) as [string, string | null]),
+      headsIn({ heads: String(row.heads) }).map((text): [string, string | null] => {
+        const head = storedHead(text);
+        return head ? [head.id, head.parentId] : ["", null];
+      }),
     );
   }
 
@@ -307,13 +322,13 @@ export class SqlCatalog implements FleetCatalog {
     });
     const rows = await this.connections.read({
       text: `select a.n, ${COLUMNS}, null as parent, null as parent_facts, null as id_before, null as id_after
-        from json_to_recordset($2::json) as a (n int, id text, head text, kind text, nth int, at float8)
+        from pg_catalog.json_to_recordset($2::json) as a (n int, id text, head text, kind text, nth int, at float8)
         join pi_fleet.described c on c.tenant = $1 and c.session_id = a.id and c.created >= a.at
         join pi_fleet.session s on s.tenant = $1 and s.id = c.parent_id and s.id <> a.id and s.state = 1
         join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where exists (select from pi_fleet.said t cross join lateral (${ENTRY("$1", "t")}) e
           where t.tenant = $1 and t.session_id = s.id and t.generation = s.generation and t.at = a.at
-            and t.kind = a.kind and t.nth = a.nth and starts_with(e.head, a.head))`,
+            and t.kind = a.kind and t.nth = a.nth and pg_catalog.starts_with(e.head, a.head))`,
       values: [this.tenant, JSON.stringify(sent)],
     });
     return rows.map((row) => ({ n: Number(row.n), parent: listedOf(row) }));
@@ -328,11 +343,11 @@ export class SqlCatalog implements FleetCatalog {
     ];
     const rows = await this.connections.read({
       text: `select ${COLUMNS}, null as parent, null as parent_facts, s.id_before, s.id_after, p.spendings
-        from (select x.*, lag(x.id) over beside as id_before, lead(x.id) over beside as id_after
+        from (select x.*, pg_catalog.lag(x.id) over beside as id_before, pg_catalog.lead(x.id) over beside as id_after
           from pi_fleet.session x where x.tenant = ${tenant} and x.state = 1
           window beside as (order by x.id collate "C")) s
         cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d
-        cross join lateral (select json_agg(json_build_array(quarter, provider, model, inherited, ${SUMS.join(", ")}))
+        cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_array(quarter, provider, model, inherited, ${SUMS.join(", ")}))
             as spendings
           from pi_fleet.spent p where p.tenant = ${tenant} and p.session_id = s.id and p.generation = s.generation) p
         where ${["true", ...filters].join(" and ")}`,
@@ -354,7 +369,7 @@ export class SqlCatalog implements FleetCatalog {
         from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where s.tenant = $1 and s.state = 1 and (d.parent_id is not null
           or s.id in (select parent_id from pi_fleet.described where tenant = $1 and parent_id is not null)
-          or left(s.id, 8) in (select parent_id from pi_fleet.described where tenant = $1 and length(parent_id) = 8))`,
+          or pg_catalog.left(s.id, 8) in (select parent_id from pi_fleet.described where tenant = $1 and pg_catalog.length(parent_id) = 8))`,
       values: [this.tenant],
     });
     return rows.map(listedOf);
@@ -394,9 +409,9 @@ function tsqueryOf(sought: Sought): string {
 function listedOf(row: SqlRow): FleetListed {
   const id = String(row.id);
   const beside = [row.id_before, row.id_after].filter((one) => typeof one === "string");
-  const parent = row.parent_facts === null ? null : (JSON.parse(String(row.parent_facts)) as FleetDescription);
+  const parent = row.parent_facts === null ? null : (descriptionIn(row.parent_facts) ?? UNKNOWN);
   return {
-    ...(JSON.parse(String(row.facts)) as FleetDescription),
+    ...(descriptionIn(row.facts) ?? UNKNOWN),
     id,
     messages: Number(row.messages),
     modified: row.modified === null ? null : Number(row.modified),

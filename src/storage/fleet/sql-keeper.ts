@@ -7,6 +7,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
 import type {
   BehindSession,
+  CheckedRow,
   ColdSession,
   FleetKeeper,
   FleetRow,
@@ -16,16 +17,18 @@ import type {
 import type { Holder } from "../../core/ports/store.ts";
 import { unknownId } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
-import { type Connections, NOT_PROVEN } from "./connections.ts";
+import { type Connections, NOT_PROVEN, refusalIn, type SqlAnswer } from "./connections.ts";
 import { endOf } from "./ends.ts";
 import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
+import { unfit } from "./failures.ts";
 import { HOLDER, holderOf } from "./holders.ts";
+import { PATIENCE } from "./keeping.ts";
 import { asciiWords } from "./known-words.ts";
 import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { serverColumn } from "./server-fact.ts";
-import { SqlValues } from "./sql-values.ts";
+import { type SqlRow, SqlValues } from "./sql-values.ts";
 
-/** Sessions whose rows are looked at together. */
+/** Sessions that are found together. */
 const ROWS_AT_ONCE = 50;
 /** Times that a session is taken away whose holder takes it anew meanwhile. */
 const MOST_TAKINGS = 5;
@@ -53,26 +56,43 @@ const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
 
-/** Returns the statement that finds sessions of tenant $1 with what their rows are, by their ids. */
-const CHECKED = (which: string): string => `select s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, e.*,
-    case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state,
-    s.removed_at is not null as removed,
-    exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind
-  from (select * from pi_fleet.session where tenant = $1 and ${which}) s
-  cross join lateral (select coalesce(sum(count), 0) as rows, min(seq) as first, max(seq + count) as past,
-      max(epoch) as highest, coalesce(bool_or(first_epoch < before), false) as falls,
-      coalesce(bool_or(seq <> past_before), false) as torn
-    from (select seq, count, first_epoch, epoch, lag(epoch) over (order by seq) as before,
-        lag(seq + count) over (order by seq) as past_before
+/** Columns of a session `s`: those of FleetRow. */
+const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.removed_at is not null as removed,
+  case when ${BEGINS_AGAIN("s.")} then 2 else s.state end as state`;
+
+/** Finds session $2 with what its other rows are. */
+const CHECKED = `select ${OWN}, e.*,
+    exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind,
+    (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts
+  from (select * from pi_fleet.session where tenant = $1 and id = $2) s
+  cross join lateral (select coalesce(pg_catalog.sum(count), 0) as rows, pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past,
+      pg_catalog.max(epoch) as highest, coalesce(pg_catalog.bool_or(first_epoch < before), false) as falls,
+      coalesce(pg_catalog.bool_or(seq <> past_before), false) as torn
+    from (select seq, count, first_epoch, epoch, pg_catalog.lag(epoch) over (order by seq) as before,
+        pg_catalog.lag(seq + count) over (order by seq) as past_before
       from (select seq, 1 as count, epoch as first_epoch, epoch from pi_fleet.entry
           where tenant = s.tenant and session_id = s.id and generation = s.generation
         union all select seq, count, first_epoch, epoch from pi_fleet.pack
-          where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e
-  order by s.id collate "C"`;
+          where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e`;
+
+/** The condition of a session that nobody has, or has written to since $3. */
+const COLD = `tenant = $1 and state > 0 and changed_at < $3::timestamptz
+  and (holder is null or lease_until <= clock_timestamp())`;
+
+/** Finds such a session $2, with the stretches of its lines in rows of their own. */
+const COLD_SESSION = `select s.id, s.entries, s.bytes, s.chain, s.epoch, r.runs
+  from (select * from pi_fleet.session where id = $2 and ${COLD}) s
+  cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_object('from', first, 'to', past) order by first) as runs
+    from (select pg_catalog.min(seq) as first, pg_catalog.max(seq) + 1 as past
+      from (select seq, seq - row_number() over (order by seq) as run from pi_fleet.entry
+        where tenant = s.tenant and session_id = s.id and generation = s.generation) n group by run) g) r`;
 
 /** Returns the failure of a change that was not made. */
-function unusable(reason: string): Failure {
-  return new Failure("storage_failed", `The fleet's database cannot be used (${reason}). Try again.`, { fleet: true });
+function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
+  const refusal = refusalIn(answer);
+  if (refusal !== undefined) return unfit(refusal);
+  const sentence = `The fleet's database cannot be used (${answer.reason}). Try again.`;
+  return new Failure("storage_failed", sentence, { fleet: true });
 }
 
 export class SqlKeeper implements FleetKeeper {
@@ -154,7 +174,7 @@ export class SqlKeeper implements FleetKeeper {
           where tenant = $1 and id = $2 and state < 2 and epoch = $3 returning 1`,
         values: [...values, row.epoch],
       });
-      if (answer.kind === "failed" || answer.kind === "away") throw unusable(answer.reason);
+      if (answer.kind === "failed" || answer.kind === "away") throw unusable(answer);
       if (answer.kind === "done" && answer.rows.length > 0) return holderOf(row);
       had = answer.kind === "unknown" ? row : undefined;
     }
@@ -194,7 +214,7 @@ export class SqlKeeper implements FleetKeeper {
         removed_at = case when entries > 0 then removed_at end, archived = ${values.add(archived)},
         header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1,
         holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
-        lease_until = clock_timestamp() + ${values.add(this.lease)} * interval '1 millisecond',
+        lease_until = clock_timestamp() + ${values.add(this.lease)}::float8 * interval '1 millisecond',
         changed_at = clock_timestamp()
       where tenant = $1 and id = $2 and ${WITHOUT_ROWS} and (holder is null or lease_until <= clock_timestamp())
         and entries = ${values.add(had.entries)} and chain = ${values.add(Buffer.from(had.chain, "hex"))}
@@ -204,19 +224,35 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   async *rows(): AsyncIterable<FleetRow> {
+    for await (const row of this.paged(OWN, "true")) yield ownRow(row);
+  }
+
+  /** Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. */
+  private async *paged(columns: string, condition: string, ...more: readonly unknown[]): AsyncGenerator<SqlRow> {
     for (let after = ""; ; ) {
-      const which = `id collate "C" > $2 order by id collate "C" limit ${ROWS_AT_ONCE}`;
-      const rows = await this.connections.read({ text: CHECKED(which), values: [this.tenant, after] });
-      for (const row of rows) {
-        yield checkedRow(row);
-        after = String(row.id);
-      }
+      const rows = await this.connections.read({
+        text: `select ${columns} from pi_fleet.session s where tenant = $1 and id collate "C" > $2 and ${condition}
+          order by id collate "C" limit ${ROWS_AT_ONCE}`,
+        values: [this.tenant, after, ...more],
+      });
+      yield* rows;
       if (rows.length < ROWS_AT_ONCE) return;
+      after = String(rows[rows.length - 1].id);
     }
   }
 
+  private async one(text: string, sessionId: string, ...more: readonly unknown[]): Promise<SqlRow | undefined> {
+    const values = [this.tenant, storable(sessionId), ...more];
+    return (await this.connections.read({ text, values, within: PATIENCE }))[0];
+  }
+
   async row(sessionId: string): Promise<FleetRow | null> {
-    const [row] = await this.connections.read({ text: CHECKED("id = $2"), values: [this.tenant, storable(sessionId)] });
+    const row = await this.one(`select ${OWN} from pi_fleet.session s where tenant = $1 and id = $2`, sessionId);
+    return row ? ownRow(row) : null;
+  }
+
+  async checked(sessionId: string): Promise<CheckedRow | null> {
+    const row = await this.one(CHECKED, sessionId);
     return row ? checkedRow(row) : null;
   }
 
@@ -250,7 +286,7 @@ export class SqlKeeper implements FleetKeeper {
 
   async claimBehind(): Promise<BehindSession | null> {
     const [row] = await this.connections.read({
-      text: `update pi_fleet.behind b set worker = $2, until = clock_timestamp() + $3 * interval '1 millisecond'
+      text: `update pi_fleet.behind b set worker = $2, until = clock_timestamp() + $3::float8 * interval '1 millisecond'
         from pi_fleet.session s
         where b.tenant = $1 and s.tenant = $1 and s.id = b.session_id and b.session_id = (
           select o.session_id from pi_fleet.behind o join pi_fleet.session t on t.tenant = $1 and t.id = o.session_id
@@ -269,29 +305,14 @@ export class SqlKeeper implements FleetKeeper {
     };
   }
 
-  async *cold(since: string): AsyncIterable<ColdSession> {
-    for (let after = ""; ; ) {
-      const rows = await this.connections.read({
-        text: `select s.id, s.entries, s.bytes, s.chain, s.epoch, r.runs
-          from (select * from pi_fleet.session x where tenant = $1 and id collate "C" > $2 and state > 0
-              and changed_at < $3::timestamptz and (holder is null or lease_until <= clock_timestamp())
-              and exists (select from pi_fleet.entry e where e.tenant = x.tenant and e.session_id = x.id
-                and e.generation = x.generation)
-            order by id collate "C" limit ${ROWS_AT_ONCE}) s
-          cross join lateral (select json_agg(json_build_object('from', first, 'to', past) order by first) as runs
-            from (select min(seq) as first, max(seq) + 1 as past
-              from (select seq, seq - row_number() over (order by seq) as run from pi_fleet.entry
-                where tenant = s.tenant and session_id = s.id and generation = s.generation) n group by run) g) r
-          order by s.id collate "C"`,
-        values: [this.tenant, after, since],
-      });
-      for (const row of rows) {
-        after = String(row.id);
-        const runs = (row.runs ?? []) as ColdSession["runs"];
-        yield { id: after, end: endOf(row), epoch: Number(row.epoch), runs };
-      }
-      if (rows.length < ROWS_AT_ONCE) return;
-    }
+  async *cold(since: string): AsyncIterable<string> {
+    for await (const { id } of this.paged("s.id", COLD, since)) yield String(id);
+  }
+
+  async coldSession(sessionId: string, since: string): Promise<ColdSession | null> {
+    const row = await this.one(COLD_SESSION, sessionId, since);
+    const runs = (row?.runs ?? []) as ColdSession["runs"];
+    return row && runs.length > 0 ? { id: sessionId, end: endOf(row), epoch: Number(row.epoch), runs } : null;
   }
 
   async pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean> {
@@ -303,8 +324,8 @@ export class SqlKeeper implements FleetKeeper {
             and (holder is null or lease_until <= clock_timestamp()) for update),
         gone as (delete from pi_fleet.entry e using held where e.tenant = held.tenant and e.session_id = held.id
           and e.generation = held.generation and e.seq >= $4 and e.seq < $4 + $5 returning e.seq, e.epoch, e.head, e.line),
-        proof as (select count(*) as lines, min(epoch) as first_epoch, max(epoch) as epoch,
-          string_agg(head, E'\\n' order by seq) as heads, sha256(string_agg(line, '\\x0a'::bytea order by seq)) as sha256
+        proof as (select count(*) as lines, pg_catalog.min(epoch) as first_epoch, pg_catalog.max(epoch) as epoch,
+          pg_catalog.string_agg(head, E'\\n' order by seq) as heads, pg_catalog.sha256(pg_catalog.string_agg(line, '\\x0a'::bytea order by seq)) as sha256
           from gone),
         put as (insert into pi_fleet.pack
             (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
@@ -320,18 +341,17 @@ export class SqlKeeper implements FleetKeeper {
     });
     if (answer.kind === "failed" && answer.code === NOT_PROVEN) return false;
     if (answer.kind === "done") return true;
-    throw unusable(answer.reason);
+    throw unusable(answer);
   }
 
   async settle(): Promise<void> {
     const tables = ["session", "word", ...ROWS].map((table) => `pi_fleet.${table}`);
     // A role that may not do this has a server that does it by itself a minute later.
-    await this.connections.run({ text: `analyze ${tables.join(", ")}` });
+    await this.connections.run({ text: `analyze ${tables.join(", ")}`, within: PATIENCE });
   }
 }
 
-function checkedRow(row: Readonly<Record<string, unknown>>): FleetRow {
-  const count = Number(row.rows);
+function ownRow(row: SqlRow): FleetRow {
   return {
     id: String(row.id),
     headerLine: row.header as Uint8Array,
@@ -339,11 +359,19 @@ function checkedRow(row: Readonly<Record<string, unknown>>): FleetRow {
     state: STATES[Number(row.state)],
     isRemoved: row.removed === true,
     indexed: Number(row.indexed),
+    epoch: Number(row.epoch),
+  };
+}
+
+function checkedRow(row: SqlRow): CheckedRow {
+  const count = Number(row.rows);
+  return {
+    ...ownRow(row),
     isBehind: row.behind === true,
+    facts: typeof row.facts === "string" ? row.facts : null,
     rows: count,
     hasGap: count > 0 && (Number(row.first) !== 0 || Number(row.past) !== count || row.torn === true),
     highestEpoch: Number(row.highest ?? 0),
     epochsFall: row.falls === true,
-    epoch: Number(row.epoch),
   };
 }

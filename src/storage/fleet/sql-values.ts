@@ -1,3 +1,6 @@
+/** A row of an answer. */
+export type SqlRow = Readonly<Record<string, unknown>>;
+
 /** The values of a statement, each with its number. */
 export class SqlValues {
   readonly all: unknown[];

@@ -1,10 +1,11 @@
 /** The counts and sizes of a fleet, as `fleet status` tells them. */
 
 import type { Connections } from "./connections.ts";
-import { isolationOf, unguardedTables } from "./isolation.ts";
+import { isolationOf, type TenantGaps, tenantGaps } from "./isolation.ts";
+import { PATIENCE } from "./keeping.ts";
 
 /** Counts and sizes of a fleet. */
-export interface FleetStatus {
+export interface FleetStatus extends Pick<TenantGaps, "unguarded" | "making"> {
   readonly server: string;
   readonly durability: "replicated" | "primary";
   readonly schemaVersion: number;
@@ -19,22 +20,26 @@ export interface FleetStatus {
   readonly tenant: string;
   /** Whether roles see only the tenant that has their name. */
   readonly isIsolated: boolean;
-  /** Tables in which they see all tenants, or do nothing, although tenants are to be isolated. */
-  readonly unguarded: readonly string[];
+  /** Whether a statement ends for which nobody waits any more; null: the server does not say. */
+  readonly endsAbandoned: boolean | null;
 }
 
-const STATUS = `select count(*) as sessions, coalesce(sum(entries), 0) as entries, coalesce(sum(bytes), 0) as bytes,
+/** How often the server looks whether somebody waits for an answer; 0: never. */
+const ABANDONED = "select pg_catalog.current_setting('client_connection_check_interval', true) as every";
+
+const STATUS = `select count(*) as sessions, coalesce(pg_catalog.sum(entries), 0) as entries, coalesce(pg_catalog.sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    case when $2 then pg_total_relation_size('pi_fleet.entry') + pg_total_relation_size('pi_fleet.pack')
-      + pg_total_relation_size('pi_fleet.session') end as stored
+    case when $2 then pg_catalog.pg_total_relation_size('pi_fleet.entry') + pg_catalog.pg_total_relation_size('pi_fleet.pack')
+      + pg_catalog.pg_total_relation_size('pi_fleet.session') end as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
 
 /** Returns counts and sizes; `schemaVersion`: 0 where there are no tables. Throws storage_failed. */
 export async function statusOf(connections: Connections, tenant: string, schemaVersion: number): Promise<FleetStatus> {
   const { isIsolated, boundTo } = await isolationOf(connections);
-  const unguarded = await unguardedTables(connections);
+  const { unguarded, making } = await tenantGaps(connections);
+  const [abandoned] = await connections.read({ text: ABANDONED });
   const values = [tenant, boundTo === null];
-  const [row] = schemaVersion === 0 ? [{}] : await connections.read({ text: STATUS, values });
+  const [row] = schemaVersion === 0 ? [{}] : await connections.read({ text: STATUS, values, within: PATIENCE });
   const { fact } = connections;
   const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
   return {
@@ -43,6 +48,7 @@ export async function statusOf(connections: Connections, tenant: string, schemaV
     schemaVersion,
     ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
     storedBytes: boundTo === null ? count("stored") : null,
-    ...{ tenant, isIsolated: isIsolated && unguarded.length === 0, unguarded },
+    ...{ tenant, isIsolated: isIsolated && unguarded.length + making.length === 0, unguarded, making },
+    endsAbandoned: typeof abandoned?.every === "string" ? abandoned.every !== "0" : null,
   };
 }

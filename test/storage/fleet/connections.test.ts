@@ -4,7 +4,9 @@ import { describe, expect, test, vi } from "vitest";
 import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
-import type { DatabaseClient, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+import type { DatabaseClient, DatabaseServer, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
+import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 
 const certificates = (path: string): string => {
   if (path !== "/ca.pem") throw new Error("there is no such file");
@@ -207,6 +209,60 @@ describe("an answer", () => {
     expect((await databaseThat(() => errorOf(code)).connections.run({ text: "append" })).kind).toBe(kind);
   });
 
+  test.each([
+    ["28P01", "PI_FLEET_URL"],
+    ["28000", "pg_hba.conf"],
+    ["3D000", "name another one"],
+    ["42501", "have the owner of the tables grant it"],
+    ["42P01", "fleet migrate"],
+    ["42703", "fleet migrate"],
+  ])("that is a refusal which never passes is no outage, and says what to do (%s)", async (code, remedy) => {
+    const refused = { name: "storage_failed", retryable: false, message: expect.stringContaining(remedy) };
+    const whileConnecting = databaseThat(() => ({ rows: [] }));
+    whileConnecting.client.connect = async () => {
+      throw errorOf(code);
+    };
+    for (const { connections } of [
+      databaseThat(
+        () => errorOf(code),
+        {},
+        () => errorOf("42883"),
+      ),
+      ...(code.startsWith("42") ? [] : [whileConnecting]),
+    ]) {
+      const fleet = new PostgresFleet(connections, { id: "one", shown: { client: "one", pid: 0, since: "" } });
+      expect(await fleet.take("session", 0)).toEqual({ kind: "unfit", reason: expect.stringContaining(remedy) });
+      await expect(fleet.look("session")).rejects.toMatchObject(refused);
+      await expect(new FleetPruning(connections, "").find({ rows: 0 })).rejects.toMatchObject(refused);
+    }
+  });
+
+  test("of several servers is a refusal where each of them refuses, and none is away", async () => {
+    const refusing = databaseThat(() => ({ rows: [] }));
+    refusing.client.connect = async () => {
+      throw errorOf("28P01");
+    };
+    const away = databaseThat(() => ({ rows: [] }));
+    away.client.connect = async () => {
+      throw Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+    };
+    for (const [one, two, kind] of [
+      [refusing, refusing, "failed"],
+      [refusing, away, "away"],
+      [away, refusing, "away"],
+    ] as const) {
+      const connections = new Connections({
+        address: at("postgres:///a?host=one,two"),
+        driver:
+          async () =>
+          ({ host }) =>
+            host === "one" ? one.client : two.client,
+        ...{ most: 2, connectWithin: 60_000, answerWithin: 60_000 },
+      });
+      expect(await connections.run({ text: "take" })).toMatchObject({ kind });
+    }
+  });
+
   test("that came too late for a serial order is asked for again, a few times", async () => {
     let asked = 0;
     const { connections } = databaseThat(() => (++asked < 3 ? errorOf("40001") : { rows: [] }));
@@ -341,6 +397,53 @@ describe("an answer", () => {
 });
 
 describe("connections", () => {
+  /** A driver that notes what connections are made with, and how many are not ended. */
+  const counted = (address: string) => {
+    const made: DatabaseServer[] = [];
+    const waiting: (() => void)[] = [];
+    let open = 0;
+    const connections = new Connections({
+      ...{ address: at(address), most: 8, connectWithin: 60_000, answerWithin: 60_000 },
+      driver: async () => (config) => {
+        made.push(config);
+        open++;
+        const { client } = databaseThat((text) =>
+          text === "wait" ? new Promise((resolve) => waiting.push(() => resolve({ rows: [] }))) : errorOf("57P01"),
+        );
+        client.end = async () => void open--;
+        return client;
+      },
+    });
+    return { connections, made, waiting, open: () => open };
+  };
+
+  test("that nobody uses for a minute are closed but for one, and ask early whether the other end is there", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+    try {
+      const { connections, made, waiting, open } = counted("postgres:///a?host=/run/pg");
+      const asked = Array.from({ length: 5 }, () => connections.run({ text: "wait" }));
+      await vi.waitFor(() => expect(waiting).toHaveLength(5));
+      for (const answer of waiting.splice(0)) answer();
+      await Promise.all(asked);
+      expect(made).toHaveLength(5);
+      for (const config of made) expect(config).toMatchObject({ keepAlive: true, keepAliveInitialDelayMillis: 30_000 });
+      vi.advanceTimersByTime(50_000);
+      expect(open()).toBe(5);
+      vi.advanceTimersByTime(50_000);
+      expect(open()).toBe(1);
+      // The one that is left is used.
+      const next = connections.run({ text: "wait" });
+      await vi.waitFor(() => expect(waiting).toHaveLength(1));
+      waiting[0]();
+      expect(await next).toMatchObject({ kind: "done" });
+      expect([made.length, vi.getTimerCount()]).toEqual([5, 1]);
+      await connections.close();
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test("answer all who wait, also those who ask while they are closed, and are closed then", async () => {
     const answers: (() => void)[] = [];
     const { connections } = databaseThat(
@@ -359,6 +462,27 @@ describe("connections", () => {
     await Promise.all([...asked, closed]);
     expect(order).toEqual(["first done", "second done", "third done", "closed"]);
     expect(await connections.run({ text: "late" })).toEqual({ kind: "away", reason: "the fleet was closed" });
+  });
+
+  test("wait as long for a statement as it may take, and no longer", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const { connections } = databaseThat(() => new Promise(() => {}));
+      const outcomes: string[] = [];
+      for (const [text, within] of [
+        ["short", undefined],
+        ["long", 600_000],
+      ] as const)
+        void connections.run({ text, within }).then(({ kind }) => outcomes.push(`${text} ${kind}`));
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect(outcomes).toEqual(["short unknown"]);
+      await vi.advanceTimersByTimeAsync(539_999);
+      expect(outcomes).toEqual(["short unknown"]);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(outcomes).toEqual(["short unknown", "long unknown"]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test("that are made when all are closed already are ended, and ask for nothing", async () => {

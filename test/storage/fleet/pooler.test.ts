@@ -205,7 +205,7 @@ describe.skipIf(!POOLER)(`the contract of logs behind a pooler${WITH_POOLER}`, (
     ]);
     const other = of("mallory", "alice");
     expect(await other.fleet.take("same id", 0)).toMatchObject({
-      kind: "away",
+      kind: "unfit",
       reason: expect.stringContaining("has to do with the tenant mallory alone"),
     });
     await Promise.all([...both, other].map(({ fleet }) => fleet.close()));

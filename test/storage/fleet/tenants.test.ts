@@ -149,8 +149,10 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     const reason = expect.stringMatching(
       `the role mallory has to do with the tenant mallory alone.*${sentence}.*tenant=mallory`,
     );
-    expect(await wrong.fleet.take(THEIRS, 0)).toEqual({ kind: "away", reason });
-    await expect(wrong.fleet.look(THEIRS)).rejects.toMatchObject({ name: "storage_failed", message: reason });
+    expect(await wrong.fleet.take(THEIRS, 0)).toEqual({ kind: "unfit", reason });
+    await expect(wrong.fleet.look(THEIRS)).rejects.toMatchObject({
+      ...{ name: "storage_failed", retryable: false, message: reason },
+    });
     await expect(wrong.catalog.list({}, undefined, 10)).rejects.toMatchObject({ name: "storage_failed" });
   });
 
@@ -350,6 +352,48 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
       expect(shape()).toBe(before);
       expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
       expect(await told()).toContain("Each role sees only");
+    },
+  );
+
+  test("make no functions that others could run, nor schemas, and the status tells where they may", async () => {
+    const { fleet } = fleetOf("fleet");
+    const told = async (): Promise<string> =>
+      (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
+        .stdout;
+    const trap = "create or replace function public.trap() returns int language sql as 'select 1'";
+    // As databases have it that began as 14 or before.
+    server.sql("grant create on schema public to public");
+    expect(await rows(trap)).toEqual([]);
+    server.sql("drop function public.trap()");
+    expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: [], making: ["public"] });
+    expect(await told()).toMatch(/functions in schema public.*revoke create on schema public/);
+    await fleet.migrate();
+    expect(await rows(trap)).toMatch(/^42501/);
+    expect(await fleet.status()).toMatchObject({ isIsolated: true, making: [] });
+    server.sql(`grant create on database postgres to ${TENANTS}`);
+    expect(await fleet.status()).toMatchObject({ isIsolated: false, making: [null] });
+    expect(await told()).toMatch(/schemas.*revoke create on database/);
+    await fleet.isolate();
+    expect(await fleet.status()).toMatchObject({ making: [null] });
+    server.sql(`revoke create on database postgres from ${TENANTS}`);
+    expect(await told()).toContain("Each role sees only");
+  });
+
+  test.each(["verify", "export", "pack", "migrate", "status", "prune", "import", "push"])(
+    "are told whose sessions it is about (fleet %s)",
+    async (word) => {
+      const { place } = new HereLives({});
+      const given = word === "export" || word === "import" ? [word, place.home] : [word];
+      for (const [tenant, sentence] of [
+        ["alice", "Of the tenant alice:"],
+        [undefined, "those of tenants are not among them"],
+      ] as const) {
+        const variables = { PI_FLEET_URL: urlOf("fleet", tenant) };
+        const { stdout } = await runHere(place, ["fleet", ...given], { variables });
+        if (tenant !== undefined || !["prune", "import", "push"].includes(word)) expect(stdout).toContain(sentence);
+        const told = await runHere(place, ["fleet", ...given, "--json"], { variables });
+        expect(JSON.parse(told.stdout)).toMatchObject({ tenant: tenant ?? "" });
+      }
     },
   );
 

@@ -152,6 +152,25 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
+  test("a right that is taken away meanwhile ends both: of no session is said that it cannot be read", async () => {
+    const { place } = await made(3);
+    const one = connect();
+    const run = one.connections.run.bind(one.connections);
+    const refused: SqlAnswer = { kind: "failed", code: "42501", reason: "permission denied for table session" };
+    let asked = 0;
+    one.connections.run = async (question, sent) => {
+      const { text } = typeof question === "function" ? { text: "" } : question;
+      if (text.includes("cross join lateral")) asked++;
+      return asked > 0 ? refused : run(question, sent);
+    };
+    const { lives } = await machine(one, place);
+    for (const looked of [() => lives.care().verify(), () => lives.care().pack("2100-01-01T00:00:00.000Z")]) {
+      asked = 0;
+      await expect(looked()).rejects.toMatchObject({ name: "storage_failed", retryable: false });
+      expect(asked).toBe(1);
+    }
+  });
+
   test("what cannot be read for a moment is no fault, and a database that is away ends both", async () => {
     const { place, ids } = await made(2);
     const { lives } = await machine(refusing(connect(), ids[0], [BROKEN, BROKEN]), place);

@@ -1,0 +1,180 @@
+/** The search for what is wrong with sessions of a fleet: their lines, what is kept beside these, and their attachments. */
+
+import { Failure } from "../../core/failure.ts";
+import { headerIn } from "../../core/format/entry.ts";
+import type { Fleet } from "../../core/ports/fleet.ts";
+import type { FleetFault } from "../../core/ports/fleet-care.ts";
+import type { CheckedRow, FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
+import { attachmentsThere } from "./attachments.ts";
+import { endsAt, isSameEnd } from "./ends.ts";
+import { descriptionIn, storable } from "./fact-parts.ts";
+import { HeadCheck } from "./heads.ts";
+
+/** Times that a session with faults is read, if it changes each time. */
+const MOST_READ = 3;
+
+const WHERE = "A machine with a whole copy has them: fleet export there, or restore the database.";
+const UNREADABLE = `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${WHERE}`;
+
+/** Returns whether a session should have its lines; one that is deleted has them until they are pruned. */
+export function hasLines({ state, isRemoved }: FleetRow): boolean {
+  return state === "there" || (state === "deleted" && !isRemoved);
+}
+
+/**
+ * Returns what was read of a session; null where it cannot be read, however often it is asked for. Throws storage_failed
+ * where the database is away, or refuses us.
+ */
+export async function ifReadable<T>(fleet: Pick<Fleet, "look">, read: () => Promise<T>): Promise<T | null> {
+  for (let isAgain = false; ; isAgain = true)
+    try {
+      return await read();
+    } catch (error) {
+      if (!(error instanceof Failure) || error.details.fleet !== true) throw error;
+      // A database that answers this is there, and lets us in. No session has this id: no damaged row is in the way.
+      await fleet.look("");
+      if (!error.retryable || isAgain) return null;
+    }
+}
+
+/** A part of what is kept that can be wrong, and a sentence about it. */
+type Wrong = readonly [fault: FleetFault["fault"], message: string];
+
+export class Verifying {
+  private readonly fleet: Fleet;
+  private readonly keeper: FleetKeeper;
+  /** Digests of attachments that were found to be right. Each content is read once. */
+  private readonly whole = new Set<string>();
+
+  constructor(fleet: Fleet, keeper: FleetKeeper) {
+    this.fleet = fleet;
+    this.keeper = keeper;
+  }
+
+  /**
+   * Returns what is wrong with a session. Its lines are read after its row, and may be removed in between: where the row has
+   * another epoch or state by then, it is read anew.
+   */
+  async faultsOf(row: FleetRow, tries = 1): Promise<FleetFault[]> {
+    const { id } = row;
+    const isDeleted = row.state === "deleted";
+    const wrong = [...(await this.wrongIn(id)), ...(await this.wrongAttachments(id))];
+    if (wrong.length === 0) return [];
+    const now = await this.keeper.row(id);
+    if (!now || !hasLines(now)) return [];
+    if (now.epoch !== row.epoch && tries < MOST_READ) return this.faultsOf(now, tries + 1);
+    return wrong.map(([fault, message]) => ({
+      sessionId: id,
+      fault,
+      message: isDeleted ? `It is deleted, and may be restored. ${message}` : message,
+    }));
+  }
+
+  private async wrongIn(id: string): Promise<Wrong[]> {
+    const row = await ifReadable(this.fleet, () => this.keeper.checked(id));
+    if (!row) return [["chain", `Its rows cannot be read, as where a page of the database is damaged. ${WHERE}`]];
+    const { end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind, facts } = row;
+    const isThere = row.state === "there";
+    const wrong: Wrong[] = [];
+    if (rows !== end.entries || hasGap)
+      wrong.push(["missing_rows", `It says it has ${end.entries} entries and has ${rows}. ${WHERE}`]);
+    else wrong.push(...(await this.wrongLines(row)));
+    if (epochsFall || highestEpoch > epoch)
+      wrong.push(["epochs", "A line has the epoch of a writer that had lost the session. Report it with this output."]);
+    const stored = headerIn(row.headerLine);
+    if (!stored || storable(stored.id) !== id)
+      wrong.push(["header", `Its header cannot be read, or is that of another session. ${WHERE}`]);
+    if (indexed !== end.entries && rows === end.entries && !isBehind && isThere)
+      wrong.push([
+        "unindexed",
+        "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
+      ]);
+    else if (isThere && end.entries > 0 && !descriptionIn(facts))
+      wrong.push(["facts", "What lists show of it is missing, or cannot be read: fleet migrate gathers it anew."]);
+    return wrong;
+  }
+
+  private async wrongLines({ id, end }: CheckedRow): Promise<Wrong[]> {
+    const { fleet } = this;
+    const stretches = await ifReadable(fleet, async () => (await fleet.stretches?.(id)) ?? []);
+    const packs = stretches?.filter(({ entries }) => entries <= end.entries);
+    const positions = packs?.map(({ entries }) => entries).filter((entries) => entries < end.entries) ?? [];
+    const heads = new KeptHeads(fleet, id, end.entries);
+    const ends = await ifReadable(fleet, () => endsAt(heads, id, end, positions));
+    // A last one may end where the session does.
+    if (!packs || !ends || !packs.every((one, n) => isSameEnd(one, ends[n] ?? end))) return [["chain", UNREADABLE]];
+    return heads.areWrong
+      ? [
+          [
+            "heads",
+            "Its lines are right, and what the database keeps beside them (parents, types) is not: a machine that fetches it may be refused until all of it has come, and searches may name other entries. clone makes a session of it that has neither.",
+          ],
+        ]
+      : [];
+  }
+
+  private async wrongAttachments(id: string): Promise<Wrong[]> {
+    const { fleet, whole } = this;
+    const named = await ifReadable(fleet, () => fleet.attachments(id));
+    if (!named) return [["attachment", "The list of its attachments cannot be read. Restore the database."]];
+    const wrong: Wrong[] = [];
+    const readable: Pick<Fleet, "attachments" | "attachment"> = {
+      attachments: async () => named,
+      attachment: (sha256) => ifReadable(fleet, () => fleet.attachment(sha256)),
+    };
+    for await (const [sha256, bytes] of attachmentsThere(readable, id, (one) => whole.has(one)))
+      if (bytes) whole.add(sha256);
+      else
+        wrong.push([
+          "attachment",
+          `Its attachment ${sha256} is missing or damaged. fleet import brings it from a folder with a whole copy.`,
+        ]);
+    return wrong;
+  }
+}
+
+/** The heads that are kept beside the lines of a session, compared with these as they come. */
+class KeptHeads {
+  private readonly fleet: Fleet;
+  private readonly sessionId: string;
+  private readonly count: number;
+  private readonly check = new HeadCheck();
+  private heads: readonly string[] = [];
+  /** Position of the first of them. */
+  private first = 0;
+  areWrong = false;
+
+  constructor(fleet: Fleet, sessionId: string, count: number) {
+    this.fleet = fleet;
+    this.sessionId = sessionId;
+    this.count = count;
+  }
+
+  /** Yields lines as the fleet does, from the first one on, and compares their heads meanwhile. */
+  async *lines(id: string, from: number, to: number): AsyncGenerator<readonly Uint8Array[]> {
+    this.areWrong = false;
+    let position = from;
+    for await (const lines of this.fleet.lines(id, from, to)) {
+      for (const line of lines) if (!this.check.fits(await this.at(position++), line)) this.areWrong = true;
+      yield lines;
+    }
+  }
+
+  private async at(position: number): Promise<string> {
+    const known = this.heads[position - this.first];
+    if (known !== undefined) return known;
+    this.heads = await this.from(position);
+    this.first = position;
+    return this.heads[0];
+  }
+
+  /** Returns the heads from a position on, at least one; those that cannot be read are empty. */
+  private async from(position: number): Promise<readonly string[]> {
+    const { fleet, sessionId, count } = this;
+    const found = await ifReadable(fleet, async () => {
+      for await (const { text } of fleet.heads(sessionId, position, count)) return text.split("\n");
+      return null;
+    });
+    return found ?? Array<string>(count - position).fill("");
+  }
+}

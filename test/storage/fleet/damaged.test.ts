@@ -1,0 +1,156 @@
+/** Sessions of a database whose pages are damaged, or whose rows were tampered with. Over a real PostgreSQL. */
+
+import { openSync, readdirSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { beforeEach, describe, expect, test } from "vitest";
+import { assistant, user } from "../../support/drafts.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { Random } from "../../support/random.ts";
+import type { Json, Wire } from "../../support/server.ts";
+import { suiteDatabase } from "../../support/sql-fleet.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
+
+/** Bytes of a page. */
+const PAGE = 8192;
+
+describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
+  const database = suiteDatabase();
+  const { connect, fleets } = database;
+  const verb = (lives: HereLives, ...args: string[]): Promise<Run> =>
+    runHere(lives.place, ["fleet", ...args], { variables: { PI_FLEET_URL: database.server.url } });
+  const asked = async (lives: HereLives, ...args: string[]): Promise<Json> =>
+    JSON.parse((await verb(lives, ...args, "--json")).stdout);
+  const faults = async (lives: HereLives): Promise<unknown[]> =>
+    (await asked(lives, "verify")).faults.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort();
+  /** A machine that has made sessions of so many entries, of which a page holds a few. */
+  const made = async (...counts: number[]): Promise<{ lives: HereLives; wire: Wire; ids: string[] }> => {
+    const random = new Random(1 + fleets.length);
+    const lives = new HereLives({ fleet: connect(), seed: 1 + fleets.length });
+    const wire = await lives.start();
+    const ids: string[] = [];
+    for (const count of counts) {
+      await wire.result("new_session");
+      const noise = (): string => Array.from({ length: 150 }, () => random.int(1e9).toString(36)).join(" ");
+      const entries = Array.from({ length: count }, (_, n) => (n % 2 ? assistant : user)(`text ${noise()}`));
+      await wire.result("append", { entries });
+      ids.push((await wire.result("get_state")).sessionId);
+    }
+    return { lives, wire, ids };
+  };
+  /** Writes nonsense over the first page of a table, as a disk does. */
+  const damage = async (table: string): Promise<void> => {
+    const { server } = database;
+    const path = server.sql(`select pg_relation_filepath('pi_fleet.${table}')`);
+    server.sql("checkpoint");
+    await server.kill();
+    writeSync(openSync(join(server.data, path), "r+"), Buffer.alloc(PAGE, 0xa5), 0, PAGE, 0);
+    await server.start();
+  };
+
+  beforeEach(() => {
+    database.server.sql(
+      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said",
+    );
+  });
+
+  test("of a page of lines is told of the session that has them, and every other one is read, written out and packed", async () => {
+    // As of tables that are larger than those of a test.
+    database.server.configure("set enable_seqscan = off");
+    const { lives, ids } = await made(30, 30, 30);
+    const damaged = database.server.sql(
+      "select distinct session_id from pi_fleet.entry where ctid >= '(0,0)' and ctid < '(1,0)'",
+    );
+    expect(damaged).toBe(ids[0]);
+    await damage("entry");
+    expect(await faults(lives)).toEqual([[ids[0], "chain"]]);
+    const { sessions, entries, copies } = await asked(lives, "verify");
+    expect([sessions, entries, copies.length]).toEqual([3, 90, 3]);
+    const out = join(lives.place.home, "out");
+    const { files, refused } = await asked(lives, "export", out);
+    expect(files.map(({ sessionId, outcome }: Json) => [sessionId, outcome]).sort()).toEqual(
+      ids.map((id, n) => [id, n === 0 ? "refused" : "new"]).sort(),
+    );
+    expect(refused).toBe(1);
+    expect(
+      readdirSync(out, { recursive: true, encoding: "utf8" }).filter((one) => one.endsWith(".jsonl")),
+    ).toHaveLength(2);
+    expect(await asked(lives, "migrate")).toMatchObject({ indexed: 0, inUse: [], unreadable: [] });
+    database.server.sql("update pi_fleet.session set changed_at = '2010-01-01', holder = null");
+    expect(await asked(lives, "pack")).toMatchObject({ sessions: 2, lines: 60, damaged: [ids[0]], inUse: [] });
+    await damage("pack");
+    expect((await faults(lives)).length).toBe(3);
+    expect((await asked(lives, "export", join(lives.place.home, "again"))).refused).toBe(3);
+    expect((await asked(lives, "pack")).damaged).toEqual([ids[0]]);
+    await lives.end();
+  });
+
+  const WRONG: readonly (readonly [fault: string, sql: (ids: readonly string[]) => string])[] = [
+    ["heads", ([id]) => `update pi_fleet.entry set head = 'x' where session_id = '${id}' and seq = 1`],
+    ["heads", ([id]) => `update pi_fleet.entry set head = '7' where session_id = '${id}' and seq = 2`],
+    [
+      "heads",
+      ([id]) =>
+        `update pi_fleet.entry e set head = (select head from pi_fleet.entry o where o.session_id = '${id}' and o.seq = 0)
+          where session_id = '${id}' and seq = 1`,
+    ],
+    [
+      "heads",
+      ([id]) => `update pi_fleet.entry set head = replace(head, 'user', 'assistant') where session_id = '${id}'`,
+    ],
+    ["facts", ([id]) => `update pi_fleet.described set facts = 'x' where session_id = '${id}'`],
+    ["facts", ([id]) => `update pi_fleet.described set facts = '{"name":7}' where session_id = '${id}'`],
+    ["facts", ([id]) => `delete from pi_fleet.described where session_id = '${id}'`],
+    [
+      "header",
+      ([id, other]) =>
+        `update pi_fleet.session set header = (select header from pi_fleet.session where id = '${other}')
+          where id = '${id}'`,
+    ],
+  ];
+
+  test.each(["rows", "packs"])("of what is kept beside the lines is told, too, in %s", async (kind) => {
+    for (const [fault, sql] of WRONG) {
+      const { lives, ids } = await made(4, 3);
+      if (kind === "packs") {
+        database.server.sql("update pi_fleet.session set changed_at = '2010-01-01', holder = null");
+        await asked(lives, "pack");
+      }
+      expect(await faults(lives)).toEqual([]);
+      const change = sql(ids);
+      if (kind === "packs" && fault === "heads")
+        database.server.sql(`update pi_fleet.pack set heads = replace(heads, 'user', 'assistant')
+          where session_id = '${ids[0]}'`);
+      else database.server.sql(change);
+      expect([change, await faults(lives)]).toEqual([change, [[ids[0], fault]]]);
+      const { status, stdout } = await verb(lives, "verify");
+      expect([status, stdout]).toEqual([3, expect.stringContaining("1 fault in the database")]);
+      if (fault === "facts") {
+        expect(await asked(lives, "migrate")).toMatchObject({ indexed: 1 });
+        expect(await faults(lives)).toEqual([]);
+      }
+      await lives.end();
+      database.server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.described");
+    }
+  });
+
+  test("of facts and heads ends no list, no search and no preview of what goes", async () => {
+    const { lives, wire, ids } = await made(4, 3);
+    database.server.sql("update pi_fleet.described set facts = 'x'");
+    database.server.sql("update pi_fleet.entry set head = 'x' where seq < 2");
+    await wire.result("new_session");
+    const elsewhere = new HereLives({ fleet: connect(), seed: 77 });
+    const there = await elsewhere.start();
+    const { sessions } = await there.result("list_sessions");
+    expect(sessions.map(({ sessionId, id }: Json) => sessionId ?? id).sort()).toEqual([...ids].sort());
+    const { hits } = await there.result("search_sessions", { query: "text" });
+    expect(hits).toHaveLength(7);
+    expect(new Set(hits.map(({ entryId }: Json) => entryId)).size).toBe(7);
+    expect(hits.map(({ entryId }: Json) => entryId)).not.toContain("");
+    await wire.result("delete_session", { sessionId: ids[0] });
+    database.server.sql("update pi_fleet.session set deleted_at = '2010-01-01' where state = 2");
+    const { named } = await asked(lives, "prune");
+    expect(named).toMatchObject([{ sessionId: ids[0], name: null }]);
+    await Promise.all([lives.end(), elsewhere.end()]);
+  });
+});

@@ -1,0 +1,122 @@
+/** What a real PostgreSQL refuses until somebody changes something: roles, databases, encodings, tables that are in use. */
+
+import { describe, expect, onTestFinished, test } from "vitest";
+import { addressOf } from "../../../src/storage/fleet/address.ts";
+import { connectFleet } from "../../../src/storage/fleet/connect.ts";
+import { loadDriver } from "../../../src/storage/fleet/driver.ts";
+import { SCHEMA_VERSION, upgrade } from "../../../src/storage/fleet/schema.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { HereLives } from "../../support/proof.ts";
+import { sqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import { runHere } from "../../support/verbs.ts";
+
+describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
+  const database = suiteDatabase();
+  const { connect } = database;
+  const verb = (url: string, ...args: string[]) =>
+    runHere(new HereLives({}).place, ["fleet", ...args], { variables: { PI_FLEET_URL: url } });
+
+  test.each([
+    [(url: string) => url.replace("user=fleet", "user=nobody"), "use a role that may connect"],
+    [(url: string) => url.replace("/postgres?", "/missing?"), "make that database"],
+  ])("is no outage, and is told with what to do (%#)", async (wrong, remedy) => {
+    const { fleet } = sqlFleet(wrong(database.server.url), "one");
+    expect(await fleet.take("one", 0)).toEqual({ kind: "unfit", reason: expect.stringContaining(remedy) });
+    await fleet.close();
+  });
+
+  test("passes when the file with the address is another one: it is read for each new connection", async () => {
+    const { url } = database.server;
+    let text = url.replace("user=fleet", "user=nobody");
+    const readFile = (): string => {
+      if (text === "") throw new Error("it is not there");
+      return text;
+    };
+    const place = { client: "test", processId: "1", since: "", readFile };
+    const { fleet } = connectFleet("file:/run/secrets/fleet", place, true);
+    expect(await fleet.take("file", 0)).toMatchObject({ kind: "unfit" });
+    text = url;
+    expect(await fleet.take("file", 0)).toEqual({ kind: "missing" });
+    // One that cannot be read, or is of another tenant, leaves it as it was.
+    for (const other of ["", "half of", `${url}&tenant=other`, url.replace("user=fleet", "user=nobody")]) {
+      text = other;
+      database.server.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server'",
+      );
+      await fleet.take("file", 0);
+      expect([other, (await fleet.take("file", 0)).kind]).toEqual([
+        other,
+        other.includes("nobody") ? "unfit" : "missing",
+      ]);
+    }
+    await fleet.close();
+  });
+
+  test.each(["SQL_ASCII", "LATIN1"])("tables in a database with the encoding %s are not made", async (encoding) => {
+    const { server } = database;
+    const name = encoding.toLowerCase();
+    server.sql(`create database ${name} encoding '${encoding}' template template0`);
+    const url = server.url.replace("/postgres?", `/${name}?`);
+    const { fleet } = sqlFleet(url, "one");
+    await expect(fleet.migrate()).rejects.toMatchObject({
+      ...{ name: "storage_failed", retryable: false, message: expect.stringContaining(`the encoding ${encoding}`) },
+    });
+    expect(await fleet.schemaVersion()).toBe(0);
+    await fleet.close();
+    const { status, stderr } = await verb(url, "migrate");
+    expect([status, stderr]).toEqual([1, expect.stringContaining("encoding 'UTF8'")]);
+  });
+
+  /** Somebody who reads the tables in a transaction that lasts. */
+  const reader = async () => {
+    const [config] = addressOf(database.server.url, () => "").servers;
+    const client = (await loadDriver())(config);
+    await client.connect();
+    onTestFinished(() => client.end());
+    await client.query({ text: "begin" });
+    await client.query({ text: "select from pi_fleet.entry, pi_fleet.pack, pi_fleet.session" });
+    return client;
+  };
+  const kept = (): string =>
+    database.server.sql(`select string_agg(attname::text || attcompression::text || attstorage::text, ' ' order by attname)
+      from pg_attribute where attrelid in ('pi_fleet.entry'::regclass, 'pi_fleet.pack'::regclass)
+      and attname in ('line', 'heads', 'ends', 'lines')`);
+
+  test("a migration changes no column that is as it should be, and tells of one that somebody uses", async () => {
+    const { fleet } = connect();
+    const right = kept();
+    const reading = await reader();
+    expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION, unkept: undefined });
+    await reading.end();
+    database.server.sql("alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended");
+    database.server.sql("alter table pi_fleet.entry alter line set compression pglz");
+    const wrong = kept();
+    const again = await reader();
+    // Nobody who writes meanwhile waits for more than a moment.
+    const migrated = verb(database.server.url, "migrate");
+    expect(await fleet.take("begun meanwhile", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
+    const { status, stdout } = await migrated;
+    expect([status, stdout]).toEqual([1, expect.stringMatching(/not compressed.*run it again/)]);
+    expect(kept()).toBe(wrong);
+    await again.end();
+    expect((await verb(database.server.url, "migrate")).status).toBe(0);
+    expect(kept()).toBe(right);
+  });
+
+  test("the tables of a new version are not waited for while somebody reads the old ones", async () => {
+    const { connections } = connect();
+    const reading = await reader();
+    database.server.sql("update pi_fleet.meta set value = '1' where key = 'version'");
+    expect(await connections.run({ text: upgrade(1) })).toMatchObject({ kind: "failed", code: "55P03" });
+    await reading.end();
+    database.server.sql(`update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`);
+  });
+
+  test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
+    const { server } = database;
+    expect((await verb(server.url, "status")).stdout).toContain("client_connection_check_interval");
+    server.configure("set client_connection_check_interval = '10s'");
+    expect((await verb(server.url, "status")).stdout).not.toContain("client_connection_check_interval");
+    server.configure("reset client_connection_check_interval");
+  });
+});
