@@ -102,7 +102,7 @@ export default {
         const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
           new Date(realEnv.now()).toISOString(),
         );
-        const owed = (): string[] => journal.all().flatMap(({ sessionId, from }) => (from === null ? [] : [sessionId]));
+        const owed = (): string[] => owedIn(journal);
         return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, owed)) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
@@ -131,6 +131,20 @@ export default {
   status: ({ faults = [], copies = [], refused = 0, incomplete = 0 }) =>
     faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete > 0 ? FAILURE : OK,
 } satisfies Verb;
+
+/** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
+function owedIn(journal: Journal): string[] {
+  return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
+    if (unreadable !== undefined)
+      throw new Failure(
+        "storage_failed",
+        `${sessionPath} says of a session that only this machine has some of its entries, and cannot be read (${unreadable}). Nothing was removed. fleet push says what to do with it.`,
+        { sessionPath },
+        { retryable: false },
+      );
+    return from === null ? [] : [sessionId];
+  });
+}
 
 function careOf({ service }: Asking): FleetCare {
   const { fleet } = service;

@@ -29,7 +29,7 @@ import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
-import { type GivingPlace, give, owedIn } from "./giving.ts";
+import { type GivingPlace, giveAll, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
@@ -157,14 +157,8 @@ export class FleetKeeping implements FleetCare {
     return owedIn(this.giving);
   }
 
-  async push(progress?: Progress): Promise<FleetPushed[]> {
-    const owed = this.owed();
-    const pushed: FleetPushed[] = [];
-    for (const known of owed) {
-      pushed.push(await give(this.giving, known));
-      progress?.(pushed.length, owed.length);
-    }
-    return pushed;
+  push(progress?: Progress): Promise<FleetPushed[]> {
+    return giveAll(this.giving, progress);
   }
 
   // --- import ------------------------------------------------------------------------------------------------------
