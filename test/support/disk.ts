@@ -252,7 +252,8 @@ export class FaultDisk implements Disk {
     const folders = new Map<Folder, Folder>();
     const nodeOf = (node: Inode | Folder): Inode | Folder => {
       if (!isFolder(node)) return copyOf(node);
-      let copy = folders.get(node);
+      // A cut may leave both names of a folder that was moved, and then each has its own.
+      let copy = cut ? undefined : folders.get(node);
       if (!copy) {
         copy = { number: node.number, names: new Map(), synced: new Map() };
         folders.set(node, copy);

@@ -237,7 +237,13 @@ async function openEarly(place: ArrivalPlace, session: FleetSession, beginning: 
   const first = neededFirst(spine);
   if (!first || !spine.isWhole) return null;
   const log = new ArrivingLog(place, { session, beginning: { ...beginning, file }, store, spine });
-  await log.bring(first);
+  try {
+    await log.bring(first);
+  } catch (error) {
+    // Lines that are others than their heads say are whole, it may be: all of them tell.
+    if (error instanceof Failure && !error.retryable) return null;
+    throw error;
+  }
   return endsWithPart(log) ? null : log;
 }
 

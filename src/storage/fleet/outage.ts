@@ -4,6 +4,7 @@
  */
 
 import type { Fleet } from "../../core/ports/fleet.ts";
+import { isAway } from "./failures.ts";
 import { Inquiry } from "./inquiry.ts";
 
 export class Outage {
@@ -13,7 +14,12 @@ export class Outage {
   /** `every`: milliseconds after which the database is asked again. `elapsed` returns the time since some moment. */
   constructor(fleet: Pick<Fleet, "look">, every: number, elapsed: () => number) {
     this.isBack = new Inquiry(every, elapsed, async () => {
-      await fleet.look("");
+      try {
+        await fleet.look("");
+      } catch (error) {
+        // One that refuses is there, and whoever writes next is told what it says.
+        if (isAway(error)) throw error;
+      }
       return true;
     });
   }

@@ -123,5 +123,6 @@ export function incomplete(sessionId: string): Failure {
     "storage_failed",
     "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",
     { fleet: true, sessionId },
+    { retryable: false },
   );
 }

@@ -155,6 +155,26 @@ test.each(STORES)(
   },
 );
 
+test.each(STORES)(
+  "a session whose heads are damaged in the fleet is opened when all its lines are here (%s)",
+  async (store) => {
+    await forSeedsAsync(3, async (random) => {
+      const table = new FleetTable();
+      const sessionId = await made(table, random, store, 10);
+      const found: Json[] = [];
+      for (const isDamaged of [false, true]) {
+        const row = table.rows.get(sessionId);
+        if (row && isDamaged) row.heads = row.heads.map((head) => head.replace(`"assistant"`, `"user"`));
+        const { wire, fleet } = await machine(table, ["--store", store]);
+        fleet.open();
+        await wire.result("switch_session", { sessionId });
+        found.push(await wire.result("get_entries"));
+      }
+      expect(found[1]).toEqual(found[0]);
+    });
+  },
+);
+
 test("Pi's dialect has the same answers before and after, and so has a start with the session", async () => {
   await forSeedsAsync(3, async (random) => {
     const table = new FleetTable();
