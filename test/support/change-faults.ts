@@ -100,3 +100,40 @@ export async function appendMessages(session: Session, ...entryIds: string[]): P
   session.append(entryIds.map(messageDraft));
   await session.commit();
 }
+
+/** What acknowledges entries that a process only found: the answer to a key that is asked again, and a mark of the end. */
+const RELIANCES = [
+  ["a repeated key", "settle"],
+  ["a checkpoint", "checkpointNow"],
+] as const;
+
+/** Expects that what another process left lasts once a process relies on it, and still does when that one has ended. */
+export async function requireLasting(
+  left: FaultDisk,
+  open: (disk: FaultDisk) => Session,
+  known: (session: Session) => string[],
+  where: string,
+): Promise<void> {
+  for (const [reliance, rely] of RELIANCES) {
+    const disk = left.afterDeath();
+    const session = open(disk);
+    if (!session.log[rely]) {
+      session.close();
+      continue;
+    }
+    const ids = known(session);
+    session.log.acquireLock();
+    await session.log[rely]?.();
+    const requireAll = (): void => {
+      for (const { disk: lasting, cut } of disk.lasting()) {
+        const at = `${reliance}, ${where}, then ${JSON.stringify(cut)}`;
+        const again = open(lasting);
+        expect([known(again), again.log.readOnly], at).toEqual([ids, null]);
+        again.close();
+      }
+    };
+    requireAll();
+    session.close();
+    requireAll();
+  }
+}

@@ -186,7 +186,9 @@ export class V2Backend implements Backend {
 
   unlocking(): void {
     if (!this.container.isDurable) return;
-    if (this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
+    // Frames that no row names may not be on the medium, and a manifest must not count them.
+    const isNamed = this.container.end.rows.length === 0;
+    if (isNamed && this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
     this.container.noteBase();
   }
 
@@ -289,12 +291,17 @@ export class V2Backend implements Backend {
     end.replayed = 0;
   }
 
-  /** Adds to the index what was found after it: while we are the writer, others read only what the index names. */
+  /**
+   * Makes what was found durable: names whose maker may have been killed before they were on the medium, and frames after
+   * the index, which get their rows: while we are the writer, others read only what the index names.
+   */
   settle(): void {
     const { end } = this.container;
-    if (end.rows.length === 0 && end.indexFault === null) return;
-    this.recoverEnd();
-    this.commits.settle();
+    const { isSynced, unsynced } = this.state;
+    if (end.rows.length > 0 || end.indexFault !== null) {
+      this.recoverEnd();
+      this.commits.settle();
+    } else if (isSynced) unsynced.syncNow();
   }
 
   // --- the first append ----------------------------------------------------------------------------------------
@@ -361,6 +368,8 @@ export class V2Backend implements Backend {
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
     this.catchUp();
     this.makeMissing();
+    // What was found counts as durable without having been brought to the medium, and nothing may name it before that.
+    if (this.container.isDurable) this.settle();
     await commit();
     await this.commits.checkpointNow(reason);
     return this.commits.checkpoints.last().seq;

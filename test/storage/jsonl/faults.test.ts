@@ -14,6 +14,7 @@ import {
   appendMessages,
   type Left,
   messageDraft,
+  requireLasting,
   requireOutcome,
   type Scenario,
   withFaults,
@@ -211,6 +212,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           );
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
+          await requireLasting(after, (disk) => openOn(disk, FILE, 6), known, where);
           await appendMessages(session, id(40));
           // What the dead one left is as durable now as what came after it.
           for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(40)]);

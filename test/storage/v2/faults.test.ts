@@ -11,7 +11,14 @@ import { Session } from "../../../src/core/session/session.ts";
 import { indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
-import { appendMessages, type Left, requireOutcome, type Scenario, withFaults } from "../../support/change-faults.ts";
+import {
+  appendMessages,
+  type Left,
+  requireLasting,
+  requireOutcome,
+  type Scenario,
+  withFaults,
+} from "../../support/change-faults.ts";
 import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
@@ -187,6 +194,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
+          await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
           await appendMessages(session, id(50));
           // What the dead one left is as durable now as what came after it.
           for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(50)]);
@@ -359,6 +367,32 @@ describe("a repair", () => {
         sound(after, `${JSON.stringify(cut)} after ${operations}`);
     });
   });
+});
+
+test("a manifest that could not be published counts no frames that a process left which died before they were durable", async () => {
+  const disk = three.after();
+  const log = v2On(disk).open(CONTAINER);
+  log.append([bytesOf(userText(NEW, id(2)))]);
+  await log.commit();
+  const { create } = disk;
+  disk.create = () => {
+    throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+  };
+  log.unlock();
+  disk.create = create;
+  const dead = v2On(disk).open(CONTAINER);
+  dead.append([bytesOf(userText(id(31), NEW))]);
+  // Its lock ended with it; what it wrote is found by whoever has the lock next.
+  log.acquireLock();
+  log.refresh();
+  expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
+  log.unlock();
+  for (const cut of POWER_CUTS) {
+    const again = v2On(disk.after(cut)).open(CONTAINER);
+    expect(again.readOnly, JSON.stringify(cut)).toBeNull();
+    expect(idsOf(again).slice(0, 4)).toEqual([...THREE_IDS, NEW]);
+    again.close();
+  }
 });
 
 test("what an append adds while a commit waits for the medium takes nothing of that commit from it", async () => {
