@@ -23,7 +23,7 @@ import {
   type Pointer,
   type SourceFormat,
 } from "./documents.ts";
-import { missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
+import { isLeftOver, missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
 export interface MigrationOptions {
@@ -190,7 +190,7 @@ export class MigrationRun {
   async giveUp(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {
-      if (exists(disk, location.container) && !exists(disk, location.staging))
+      if (isLeftOver(disk, location.container) && !exists(disk, location.staging))
         disk.rename(location.container, location.staging);
       if (!exists(disk, ledgerFile(location.staging))) {
         removeTree(disk, location.staging);
@@ -201,6 +201,19 @@ export class MigrationRun {
     } catch {
       // The disk refuses this too; the next migration finds the staging folder and starts again.
     }
+  }
+
+  /**
+   * Makes the name of the container free. What a migration left that was cut off becomes the staging folder again. Any
+   * other container may hold entries that nothing else has (its pointer was lost, and an old session file put back): it
+   * is kept as one that was rolled back. Throws session_locked.
+   */
+  clearName(): void {
+    const { disk, location } = this;
+    if (!exists(disk, location.container)) return;
+    const isStaging = isLeftOver(disk, location.container) && !exists(disk, location.staging);
+    if (!isStaging) this.lockPaths(headerFile(location.container));
+    disk.rename(location.container, isStaging ? location.staging : this.freeName());
   }
 
   /** Removes everything in the staging folder but the ledger. */

@@ -678,6 +678,8 @@ describe("every disk operation", () => {
     readonly lines: readonly string[];
     /** What it leads to when it succeeds. */
     readonly to: "jsonl_v3" | "native_v2";
+    /** A line that is not in the session, and is still somewhere. */
+    readonly kept?: string;
   }
 
   const ways: Way[] = [
@@ -687,6 +689,21 @@ describe("every disk operation", () => {
       go: (disk) => migrate(optionsOn(disk), FILE),
       lines: TWO_LINES,
       to: "native_v2",
+    },
+    {
+      name: "migrating beside a container that lost its pointer, after the snapshot was put back",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        await appendTo(disk, LATER);
+        disk.remove(pointerFile(CONTAINER));
+        disk.rename(SNAPSHOT, FILE);
+        return disk;
+      },
+      go: (disk) => migrate(optionsOn(disk), FILE),
+      lines: TWO_LINES,
+      to: "native_v2",
+      kept: LATER,
     },
     {
       name: "rolling back to the snapshot",
@@ -734,6 +751,8 @@ describe("every disk operation", () => {
       expect(activeOn(disk), context).toBe(way.to);
     } else if (status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE).interrupted) await way.go(disk);
     expect(linesOn(disk), context).toEqual(way.lines);
+    const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(way.kept ?? ""));
+    expect(isKept, context).toBe(true);
     if (way.to === "native_v2") {
       const found = await audit(disk, CONTAINER);
       expect(found.findings, context).toEqual([]);
