@@ -18,6 +18,8 @@ export interface Scenario {
   readonly before: readonly string[];
   /** At least so many operations belong to the change. */
   readonly atLeast: number;
+  /** What a dead writer left behind them, which is kept under whatever name. */
+  readonly torn?: string;
 }
 
 export interface Left {
@@ -99,6 +101,12 @@ export function messageDraft(entryId: string): Draft {
 export async function appendMessages(session: Session, ...entryIds: string[]): Promise<void> {
   session.append(entryIds.map(messageDraft));
   await session.commit();
+}
+
+/** Expects that a disk still has what a dead writer left. */
+export function requireKept(disk: FaultDisk, { torn = "" }: Scenario, where: string): void {
+  const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(torn));
+  expect(isKept, `${where}: what was torn is kept`).toBe(true);
 }
 
 /** What acknowledges entries that a process only found: the answer to a key that is asked again, and a mark of the end. */

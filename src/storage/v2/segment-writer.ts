@@ -150,9 +150,10 @@ export class SegmentWriter {
   }
 
   private quarantineTornTail(segmentSeq: number, start: number, size: number): void {
-    const { disk, options, header, segments, entries } = this.container;
+    const { disk, options, header, segments, entries, state } = this.container;
     const bytes = readAt(disk, segments.fd(segmentSeq), start, size - start);
-    const keptAt = quarantine(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
+    const name = `${header.id}-${segmentSeq}-${start}`;
+    const keptAt = quarantine(disk, options.quarantine, name, bytes, state.isSynced);
     const { damage } = entries;
     const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
     if (index >= 0) damage[index] = { ...damage[index], keptAt };

@@ -14,6 +14,7 @@ import {
   appendMessages,
   type Left,
   messageDraft,
+  requireKept,
   requireLasting,
   requireOutcome,
   type Scenario,
@@ -37,6 +38,7 @@ const V1 = fileText(`{"type":"session","id":"${SESSION}","timestamp":"${TIME}","
 const V1_IDS = idsOf(openOn(diskWith(V1)).log);
 const THREE = fileText(headerText(), ...chain(3));
 const THREE_IDS = [id(0), id(1), id(2)];
+const TORN = userText(id(9), id(2)).slice(0, 70);
 const NEW = id(30);
 
 /** A new session that has a name already, which waits in memory for the first entry. */
@@ -57,7 +59,7 @@ const onFile = (name: string, content: string, before: readonly string[], atLeas
 const SCENARIOS: Scenario[] = [
   onFile("an append", THREE, THREE_IDS),
   onFile("an append to a file without last line feed", THREE.slice(0, -1), THREE_IDS),
-  onFile("an append behind a torn tail", `${THREE}${userText(id(9), id(2)).slice(0, 70)}`, THREE_IDS, 8),
+  { ...onFile("an append behind a torn tail", `${THREE}${TORN}`, THREE_IDS, 8), torn: TORN },
   onFile("an append to a version 1 file", V1, V1_IDS, 8),
   onFile(
     "an append under a header with a leaf",
@@ -206,6 +208,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           const session = openOn(after, FILE, 5);
           const ids = known(session);
           for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+          requireKept(after, scenario, where);
           const extra = ids.filter(
             (entryId) =>
               !scenario.before.includes(entryId) && session.log.nodes.type(session.position(entryId)) === "message",
@@ -215,7 +218,10 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           await requireLasting(after, (disk) => openOn(disk, FILE, 6), known, where);
           await appendMessages(session, id(40));
           // What the dead one left is as durable now as what came after it.
-          for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(40)]);
+          for (const { disk: last } of after.lasting()) {
+            expect(found(last), where).toEqual([...ids, id(40)]);
+            requireKept(last, scenario, where);
+          }
           session.close();
         }
       },

@@ -14,6 +14,7 @@ import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import {
   appendMessages,
   type Left,
+  requireKept,
   requireLasting,
   requireOutcome,
   type Scenario,
@@ -28,6 +29,8 @@ import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../supp
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
 
 const NEW = id(30);
+/** No other frame begins like this. */
+const TORN = '{"schema":"pi.session_store_v2.segment_frame.v1","segmentSeq":1,"frameSeq":4,"ent';
 const THREE_IDS = [id(0), id(1), id(2)];
 /** Containers with the entries 0 to 2, made once and copied. */
 let three: FaultDisk;
@@ -85,7 +88,8 @@ const SCENARIOS: Scenario[] = [
     atLeast: 18,
   }),
   onContainer("an append behind a torn frame", {
-    disk: () => more(three.after(), segmentFile(CONTAINER, 1), '{"schema":"pi.session_store_v2.segment_fr'),
+    disk: () => more(three.after(), segmentFile(CONTAINER, 1), TORN),
+    torn: TORN,
     atLeast: 10,
   }),
   onContainer("an append behind frames that no row names", {
@@ -191,13 +195,17 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           }
           const ids = known(session);
           for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+          requireKept(after, scenario, where);
           const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
           await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
           await appendMessages(session, id(50));
           // What the dead one left is as durable now as what came after it.
-          for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(50)]);
+          for (const { disk: last } of after.lasting()) {
+            expect(found(last), where).toEqual([...ids, id(50)]);
+            requireKept(last, scenario, where);
+          }
           session.close();
           expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
         }
