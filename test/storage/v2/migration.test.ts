@@ -12,6 +12,7 @@ import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../s
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { attachmentFolder, attachmentsIn } from "../../../src/storage/log/attachments.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { readLedger, readPointer } from "../../../src/storage/v2/documents.ts";
@@ -79,6 +80,10 @@ function linesOn(disk: FaultDisk): string[] {
   } finally {
     log.close();
   }
+}
+
+function attachmentsOn(disk: FaultDisk): string[] {
+  return attachmentsIn(disk, attachmentFolder(activeOn(disk) === "native_v2" ? CONTAINER : FILE));
 }
 
 function linesOf(log: Log): string[] {
@@ -680,15 +685,24 @@ describe("every disk operation", () => {
     readonly to: "jsonl_v3" | "native_v2";
     /** A line that is not in the session, and is still somewhere. */
     readonly kept?: string;
+    /** Digests of its attachments. */
+    readonly attachments?: readonly string[];
   }
+
+  const DIGEST = "ab".repeat(32);
 
   const ways: Way[] = [
     {
       name: "migrating",
-      begin: async () => diskWith(TWO),
+      begin: async () => {
+        const disk = diskWith(TWO);
+        disk.put(`${FILE}.blobs/${DIGEST}`, bytesOf("attached"));
+        return disk;
+      },
       go: (disk) => migrate(optionsOn(disk), FILE),
       lines: TWO_LINES,
       to: "native_v2",
+      attachments: [DIGEST],
     },
     {
       name: "migrating beside a container that lost its pointer, after the snapshot was put back",
@@ -734,11 +748,13 @@ describe("every disk operation", () => {
         const disk = diskWith(TWO);
         await migrate(optionsOn(disk), FILE);
         await appendTo(disk, LATER);
+        disk.put(`${CONTAINER}/blobs/${DIGEST}`, bytesOf("attached"));
         return disk;
       },
       go: (disk) => rollBack(optionsOn(disk), CONTAINER),
       lines: [...TWO_LINES, LATER],
       to: "jsonl_v3",
+      attachments: [DIGEST],
     },
   ];
 
@@ -751,6 +767,7 @@ describe("every disk operation", () => {
       expect(activeOn(disk), context).toBe(way.to);
     } else if (status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE).interrupted) await way.go(disk);
     expect(linesOn(disk), context).toEqual(way.lines);
+    expect(attachmentsOn(disk), context).toEqual(way.attachments ?? []);
     const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(way.kept ?? ""));
     expect(isKept, context).toBe(true);
     if (way.to === "native_v2") {
