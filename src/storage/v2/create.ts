@@ -9,9 +9,11 @@ import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } f
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import type { Lock } from "../locks/locks.ts";
+import { isLock, type Lock } from "../locks/locks.ts";
 import { shareAttachments } from "../log/attachments.ts";
+import type { FileLogOptions } from "../log/write-state.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
 import { appendEventNow, type ErrorClass, type Manifest, readManifest } from "./documents.ts";
@@ -41,10 +43,29 @@ export function createContainer(
     return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
-    lock?.release();
     if (renamed) removeQuietly(disk, pointerFile(file));
     removeTree(disk, renamed ? file : builder.folder);
+    // Whoever gets it from here on finds nothing to write to.
+    lock?.release();
     throw error;
+  }
+}
+
+/**
+ * Removes a container that was published, because what came after that failed. Best effort: one that another process has
+ * by now, or whose index is not as it was `seen`, is a session that somebody works with.
+ */
+export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
+  try {
+    const lock = locks.acquire(disk.info(headerFile(file)), lockInContainer(file));
+    if (!isLock(lock)) return;
+    if (isUnchanged(disk.info(indexFile(file)), seen)) {
+      removeQuietly(disk, pointerFile(file));
+      removeTree(disk, file);
+    }
+    lock.release();
+  } catch {
+    // It is a session that nobody was told of.
   }
 }
 

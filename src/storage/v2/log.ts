@@ -455,7 +455,7 @@ export class V2Backend implements Backend {
     const { container, commits } = this;
     const { disk, file } = container;
     try {
-      if (container.hasItsHeader(file) && this.opener.refresh().kind === "none") {
+      if (container.hasItsHeader(file) && this.refresh().kind === "none") {
         removeQuietly(disk, pointerFile(file));
         removeTree(disk, file);
       }

@@ -7,9 +7,11 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import { indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
+import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import {
   appendMessages,
@@ -23,6 +25,7 @@ import {
 import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
 import { share } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
@@ -296,6 +299,51 @@ describe("a published session", () => {
       }
     },
   );
+});
+
+test("a session that another process has when the end of its publishing fails stays that process's", async () => {
+  const disk = three.after();
+  const file = `${FOLDER}/fork.v2`;
+  const table: LockTable = new Map();
+  let other: Log | undefined;
+  disk.syncFolder = async (path) => {
+    if (path !== FOLDER || other) return disk.syncFolderNow(path);
+    other = v2On(disk, { locks: locksOf("the other", table) }).open(file);
+    other.append([bytesOf(userText(NEW, id(2)))]);
+    throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+  };
+  const store = v2On(disk, { locks: locksOf("us", table) });
+  const lines = chain(3).map((line) => bytesOf(`${line}\n`));
+  await expect(store.publish(beginning(headerText(), file), lines)).rejects.toThrow(Failure);
+  await other?.commit();
+  other?.close();
+  const again = v2On(disk.after()).open(file);
+  expect(idsOf(again)).toEqual([...THREE_IDS, NEW]);
+  again.close();
+});
+
+test("the container of a session that could not be made is gone before its lock is free", async () => {
+  const whole = new FaultDisk();
+  whole.record();
+  const make = (disk: FaultDisk, locks: Locks): Promise<void> => {
+    const log = v2On(disk, { locks }).create(beginning(headerText(), CONTAINER));
+    log.append([bytesOf(userText(NEW, null))]);
+    return log.commit();
+  };
+  await make(whole, noLocks);
+  const releases: string[] = [];
+  for (const at of faultPoints("fail", whole)) {
+    const disk = new FaultDisk();
+    const release = (): void => {
+      const isRemoval = disk.operations[at - 1]?.startsWith("remove");
+      const isLeft = disk.content(headerFile(CONTAINER)) !== undefined && !isRemoval;
+      releases.push(isLeft ? `free too early, operation ${at}` : "free in time");
+    };
+    disk.set({ kind: "fail", at, errno: "EIO" });
+    const made = (async () => make(disk, { ...noLocks, acquire: () => ({ release }) }))();
+    await made.catch(() => {});
+  }
+  expect(new Set(releases)).toEqual(new Set(["free in time"]));
 });
 
 describe("a repair", () => {
