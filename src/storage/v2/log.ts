@@ -278,8 +278,9 @@ export class V2Backend implements Backend {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
+    // Rows first: none may name a frame that is missing.
+    this.commits.index.cutLeft();
     this.commits.frames.cutTornTail();
-    if (end.indexFault !== null) this.commits.index.cutFault();
     if (!rebuilt) return;
     this.commits.frames.noteFound(end.base?.tail.segmentSeq ?? 1);
     try {
@@ -291,10 +292,7 @@ export class V2Backend implements Backend {
     end.replayed = 0;
   }
 
-  /**
-   * Makes what was found durable: names whose maker may have been killed before they were on the medium, and frames after
-   * the index, which get their rows: while we are the writer, others read only what the index names.
-   */
+  /** Makes what was found durable. Frames get their rows: while we are the writer, others read only what these name. */
   settle(): void {
     const { end } = this.container;
     const { isSynced, unsynced } = this.state;
@@ -357,6 +355,10 @@ export class V2Backend implements Backend {
     return this.commits.checkpointInPassing();
   }
 
+  keepAll(): boolean {
+    return this.commits.keepAll();
+  }
+
   rollBack(): void {
     this.commits.rollBack();
   }
@@ -368,7 +370,7 @@ export class V2Backend implements Backend {
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
     this.catchUp();
     this.makeMissing();
-    // What was found counts as durable without having been brought to the medium, and nothing may name it before that.
+    // What was found counts as durable without being on the medium, and nothing may name it before that.
     if (this.container.isDurable) this.settle();
     await commit();
     await this.commits.checkpointNow(reason);

@@ -107,9 +107,13 @@ export class SegmentWriter {
     this.found = null;
   }
 
-  /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
-  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"]): void {
+  /**
+   * Cuts off what comes after a tail, if all of it was written by us. When that fails, or with `later`, the next write
+   * does so.
+   */
+  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"], later = false): void {
     this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
+    if (later) return;
     try {
       this.cutTornTail();
     } catch {

@@ -301,6 +301,73 @@ describe("a published session", () => {
   );
 });
 
+describe("a commit that fails", () => {
+  const ours = () => [bytesOf(userText(NEW, id(2)))];
+  const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
+
+  /** Adds to a container with three entries; the n-th sync of the commit fails, and `then` happens before it does. */
+  async function failedAt(
+    n: number,
+    then: (disk: FaultDisk) => void,
+  ): Promise<{ disk: FaultDisk; log: Log; failure: unknown }> {
+    const disk = three.after();
+    const log = v2On(disk).open(CONTAINER);
+    log.append(ours());
+    const { sync } = disk;
+    let syncs = 0;
+    disk.sync = async (fd) => {
+      if (++syncs !== n) return sync(fd);
+      then(disk);
+      throw broken();
+    };
+    const failure = await log.commit().catch((error) => error);
+    disk.sync = sync;
+    return { disk, log, failure };
+  }
+
+  async function goesOn(disk: FaultDisk, log: Log, ids: readonly string[]): Promise<void> {
+    const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
+    session.refreshToWrite();
+    expect(idsOf(session.log)).toEqual(ids);
+    await appendMessages(session, id(50));
+    for (const { disk: last } of disk.lasting()) {
+      const again = v2On(last).open(CONTAINER);
+      expect([idsOf(again), again.readOnly]).toEqual([[...ids, id(50)], null]);
+      again.close();
+    }
+    session.close();
+    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  }
+
+  test.each([
+    ["the frames", 1, segmentFile(CONTAINER, 1)],
+    ["the rows", 2, indexFile(CONTAINER)],
+  ])("and after which another program wrote behind %s, leaves what it had, and says so", async (_, n, path) => {
+    const { disk, log, failure } = await failedAt(n, (disk) => {
+      const fd = disk.openAppend(path);
+      writeAll(disk, fd, bytesOf("somebody's"));
+      disk.close(fd);
+    });
+    expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
+    await goesOn(disk, log, [...THREE_IDS, NEW]);
+  });
+
+  test("and whose rows cannot be cut off, leaves their frames until they can", async () => {
+    const { disk, log, failure } = await failedAt(2, (disk) => {
+      const { truncate } = disk;
+      disk.truncate = () => {
+        disk.truncate = truncate;
+        throw broken();
+      };
+    });
+    expect(failure).toMatchObject({ name: "storage_failed" });
+    const next = v2On(disk.after()).open(CONTAINER);
+    expect([next.damage, next.readOnly]).toEqual([[], null]);
+    next.close();
+    await goesOn(disk, log, THREE_IDS);
+  });
+});
+
 test("a session that another process has when the end of its publishing fails stays that process's", async () => {
   const disk = three.after();
   const file = `${FOLDER}/fork.v2`;
