@@ -82,7 +82,8 @@ export class MigrationRun {
   readonly correlationId: string;
   /** Format of the session outside of the container. */
   format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
-  private readonly locks: Lock[] = [];
+  /** Locks that this has, by the key of their files. */
+  private readonly locks = new Map<string, Lock>();
 
   constructor(options: MigrationOptions, location: SessionLocation, wishes: Wishes) {
     this.options = options;
@@ -163,12 +164,10 @@ export class MigrationRun {
   /** Takes the writer's locks of the files at these paths, as far as they exist. Throws session_locked. */
   lockPaths(...paths: string[]): void {
     const { disk, location } = this;
-    const held = new Set<string>();
     for (const path of paths) {
       if (!exists(disk, path)) continue;
       const info = disk.info(path);
-      if (held.has(keyOf(info))) continue;
-      held.add(keyOf(info));
+      if (this.locks.has(keyOf(info))) continue;
       const isContainer = path === headerFile(location.container);
       const place = isContainer ? lockInContainer(location.container) : lockNextTo(disk, path, info.inode);
       const taken = this.options.locks.acquire(info, place);
@@ -178,12 +177,13 @@ export class MigrationRun {
           `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, then try again.`,
           { holder: taken },
         );
-      this.locks.push(taken);
+      this.locks.set(keyOf(info), taken);
     }
   }
 
   release(): void {
-    for (const lock of this.locks.splice(0)) lock.release();
+    for (const lock of this.locks.values()) lock.release();
+    this.locks.clear();
   }
 
   /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */

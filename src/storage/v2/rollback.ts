@@ -119,7 +119,7 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await putPointer(disk, location.pointer, after);
-  await finishRollback(run, after);
+  await finishRollback(run, after, { isHeld: true });
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
@@ -218,6 +218,8 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   try {
     await putPointer(disk, location.pointer, intent);
     await putBack(going);
+    // Whoever finds the marker may write to the file, and migrate it anew, only when the rollback has come to its end.
+    run.lockPaths(file, snapshotOf(file));
     verification = await verify(going, found.chainHash, whole);
     if (!holds(verification))
       throw migrationFailed(
@@ -232,7 +234,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   await putPointer(disk, location.pointer, after);
   await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
-  const keptAt = await finishRollback(run, after, verification, before?.version);
+  const keptAt = await finishRollback(run, after, { verification, version: before?.version });
   machine.to("ROLLED_BACK", reason);
   return run.done({
     state: machine.state,
@@ -372,16 +374,32 @@ function verify(going: Rollback, chainHash: string, whole: boolean): Promise<Ver
   });
 }
 
-/** Finishes a rollback after its marker. Returns where the container is kept; null when it was moved before. */
+interface FinishOptions {
+  readonly isHeld?: boolean;
+  readonly verification?: Verification;
+  /** Format version of the snapshot. */
+  readonly version?: number;
+}
+
+/**
+ * Finishes a rollback after its marker. `isHeld`: this has the locks. Returns where the container is kept; null when it
+ * was moved before. Throws session_locked, and migration_failed when another process finished it: who has the lock of the
+ * session file may have migrated it anew since, and then the container is the session.
+ */
 async function finishRollback(
   run: MigrationRun,
-  { source: name, correlationId }: Pointer,
-  verification = ALL_VALID,
-  version?: number,
+  { source: name, correlationId, phase }: Pointer,
+  { isHeld = false, verification = ALL_VALID, version }: FinishOptions = {},
 ): Promise<string | null> {
   const { disk, location } = run;
   const source = run.pathOf(name as string);
   const snapshot = snapshotOf(source);
+  if (!isHeld) {
+    run.lockPaths(source, snapshot, headerFile(location.container));
+    const now = pointerAt(disk, location.pointer);
+    if (!now || now.active === "native_v2" || now.phase !== phase || now.correlationId !== correlationId)
+      throw endedMeanwhile();
+  }
   const isContainerThere = exists(disk, location.container);
   if (isContainerThere) {
     const { events } = readLedger(disk, ledgerFile(location.container));

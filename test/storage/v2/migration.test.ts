@@ -546,6 +546,48 @@ describe("failure semantics of the seed", () => {
     expect(inContainer()).toEqual(before);
   });
 
+  test("a rollback that another process finishes, and a migration of its own follows, leaves that container alone", async () => {
+    const disk = await migrated();
+    const pointer = textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array);
+    const marker = { ...JSON.parse(pointer), active: "jsonl_v3", phase: "rollback", correlationId: "corr-0002" };
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify(marker)));
+    disk.link(SNAPSHOT, FILE);
+    const openRead = disk.openRead.bind(disk);
+    let looks = 0;
+    disk.openRead = (path) => {
+      const fd = openRead(path);
+      // It was a rollback that was cut off when it was looked at first: for its source, and for its phase.
+      if (path === pointerFile(CONTAINER) && ++looks === 2) {
+        disk.put(path, bytesOf(pointer));
+        disk.remove(FILE);
+      }
+      return fd;
+    };
+    const ledger = disk.content(ledgerFile(CONTAINER));
+    const refused = { name: "migration_failed", retryable: true };
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject(refused);
+    expect(disk.content(ledgerFile(CONTAINER))).toEqual(ledger);
+    expect([activeOn(disk), stateOn(disk)]).toEqual(["native_v2", "MIGRATED"]);
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
+  test("the end of a rollback is refused while another process writes to the session file, and nothing is changed", async () => {
+    const disk = await migrated();
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, active: "jsonl_v3", phase: "rollback" })));
+    disk.link(SNAPSHOT, FILE);
+    const table: LockTable = new Map();
+    const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
+    other.acquireLock();
+    const before = disk.paths();
+    const mine = optionsOn(disk, locksOf("mine", table));
+    await expect(rollBack(mine, CONTAINER)).rejects.toMatchObject({ name: "session_locked" });
+    expect(disk.paths()).toEqual(before);
+    other.close();
+    expect(await rollBack(mine, CONTAINER)).toMatchObject({ state: "ROLLED_BACK" });
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
   test("a cutover that is brought to its end before its locks are free is not taken back", async () => {
     const disk = await halfway("frozen");
     const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
