@@ -1,11 +1,13 @@
 /** One change to a session with a fault at every disk operation that it takes; for every backend. */
 
+import { dirname, join } from "node:path";
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { Draft } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
-import { type Fault, type FaultDisk, faultPoints } from "./disk.ts";
+import { type Fault, FaultDisk, faultPoints } from "./disk.ts";
+import { id } from "./lines.ts";
 
 export interface Scenario {
   readonly name: string;
@@ -144,4 +146,22 @@ export async function requireLasting(
     session.close();
     requireAll();
   }
+}
+
+/**
+ * Expects that a session which `make` makes lasts in a folder of which the maker was killed before its name was on the
+ * medium.
+ */
+export async function requireLastingFolder(
+  file: string,
+  make: (disk: FaultDisk) => Promise<unknown>,
+  idsOn: (disk: FaultDisk) => string[],
+): Promise<void> {
+  const dying = new FaultDisk();
+  dying.put(join(dirname(file), "..", "x"), bytesOf(""));
+  dying.set({ kind: "die", at: 1 });
+  expect(() => dying.makeFolder(dirname(file))).toThrow();
+  const disk = dying.afterDeath();
+  await make(disk);
+  for (const { disk: lasting } of disk.lasting()) expect(idsOn(lasting)).toEqual([id(0)]);
 }

@@ -1,6 +1,6 @@
 /** Makes the container of a new session, and a new one of what can be read of a damaged container. */
 
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -8,6 +8,7 @@ import { timestamp } from "../../core/ports/env.ts";
 import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
+import { makeFolderIn } from "../fs/folders.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
@@ -29,7 +30,7 @@ export function createContainer(
   let lock: Lock | undefined;
   try {
     requireFree(disk, file);
-    disk.makeFolder(join(file, ".."));
+    state.unsynced.addFound(makeFolderIn(disk, dirname(file)));
     builder.begin(headerLine);
     for (const line of lines) builder.add(line);
     const manifest = builder.finish(header, "native_v2");

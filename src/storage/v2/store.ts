@@ -8,6 +8,7 @@ import { type Beginning, bytesOfContent, type Store } from "../../core/ports/sto
 import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
 import { exists, type FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
+import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { removeTree, stagingName, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import { noSession, notASession } from "../log/failures.ts";
@@ -59,10 +60,11 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
       const { header, headerLine, attachmentsOf } = beginning;
       const file = prepare(beginning);
       const builder = new Builder(options, stagingName(file));
+      const unsynced = new UnsyncedFolders(disk);
       let seen: FileInfo | undefined;
       try {
         requireFree(disk, file);
-        disk.makeFolder(dirname(file));
+        unsynced.addFound(makeFolderIn(disk, dirname(file)));
         builder.begin(headerLine);
         if (attachmentsOf !== undefined) shareAttachments(disk, attachmentsOf, join(builder.folder, BLOBS));
         const add = async (lines: Iterable<Uint8Array>): Promise<void> => {
@@ -82,7 +84,8 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         disk.rename(builder.folder, file);
         seen = info;
         publishPointer(disk, file, newPointer(integrity.manifestHash, header.id), options.durability);
-        if (options.durability === "sync") await disk.syncFolder(dirname(file));
+        unsynced.add(dirname(file));
+        if (options.durability === "sync") await unsynced.sync();
         return openContainer(options, writers, file);
       } catch (error) {
         builder.close();

@@ -16,6 +16,7 @@ import {
   messageDraft,
   requireKept,
   requireLasting,
+  requireLastingFolder,
   requireOutcome,
   type Scenario,
   withFaults,
@@ -25,7 +26,18 @@ import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
-import { diskWith, FILE, FOLDER, idsOf, openOn, QUARANTINE, textsOf, workspaceOn } from "../../support/sessions.ts";
+import {
+  beginning,
+  diskWith,
+  FILE,
+  FOLDER,
+  idsOf,
+  jsonlOn,
+  openOn,
+  QUARANTINE,
+  textsOf,
+  workspaceOn,
+} from "../../support/sessions.ts";
 
 const label = (entryId: string, targetId: string): Draft => ({
   type: "label",
@@ -753,5 +765,23 @@ describe("opening", () => {
       expect(disk.info(FILE)).toEqual(before);
       if (!struck) break;
     }
+  });
+});
+
+describe.each(["create", "publish"] as const)("a session that is made by %s", (way) => {
+  test("lasts in a folder that a killed process made", async () => {
+    const file = `${FOLDER}/new/session.jsonl`;
+    const make = async (disk: FaultDisk): Promise<void> => {
+      const wanted = beginning(headerText(), file);
+      const first = bytesOf(userText(id(0), null));
+      if (way === "publish") (await jsonlOn(disk).publish(wanted, [first])).close();
+      else {
+        const log = jsonlOn(disk).create(wanted);
+        log.append([first]);
+        await log.commit();
+        log.close();
+      }
+    };
+    await requireLastingFolder(file, make, (disk) => idsOf(jsonlOn(disk).open(file)));
   });
 });
