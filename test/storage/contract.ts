@@ -388,6 +388,31 @@ function describeFiles(
       expect(disk().names(pathOf("new/deep")).sort()).toEqual(namesOf("session"));
     });
 
+    test.each(ways)("of a log of %s that is discarded is gone, unless another process has it by then", async (way) => {
+      const wanted = beginning(headerText(), sessionPath());
+      const publish = () => (harness().store[way] as Store["publish"])(wanted, [bytesOf(fileText(...LINES))]);
+      const first = await publish();
+      first.discard?.();
+      expect(disk().names(harness().files.folder)).toEqual([]);
+      const log = await publish();
+      const other = harness().files.other().open(fileOf(log));
+      other.acquireLock();
+      log.discard?.();
+      const more = userText(id(9), id(4));
+      other.append(bytes([more]));
+      await other.commit();
+      expect(storedAt(fileOf(log))).toBe(fileText(headerText(), ...LINES, more));
+    });
+
+    test("of a log of publish that is discarded stays when another process wrote to it", async () => {
+      const wanted = beginning(headerText(), sessionPath());
+      const log = await harness().store.publish(wanted, [bytesOf(fileText(...LINES))]);
+      const more = userText(id(9), id(4));
+      addMore(fileOf(log), [more]);
+      log.discard?.();
+      expect(storedAt(fileOf(log))).toBe(fileText(headerText(), ...LINES, more));
+    });
+
     test("is never overwritten", async () => {
       const path = sessionPath("taken");
       write(path, "mine");

@@ -1,11 +1,13 @@
 /** One change to a session with a fault at every disk operation that it takes; for every backend. */
 
+import { dirname, join } from "node:path";
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { Draft } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
-import { type Fault, type FaultDisk, faultPoints } from "./disk.ts";
+import { type Fault, FaultDisk, faultPoints } from "./disk.ts";
+import { id } from "./lines.ts";
 
 export interface Scenario {
   readonly name: string;
@@ -18,6 +20,8 @@ export interface Scenario {
   readonly before: readonly string[];
   /** At least so many operations belong to the change. */
   readonly atLeast: number;
+  /** What a dead writer left behind them, which is kept under whatever name. */
+  readonly torn?: string;
 }
 
 export interface Left {
@@ -99,4 +103,65 @@ export function messageDraft(entryId: string): Draft {
 export async function appendMessages(session: Session, ...entryIds: string[]): Promise<void> {
   session.append(entryIds.map(messageDraft));
   await session.commit();
+}
+
+/** Expects that a disk still has what a dead writer left. */
+export function requireKept(disk: FaultDisk, { torn = "" }: Scenario, where: string): void {
+  const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(torn));
+  expect(isKept, `${where}: what was torn is kept`).toBe(true);
+}
+
+/** What acknowledges entries that a process only found: the answer to a key that is asked again, and a mark of the end. */
+const RELIANCES = [
+  ["a repeated key", "settle"],
+  ["a checkpoint", "checkpointNow"],
+] as const;
+
+/** Expects that what another process left lasts once a process relies on it, and still does when that one has ended. */
+export async function requireLasting(
+  left: FaultDisk,
+  open: (disk: FaultDisk) => Session,
+  known: (session: Session) => string[],
+  where: string,
+): Promise<void> {
+  for (const [reliance, rely] of RELIANCES) {
+    const disk = left.afterDeath();
+    const session = open(disk);
+    if (!session.log[rely]) {
+      session.close();
+      continue;
+    }
+    const ids = known(session);
+    session.log.acquireLock();
+    await session.log[rely]?.();
+    const requireAll = (): void => {
+      for (const { disk: lasting, cut } of disk.lasting()) {
+        const at = `${reliance}, ${where}, then ${JSON.stringify(cut)}`;
+        const again = open(lasting);
+        expect([known(again), again.log.readOnly], at).toEqual([ids, null]);
+        again.close();
+      }
+    };
+    requireAll();
+    session.close();
+    requireAll();
+  }
+}
+
+/**
+ * Expects that a session which `make` makes lasts in a folder of which the maker was killed before its name was on the
+ * medium.
+ */
+export async function requireLastingFolder(
+  file: string,
+  make: (disk: FaultDisk) => Promise<unknown>,
+  idsOn: (disk: FaultDisk) => string[],
+): Promise<void> {
+  const dying = new FaultDisk();
+  dying.put(join(dirname(file), "..", "x"), bytesOf(""));
+  dying.set({ kind: "die", at: 1 });
+  expect(() => dying.makeFolder(dirname(file))).toThrow();
+  const disk = dying.afterDeath();
+  await make(disk);
+  for (const { disk: lasting } of disk.lasting()) expect(idsOn(lasting)).toEqual([id(0)]);
 }

@@ -450,9 +450,19 @@ export class FaultDisk implements Disk {
   }
 
   makeFolder(path: string): string[] {
-    this.step("makeFolder");
     const missing: string[] = [];
     for (let at = path; this.nodeAt(at) === undefined; at = dirname(at)) missing.unshift(at);
+    try {
+      this.step("makeFolder");
+    } catch (error) {
+      // Who makes a folder syncs its name, and may die before that.
+      const isLast = this.fault?.kind === "die" && this.operations.length === this.fault.at;
+      if (isLast && missing.length > 0) {
+        this.addFolder(missing[0]);
+        this.folderOf(missing[0]).synced.delete(basename(missing[0]));
+      }
+      throw error;
+    }
     this.addFolder(path);
     return missing;
   }

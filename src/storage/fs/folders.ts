@@ -2,6 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
+import { Failure } from "../../core/failure.ts";
 import type { Disk, Named } from "./disk.ts";
 
 /** Returns the entries of a folder; none when it is missing. Links are links where the disk can list kinds. */
@@ -58,7 +59,17 @@ export function removeAll(
 const UNSYNCABLE: ReadonlySet<unknown> = new Set(["EACCES", "EPERM", "EINVAL", "ENOSYS", "ENOTSUP", "EOPNOTSUPP"]);
 
 function mayBeSynced(error: unknown): boolean {
+  if (error instanceof Failure && error.name === "path_outside_root") return false;
   return !UNSYNCABLE.has(((error ?? {}) as { code?: unknown }).code);
+}
+
+/**
+ * Makes a folder, and returns the one that has the name of the last that was there already: whoever made that may have
+ * been killed before its name was on the medium.
+ */
+export function makeFolderIn(disk: Disk, folder: string): string {
+  const [made] = disk.makeFolder(folder);
+  return dirname(made === undefined ? folder : dirname(made));
 }
 
 /** Folders with names that are not on the medium yet. */

@@ -3,22 +3,32 @@
 import { basename, dirname, join } from "node:path";
 import type { Disk } from "./disk.ts";
 import { freeName, isNameTaken, nth, publishBytes } from "./files.ts";
-import { namesIn } from "./folders.ts";
+import { namesIn, UnsyncedFolders } from "./folders.ts";
 
 /** The end of the name of such a backup, and its number. */
 const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
 
-/** Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. */
-export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array): string {
+/**
+ * Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. `sync`: they
+ * are on the medium under that name before the caller takes them from where they were.
+ */
+export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array, sync = true): string {
   disk.makeFolder(folder);
   for (let n = 1; ; n++) {
     const path = join(folder, `${nth(name, n, "-")}.bin`);
     try {
-      publishBytes(disk, path, bytes, { sync: false });
-      return path;
+      publishBytes(disk, path, bytes, { sync });
     } catch (error) {
       if (!isNameTaken(error)) throw error;
+      continue;
     }
+    if (sync) {
+      const unsynced = new UnsyncedFolders(disk);
+      unsynced.add(folder);
+      unsynced.addFound(dirname(folder));
+      unsynced.syncNow();
+    }
+    return path;
   }
 }
 

@@ -7,6 +7,7 @@ import type { Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
+import { makeFolderIn } from "../fs/folders.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
@@ -44,7 +45,7 @@ export function fileBytes(lines: readonly Uint8Array[], sealed: boolean): Uint8A
 
 /** Creates the file of a new session. Throws EEXIST when the name is taken. */
 export function createFile(disk: Disk, state: WriteState, path: string, bytes: Uint8Array, now: number): Published {
-  disk.makeFolder(dirname(path));
+  state.unsynced.addFound(makeFolderIn(disk, dirname(path)));
   sweepTemporaryFiles(disk, dirname(path), now);
   return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
 }

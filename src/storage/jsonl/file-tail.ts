@@ -7,6 +7,7 @@ import { crc32 } from "node:zlib";
 import { sameBytes } from "../../core/json/json.ts";
 import { quarantine } from "../fs/quarantine.ts";
 import { isSameStamp } from "../fs/stamps.ts";
+import type { FileLogOptions } from "../log/write-state.ts";
 import type { OtherWriters } from "./other-writers.ts";
 import type { ScannedParts } from "./scan.ts";
 
@@ -21,13 +22,13 @@ interface PendingWrite {
 export class FileTail {
   private readonly parts: ScannedParts;
   private readonly others: OtherWriters;
-  private readonly quarantine: string;
+  private readonly options: Pick<FileLogOptions, "quarantine" | "durability">;
   private pending: PendingWrite[] = [];
 
-  constructor(parts: ScannedParts, others: OtherWriters, quarantine: string) {
+  constructor(parts: ScannedParts, others: OtherWriters, options: FileTail["options"]) {
     this.parts = parts;
     this.others = others;
-    this.quarantine = quarantine;
+    this.options = options;
   }
 
   notePending(start: number, bytes: Uint8Array, lines: number): void {
@@ -81,7 +82,9 @@ export class FileTail {
       return true;
     }
     const bytes = file.read(start, end.size - start);
-    const keptAt = quarantine(file.disk, this.quarantine, `${sessionId}-${start}`, bytes);
+    const { options } = this;
+    const name = `${sessionId}-${start}`;
+    const keptAt = quarantine(file.disk, options.quarantine, name, bytes, options.durability === "sync");
     // While the stamp is the same, these are the bytes that were judged. Otherwise their writer is still at work.
     if (!file.seen || !isSameStamp(file.info(), file.seen)) {
       end.torn = -1;

@@ -89,7 +89,7 @@ export class JsonlBackend implements Backend {
     this.scanner = new LineScanner(parts, env, options.cwd, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
     this.index = new FileIndex(parts, this.scanner, env, options.snapshots);
-    this.tail = new FileTail(parts, this.others, options.quarantine);
+    this.tail = new FileTail(parts, this.others, options);
   }
 
   /** The header as it was read; there is one from `begin` or `open` on. */

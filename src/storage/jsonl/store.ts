@@ -8,6 +8,7 @@ import type { Beginning, ComingContent, Content, Log, Store } from "../../core/p
 import { nameExclusive } from "../fs/chunked-io.ts";
 import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, removeIfSame, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
+import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -38,6 +39,8 @@ export function jsonlStore(options: JsonlOptions): Store {
 /** A new session file that gets its name when it is whole, and is opened with what is known from writing it. */
 class Publication {
   readonly file: string;
+  /** Folders whose names are to be synced once the file has its own. */
+  readonly unsynced: UnsyncedFolders;
   private readonly options: JsonlOptions;
   private readonly beginning: Beginning;
   private readonly written: WrittenLines;
@@ -50,6 +53,7 @@ class Publication {
     this.options = options;
     this.beginning = beginning;
     this.file = file;
+    this.unsynced = new UnsyncedFolders(options.disk);
     this.written = new WrittenLines(beginning.headerLine);
     this.attachments = attachmentFolder(file);
   }
@@ -58,7 +62,8 @@ class Publication {
   prepare(): string | undefined {
     const { disk, env, durability } = this.options;
     const { attachmentsOf } = this.beginning;
-    disk.makeFolder(dirname(this.file));
+    this.unsynced.addFound(makeFolderIn(disk, dirname(this.file)));
+    this.unsynced.add(dirname(this.file));
     sweepTemporaryFiles(disk, dirname(this.file), env.now());
     if (attachmentsOf === undefined || isAbsent(disk, attachmentFolder(attachmentsOf))) return undefined;
     this.isFolderOurs = disk.makeFolder(this.attachments).includes(this.attachments);
@@ -116,7 +121,7 @@ async function publish(options: JsonlOptions, made: Publication, content: Conten
     };
     // It is on the medium already.
     await writeTemporary(disk, made.file, fill, { sync: false }, (temporary) => made.name(temporary));
-    if (durability === "sync") await disk.syncFolder(dirname(made.file));
+    if (durability === "sync") await made.unsynced.sync();
     return made.open();
   } catch (error) {
     throw made.undo(error);
@@ -137,7 +142,7 @@ function publishNow({ disk, durability }: JsonlOptions, made: Publication, conte
       disk,
       publishNew(disk, made.file, fill, (temporary) => made.name(temporary)),
     );
-    if (isSynced) disk.syncFolderNow(dirname(made.file));
+    if (isSynced) made.unsynced.syncNow();
     return made.open();
   } catch (error) {
     throw made.undo(error);

@@ -24,7 +24,7 @@ export class AttachmentFolder {
 
   /** Returns the digests by which its files are named. */
   names(): string[] {
-    return (ifPresent(() => namesIn(this.disk, this.folder)) ?? []).filter((name) => DIGEST.test(name));
+    return attachmentsIn(this.disk, this.folder);
   }
 
   has(sha256: string): boolean {
@@ -62,6 +62,11 @@ export class AttachmentFolder {
       throw storageFailure(error, "keeping an attachment");
     }
   }
+}
+
+/** Returns the digests by which the attachments in a folder are named; none when it is missing. */
+export function attachmentsIn(disk: Disk, folder: string): string[] {
+  return (ifPresent(() => namesIn(disk, folder)) ?? []).filter((name) => DIGEST.test(name));
 }
 
 /** Returns the folder where pi_agent_rust keeps the attachments of a session file; a container has its own inside. */

@@ -250,9 +250,14 @@ export class FileLog implements CopiedLog {
   }
 
   acquireLock(): boolean {
+    this.outside?.requireOurs();
+    return this.lockHere();
+  }
+
+  /** Takes the lock of the session on this machine, whoever has it elsewhere. */
+  private lockHere(): boolean {
     const { backend } = this;
     const { lock } = backend.state;
-    this.outside?.requireOurs();
     if (lock.isHeld || !this.persisted) return false;
     guarded("locking the session", () => lock.acquire(backend.lockTarget?.() ?? (backend.lockedFile as FileInfo)));
     backend.state.isConfirmed = false;
@@ -467,10 +472,17 @@ export class FileLog implements CopiedLog {
 
   discard(): void {
     const { backend } = this;
-    if (!backend.discard) return this.close();
+    if (!backend.discard || !this.persisted) return this.close();
+    try {
+      this.lockHere();
+    } catch {
+      // It is another process's by now.
+      return this.close();
+    }
+    backend.discard();
     backend.reader.isClosed = true;
+    // Whoever gets the lock from here on finds nothing to write to.
     backend.state.lock.release();
     this.outside?.release();
-    if (this.persisted) backend.discard();
   }
 }

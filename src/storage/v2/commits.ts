@@ -170,6 +170,43 @@ export class ContainerCommits {
     container.markDurable(entries.nodes.count);
   }
 
+  /**
+   * Makes everything durable instead of removing it where another program wrote behind it: cutting ours off would take
+   * that away, and what stays is read again. Returns whether it did.
+   */
+  keepAll(): boolean {
+    const { container, index, states } = this;
+    const { end, entries, state } = container;
+    if (!this.isFollowed) return false;
+    index.leave();
+    this.markDurable(entries.nodes.count, end.tail);
+    end.seen = undefined;
+    state.isConfirmed = false;
+    if (states.state === "SEGMENT_SEALED") states.to("FAILED", "another program wrote behind the entries");
+    if (states.state === "FAILED") states.to("DIRTY", "all entries are kept");
+    return true;
+  }
+
+  /** Whether what is not durable is there as we wrote it, and another program wrote behind it. */
+  private get isFollowed(): boolean {
+    const { container, index } = this;
+    const { end, entries, extents, segments, state } = container;
+    const { segmentSeq, segmentSize } = end.tail;
+    try {
+      if (end.tornTail || !container.hasItsHeader()) return false;
+      const isLonger = segments
+        .list()
+        .some(({ seq, size }) => seq > segmentSeq || (seq === segmentSeq && size > segmentSize));
+      if (!isLonger && !index.isFollowed) return false;
+      segments.forgetAll();
+      for (let position = state.durableCount; position < entries.nodes.count; position++)
+        if (container.crcAt(position) !== extents.at(position).crc) return false;
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   rollBack(): void {
     const { frames, index, states, writers } = this;
     const { entries, extents, end, state, identity } = this.container;
@@ -185,8 +222,9 @@ export class ContainerCommits {
     else {
       end.rows.length = first - indexed;
       end.tail = end.durable.tail;
-      index.cut();
-      frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start));
+      // No row may name a missing frame: the frames stay as long as their rows do.
+      const isNamed = !index.cut();
+      frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start), isNamed);
     }
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
   }

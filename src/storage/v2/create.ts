@@ -1,6 +1,6 @@
 /** Makes the container of a new session, and a new one of what can be read of a damaged container. */
 
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -8,10 +8,13 @@ import { timestamp } from "../../core/ports/env.ts";
 import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
+import { makeFolderIn } from "../fs/folders.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
+import { isUnchanged } from "../fs/stamps.ts";
 import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import type { Lock } from "../locks/locks.ts";
+import { isLock, type Lock } from "../locks/locks.ts";
 import { shareAttachments } from "../log/attachments.ts";
+import type { FileLogOptions } from "../log/write-state.ts";
 import { Builder } from "./builder.ts";
 import type { Container } from "./container.ts";
 import { appendEventNow, type ErrorClass, type Manifest, readManifest } from "./documents.ts";
@@ -27,7 +30,7 @@ export function createContainer(
   let lock: Lock | undefined;
   try {
     requireFree(disk, file);
-    disk.makeFolder(join(file, ".."));
+    state.unsynced.addFound(makeFolderIn(disk, dirname(file)));
     builder.begin(headerLine);
     for (const line of lines) builder.add(line);
     const manifest = builder.finish(header, "native_v2");
@@ -41,10 +44,29 @@ export function createContainer(
     return { builder, manifest, lock, key, seenIndex: disk.info(indexFile(file)) };
   } catch (error) {
     builder.close();
-    lock?.release();
     if (renamed) removeQuietly(disk, pointerFile(file));
     removeTree(disk, renamed ? file : builder.folder);
+    // Whoever gets it from here on finds nothing to write to.
+    lock?.release();
     throw error;
+  }
+}
+
+/**
+ * Removes a container that was published, because what came after that failed. Best effort: one that another process has
+ * by now, or whose index is not as it was `seen`, is a session that somebody works with.
+ */
+export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
+  try {
+    const lock = locks.acquire(disk.info(headerFile(file)), lockInContainer(file));
+    if (!isLock(lock)) return;
+    if (isUnchanged(disk.info(indexFile(file)), seen)) {
+      removeQuietly(disk, pointerFile(file));
+      removeTree(disk, file);
+    }
+    lock.release();
+  } catch {
+    // It is a session that nobody was told of.
   }
 }
 

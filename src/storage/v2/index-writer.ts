@@ -104,19 +104,43 @@ export class IndexWriter {
     return this.container.requireEnd(indexFile(this.container.folder), this.fd, end);
   }
 
-  /** Cuts off index rows of entries that were rolled back. When that fails, the next write tries again. */
-  cut(): void {
-    if (this.fd < 0) return;
+  /**
+   * Cuts off index rows of entries that were rolled back. When that fails, the next write tries again. Returns whether no
+   * row of theirs is there.
+   */
+  cut(): boolean {
+    if (this.fd < 0) return true;
     try {
       this.cutAttempted();
       this.container.end.seen = this.container.disk.infoOf(this.fd);
+      return true;
     } catch {
-      // They stay until the next write.
+      return !this.isWriting;
     }
   }
 
+  /** Cuts off what is wrong after the known rows, also what could not be cut before. Throws storage_failed. */
+  cutLeft(): void {
+    const { end, state } = this.container;
+    if (end.indexFault !== null) this.cutFault();
+    // A commit that runs is writing them.
+    else if (this.isWriting && !state.isCommitting) this.cutAttempted();
+  }
+
+  /** Whether rows were written that are not durable, and another program wrote behind them. */
+  get isFollowed(): boolean {
+    return (
+      this.isWriting && this.container.disk.infoOf(this.fd).size > this.container.end.indexEnd + this.attempted.length
+    );
+  }
+
+  /** Leaves the rows that were written to the next reading. */
+  leave(): void {
+    this.attempted = NOTHING;
+  }
+
   /** Cuts off what is wrong after the known rows, or makes an index that is missing. */
-  cutFault(): void {
+  private cutFault(): void {
     const { container } = this;
     const { disk, end } = container;
     const { seen } = end;

@@ -186,7 +186,9 @@ export class V2Backend implements Backend {
 
   unlocking(): void {
     if (!this.container.isDurable) return;
-    if (this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
+    // Frames that no row names may not be on the medium, and a manifest must not count them.
+    const isNamed = this.container.end.rows.length === 0;
+    if (isNamed && this.commits.checkpoints.manifestDue) this.commits.checkpoints.publishManifestNow();
     this.container.noteBase();
   }
 
@@ -280,8 +282,9 @@ export class V2Backend implements Backend {
     const { end } = this.container;
     const rebuilt = end.replayed > 0 || end.indexFault !== null;
     this.makeMissing();
+    // Rows first: none may name a frame that is missing.
+    this.commits.index.cutLeft();
     this.commits.frames.cutTornTail();
-    if (end.indexFault !== null) this.commits.index.cutFault();
     if (!rebuilt) return;
     this.commits.frames.noteFound(end.base?.tail.segmentSeq ?? 1);
     try {
@@ -293,12 +296,14 @@ export class V2Backend implements Backend {
     end.replayed = 0;
   }
 
-  /** Adds to the index what was found after it: while we are the writer, others read only what the index names. */
+  /** Makes what was found durable. Frames get their rows: while we are the writer, others read only what these name. */
   settle(): void {
     const { end } = this.container;
-    if (end.rows.length === 0 && end.indexFault === null) return;
-    this.recoverEnd();
-    this.commits.settle();
+    const { isSynced, unsynced } = this.state;
+    if (end.rows.length > 0 || end.indexFault !== null) {
+      this.recoverEnd();
+      this.commits.settle();
+    } else if (isSynced) unsynced.syncNow();
   }
 
   // --- the first append ----------------------------------------------------------------------------------------
@@ -354,6 +359,10 @@ export class V2Backend implements Backend {
     return this.commits.checkpointInPassing();
   }
 
+  keepAll(): boolean {
+    return this.commits.keepAll();
+  }
+
   rollBack(): void {
     this.commits.rollBack();
   }
@@ -365,6 +374,8 @@ export class V2Backend implements Backend {
   async checkpointNow(reason: "manual" | "pre_migration", commit: () => Promise<void>): Promise<number> {
     this.catchUp();
     this.makeMissing();
+    // What was found counts as durable without being on the medium, and nothing may name it before that.
+    if (this.container.isDurable) this.settle();
     await commit();
     await this.commits.checkpointNow(reason);
     return this.commits.checkpoints.last().seq;
@@ -450,7 +461,7 @@ export class V2Backend implements Backend {
     const { container, commits } = this;
     const { disk, file } = container;
     try {
-      if (container.hasItsHeader(file) && this.opener.refresh().kind === "none") {
+      if (container.hasItsHeader(file) && this.refresh().kind === "none") {
         removeQuietly(disk, pointerFile(file));
         removeTree(disk, file);
       }

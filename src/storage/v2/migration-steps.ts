@@ -23,7 +23,7 @@ import {
   type Pointer,
   type SourceFormat,
 } from "./documents.ts";
-import { missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
+import { isLeftOver, missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
 export interface MigrationOptions {
@@ -82,7 +82,8 @@ export class MigrationRun {
   readonly correlationId: string;
   /** Format of the session outside of the container. */
   format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
-  private readonly locks: Lock[] = [];
+  /** Locks that this has, by the key of their files. */
+  private readonly locks = new Map<string, Lock>();
 
   constructor(options: MigrationOptions, location: SessionLocation, wishes: Wishes) {
     this.options = options;
@@ -163,12 +164,10 @@ export class MigrationRun {
   /** Takes the writer's locks of the files at these paths, as far as they exist. Throws session_locked. */
   lockPaths(...paths: string[]): void {
     const { disk, location } = this;
-    const held = new Set<string>();
     for (const path of paths) {
       if (!exists(disk, path)) continue;
       const info = disk.info(path);
-      if (held.has(keyOf(info))) continue;
-      held.add(keyOf(info));
+      if (this.locks.has(keyOf(info))) continue;
       const isContainer = path === headerFile(location.container);
       const place = isContainer ? lockInContainer(location.container) : lockNextTo(disk, path, info.inode);
       const taken = this.options.locks.acquire(info, place);
@@ -178,19 +177,20 @@ export class MigrationRun {
           `${taken.client} (process ${taken.pid}) is writing to this session. Close it there, then try again.`,
           { holder: taken },
         );
-      this.locks.push(taken);
+      this.locks.set(keyOf(info), taken);
     }
   }
 
   release(): void {
-    for (const lock of this.locks.splice(0)) lock.release();
+    for (const lock of this.locks.values()) lock.release();
+    this.locks.clear();
   }
 
   /** Removes what was built, because nothing was published. Its ledger says why, and the session file stays. */
   async giveUp(error: unknown, verification: Verification): Promise<void> {
     const { disk, location } = this;
     try {
-      if (exists(disk, location.container) && !exists(disk, location.staging))
+      if (isLeftOver(disk, location.container) && !exists(disk, location.staging))
         disk.rename(location.container, location.staging);
       if (!exists(disk, ledgerFile(location.staging))) {
         removeTree(disk, location.staging);
@@ -201,6 +201,19 @@ export class MigrationRun {
     } catch {
       // The disk refuses this too; the next migration finds the staging folder and starts again.
     }
+  }
+
+  /**
+   * Makes the name of the container free. What a migration left that was cut off becomes the staging folder again. Any
+   * other container may hold entries that nothing else has (its pointer was lost, and an old session file put back): it
+   * is kept as one that was rolled back. Throws session_locked.
+   */
+  clearName(): void {
+    const { disk, location } = this;
+    if (!exists(disk, location.container)) return;
+    const isStaging = isLeftOver(disk, location.container) && !exists(disk, location.staging);
+    if (!isStaging) this.lockPaths(headerFile(location.container));
+    disk.rename(location.container, isStaging ? location.staging : this.freeName());
   }
 
   /** Removes everything in the staging folder but the ledger. */

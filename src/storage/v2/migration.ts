@@ -227,9 +227,7 @@ async function stage(going: Going): Promise<Pick<Pointer, "manifestHash" | "snap
   const total = 3 * Math.max(1, stamp.size);
   const report = (part: number, done: number): void =>
     run.wishes.progress?.(part * stamp.size + Math.min(done, stamp.size), total);
-  // A crash before the marker left this; it is not a session and becomes the staging folder again.
-  if (exists(disk, location.container))
-    disk.rename(location.container, exists(disk, location.staging) ? run.freeName() : location.staging);
+  run.clearName();
   run.clearStaging();
   disk.makeFolder(dirname(ledgerFile(location.staging)));
   await disk.syncFolder(dirname(location.staging));

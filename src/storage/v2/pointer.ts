@@ -153,6 +153,15 @@ function lastMigration(disk: Disk, container: string): MigrationEvent | undefine
   }
 }
 
+/** Phases of a migration that nobody was served by: what it built holds nothing but a copy of the session file. */
+const UNSERVED: ReadonlySet<string> = new Set(["planned", "staging_copy", "integrity_check", "cutover_commit"]);
+
+/** Whether a container is what a migration left that was cut off: nothing is in it alone. */
+export function isLeftOver(disk: Disk, container: string): boolean {
+  const phase = lastMigration(disk, container)?.phase;
+  return phase !== undefined && UNSERVED.has(phase);
+}
+
 /** Whether a container without a pointer is a session. */
 export function isUnpointed(disk: Disk, container: string): boolean {
   return typeof originOf(disk, container) !== "string";

@@ -30,14 +30,14 @@ import {
   writeAll,
 } from "../fs/disk.ts";
 import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
-import { namesIn } from "../fs/folders.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
+import { attachmentFolder, attachmentsIn, shareAttachments } from "../log/attachments.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { LF } from "../log/lines.ts";
 import { type Audit, audit } from "./audit.ts";
 import { type Pointer, readLedger } from "./documents.ts";
-import { chained, GENESIS, SHA256, sha256 } from "./frame.ts";
+import { chained, GENESIS, sha256 } from "./frame.ts";
 import {
   ALL_VALID,
   holds,
@@ -119,7 +119,7 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await putPointer(disk, location.pointer, after);
-  await finishRollback(run, after);
+  await finishRollback(run, after, { isHeld: true });
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
@@ -218,6 +218,8 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   try {
     await putPointer(disk, location.pointer, intent);
     await putBack(going);
+    // Whoever finds the marker may write to the file, and migrate it anew, only when the rollback has come to its end.
+    run.lockPaths(file, snapshotOf(file));
     verification = await verify(going, found.chainHash, whole);
     if (!holds(verification))
       throw migrationFailed(
@@ -232,7 +234,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   await putPointer(disk, location.pointer, after);
   await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
-  const keptAt = await finishRollback(run, after, verification, before?.version);
+  const keptAt = await finishRollback(run, after, { verification, version: before?.version });
   machine.to("ROLLED_BACK", reason);
   return run.done({
     state: machine.state,
@@ -272,6 +274,7 @@ async function putBack(going: Rollback): Promise<void> {
   const isThere = !isAbsent(disk, file);
   // A file in that place may be from an attempt that was cut off.
   if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
+  if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
     if (!isThere) return nameAgain(disk, snapshotOf(file), file, going);
     if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
@@ -301,6 +304,24 @@ async function putBack(going: Rollback): Promise<void> {
     disk.rename(temporary, file);
   });
   await disk.syncFolder(dirname(file));
+}
+
+/** Shares the attachments of the container with the session file, durably, before that gets its name. */
+async function shareBack({ run, file }: Rollback): Promise<void> {
+  const { disk, location } = run;
+  const folder = attachmentFolder(file);
+  shareAttachments(disk, location.container, folder);
+  if (isAbsent(disk, folder)) return;
+  await disk.syncFolder(folder);
+  await disk.syncFolder(dirname(folder));
+}
+
+/** Whether the session file has every attachment of the container. A database has them inside. */
+function hasAttachments({ run, file }: Rollback): boolean {
+  if (run.format !== "jsonl_v3") return true;
+  const [ours, theirs] = [run.location.container, file].map((path) => attachmentsIn(run.disk, attachmentFolder(path)));
+  const there = new Set(theirs);
+  return ours.every((name) => there.has(name));
 }
 
 /** Whether the session file has the entries of the container and no others. */
@@ -333,9 +354,10 @@ async function putDatabaseBack(going: Rollback): Promise<void> {
 }
 
 /** Reads the session file that is to become active as any other program would. */
-function verify({ run, log, later, file }: Rollback, chainHash: string, whole: boolean): Promise<Verification> {
+function verify(going: Rollback, chainHash: string, whole: boolean): Promise<Verification> {
+  const { run, log, later, file } = going;
   return closing(run.options.openFile(file, true), async (there) => {
-    const indexConsistent = there.repairable.length === 0;
+    const indexConsistent = there.repairable.length === 0 && hasAttachments(going);
     if (later.length === 0 && !whole) return { ...ALL_VALID, indexConsistent };
     const [ours, theirs] = [log.nodes, there.nodes];
     let chain = GENESIS;
@@ -352,16 +374,32 @@ function verify({ run, log, later, file }: Rollback, chainHash: string, whole: b
   });
 }
 
-/** Finishes a rollback after its marker. Returns where the container is kept; null when it was moved before. */
+interface FinishOptions {
+  readonly isHeld?: boolean;
+  readonly verification?: Verification;
+  /** Format version of the snapshot. */
+  readonly version?: number;
+}
+
+/**
+ * Finishes a rollback after its marker. `isHeld`: this has the locks. Returns where the container is kept; null when it
+ * was moved before. Throws session_locked, and migration_failed when another process finished it: who has the lock of the
+ * session file may have migrated it anew since, and then the container is the session.
+ */
 async function finishRollback(
   run: MigrationRun,
-  { source: name, correlationId }: Pointer,
-  verification = ALL_VALID,
-  version?: number,
+  { source: name, correlationId, phase }: Pointer,
+  { isHeld = false, verification = ALL_VALID, version }: FinishOptions = {},
 ): Promise<string | null> {
   const { disk, location } = run;
   const source = run.pathOf(name as string);
   const snapshot = snapshotOf(source);
+  if (!isHeld) {
+    run.lockPaths(source, snapshot, headerFile(location.container));
+    const now = pointerAt(disk, location.pointer);
+    if (!now || now.active === "native_v2" || now.phase !== phase || now.correlationId !== correlationId)
+      throw endedMeanwhile();
+  }
   const isContainerThere = exists(disk, location.container);
   if (isContainerThere) {
     const { events } = readLedger(disk, ledgerFile(location.container));
@@ -426,5 +464,5 @@ async function nameAgain(
 
 /** Yields the attachments of a container, each with its SHA-256. */
 function* blobsIn(disk: Disk, folder: string): Generator<[string, Uint8Array]> {
-  for (const name of namesIn(disk, folder)) if (SHA256.test(name)) yield [name, readWhole(disk, join(folder, name))];
+  for (const name of attachmentsIn(disk, folder)) yield [name, readWhole(disk, join(folder, name))];
 }

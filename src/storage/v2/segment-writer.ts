@@ -107,9 +107,13 @@ export class SegmentWriter {
     this.found = null;
   }
 
-  /** Cuts off what comes after a tail, if all of it was written by us. When that fails, the next write tries again. */
-  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"]): void {
+  /**
+   * Cuts off what comes after a tail, if all of it was written by us. When that fails, or with `later`, the next write
+   * does so.
+   */
+  cutTo({ segmentSeq, segmentSize: start }: Tail, isAsJudged: TornTail["isAsJudged"], later = false): void {
     this.container.end.tornTail = { segmentSeq: Math.max(1, segmentSeq), start, ours: true, isAsJudged };
+    if (later) return;
     try {
       this.cutTornTail();
     } catch {
@@ -150,9 +154,10 @@ export class SegmentWriter {
   }
 
   private quarantineTornTail(segmentSeq: number, start: number, size: number): void {
-    const { disk, options, header, segments, entries } = this.container;
+    const { disk, options, header, segments, entries, state } = this.container;
     const bytes = readAt(disk, segments.fd(segmentSeq), start, size - start);
-    const keptAt = quarantine(disk, options.quarantine, `${header.id}-${segmentSeq}-${start}`, bytes);
+    const name = `${header.id}-${segmentSeq}-${start}`;
+    const keptAt = quarantine(disk, options.quarantine, name, bytes, state.isSynced);
     const { damage } = entries;
     const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
     if (index >= 0) damage[index] = { ...damage[index], keptAt };

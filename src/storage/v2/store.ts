@@ -5,9 +5,10 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { concat, members } from "../../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Store } from "../../core/ports/store.ts";
-import { BLOBS, CONTAINER, isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { exists, removeQuietly } from "../fs/disk.ts";
+import { BLOBS, CONTAINER, indexFile, isContainerName } from "../fs/container-paths.ts";
+import { exists, type FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
+import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { removeTree, stagingName, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import { noSession, notASession } from "../log/failures.ts";
@@ -15,7 +16,7 @@ import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
 import type { SegmentedOptions } from "./container.ts";
-import { requireFree } from "./create.ts";
+import { requireFree, unpublish } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
@@ -59,10 +60,11 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
       const { header, headerLine, attachmentsOf } = beginning;
       const file = prepare(beginning);
       const builder = new Builder(options, stagingName(file));
-      let renamed = false;
+      const unsynced = new UnsyncedFolders(disk);
+      let seen: FileInfo | undefined;
       try {
         requireFree(disk, file);
-        disk.makeFolder(dirname(file));
+        unsynced.addFound(makeFolderIn(disk, dirname(file)));
         builder.begin(headerLine);
         if (attachmentsOf !== undefined) shareAttachments(disk, attachmentsOf, join(builder.folder, BLOBS));
         const add = async (lines: Iterable<Uint8Array>): Promise<void> => {
@@ -78,15 +80,17 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         builder.close();
         await builder.syncFolders();
         requireFree(disk, file);
+        const info = disk.info(indexFile(builder.folder));
         disk.rename(builder.folder, file);
-        renamed = true;
+        seen = info;
         publishPointer(disk, file, newPointer(integrity.manifestHash, header.id), options.durability);
-        if (options.durability === "sync") await disk.syncFolder(dirname(file));
+        unsynced.add(dirname(file));
+        if (options.durability === "sync") await unsynced.sync();
         return openContainer(options, writers, file);
       } catch (error) {
         builder.close();
-        if (renamed) removeQuietly(disk, pointerFile(file));
-        removeTree(disk, renamed ? file : builder.folder);
+        if (seen) unpublish(options, file, seen);
+        else removeTree(disk, builder.folder);
         throw storageFailure(error, "writing the new session");
       }
     },

@@ -14,6 +14,9 @@ import {
   appendMessages,
   type Left,
   messageDraft,
+  requireKept,
+  requireLasting,
+  requireLastingFolder,
   requireOutcome,
   type Scenario,
   withFaults,
@@ -23,7 +26,18 @@ import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
-import { diskWith, FILE, FOLDER, idsOf, openOn, QUARANTINE, textsOf, workspaceOn } from "../../support/sessions.ts";
+import {
+  beginning,
+  diskWith,
+  FILE,
+  FOLDER,
+  idsOf,
+  jsonlOn,
+  openOn,
+  QUARANTINE,
+  textsOf,
+  workspaceOn,
+} from "../../support/sessions.ts";
 
 const label = (entryId: string, targetId: string): Draft => ({
   type: "label",
@@ -36,6 +50,7 @@ const V1 = fileText(`{"type":"session","id":"${SESSION}","timestamp":"${TIME}","
 const V1_IDS = idsOf(openOn(diskWith(V1)).log);
 const THREE = fileText(headerText(), ...chain(3));
 const THREE_IDS = [id(0), id(1), id(2)];
+const TORN = userText(id(9), id(2)).slice(0, 70);
 const NEW = id(30);
 
 /** A new session that has a name already, which waits in memory for the first entry. */
@@ -56,7 +71,7 @@ const onFile = (name: string, content: string, before: readonly string[], atLeas
 const SCENARIOS: Scenario[] = [
   onFile("an append", THREE, THREE_IDS),
   onFile("an append to a file without last line feed", THREE.slice(0, -1), THREE_IDS),
-  onFile("an append behind a torn tail", `${THREE}${userText(id(9), id(2)).slice(0, 70)}`, THREE_IDS, 8),
+  { ...onFile("an append behind a torn tail", `${THREE}${TORN}`, THREE_IDS, 8), torn: TORN },
   onFile("an append to a version 1 file", V1, V1_IDS, 8),
   onFile(
     "an append under a header with a leaf",
@@ -205,15 +220,20 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           const session = openOn(after, FILE, 5);
           const ids = known(session);
           for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+          requireKept(after, scenario, where);
           const extra = ids.filter(
             (entryId) =>
               !scenario.before.includes(entryId) && session.log.nodes.type(session.position(entryId)) === "message",
           );
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
+          await requireLasting(after, (disk) => openOn(disk, FILE, 6), known, where);
           await appendMessages(session, id(40));
           // What the dead one left is as durable now as what came after it.
-          for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(40)]);
+          for (const { disk: last } of after.lasting()) {
+            expect(found(last), where).toEqual([...ids, id(40)]);
+            requireKept(last, scenario, where);
+          }
           session.close();
         }
       },
@@ -745,5 +765,23 @@ describe("opening", () => {
       expect(disk.info(FILE)).toEqual(before);
       if (!struck) break;
     }
+  });
+});
+
+describe.each(["create", "publish"] as const)("a session that is made by %s", (way) => {
+  test("lasts in a folder that a killed process made", async () => {
+    const file = `${FOLDER}/new/session.jsonl`;
+    const make = async (disk: FaultDisk): Promise<void> => {
+      const wanted = beginning(headerText(), file);
+      const first = bytesOf(userText(id(0), null));
+      if (way === "publish") (await jsonlOn(disk).publish(wanted, [first])).close();
+      else {
+        const log = jsonlOn(disk).create(wanted);
+        log.append([first]);
+        await log.commit();
+        log.close();
+      }
+    };
+    await requireLastingFolder(file, make, (disk) => idsOf(jsonlOn(disk).open(file)));
   });
 });

@@ -7,20 +7,34 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
-import { indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
+import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
-import { appendMessages, type Left, requireOutcome, type Scenario, withFaults } from "../../support/change-faults.ts";
+import {
+  appendMessages,
+  type Left,
+  requireKept,
+  requireLasting,
+  requireLastingFolder,
+  requireOutcome,
+  type Scenario,
+  withFaults,
+} from "../../support/change-faults.ts";
 import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { type LockTable, locksOf } from "../../support/locks.ts";
 import { share } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
 
 const NEW = id(30);
+/** No other frame begins like this. */
+const TORN = '{"schema":"pi.session_store_v2.segment_frame.v1","segmentSeq":1,"frameSeq":4,"ent';
 const THREE_IDS = [id(0), id(1), id(2)];
 /** Containers with the entries 0 to 2, made once and copied. */
 let three: FaultDisk;
@@ -78,7 +92,8 @@ const SCENARIOS: Scenario[] = [
     atLeast: 18,
   }),
   onContainer("an append behind a torn frame", {
-    disk: () => more(three.after(), segmentFile(CONTAINER, 1), '{"schema":"pi.session_store_v2.segment_fr'),
+    disk: () => more(three.after(), segmentFile(CONTAINER, 1), TORN),
+    torn: TORN,
     atLeast: 10,
   }),
   onContainer("an append behind frames that no row names", {
@@ -184,12 +199,17 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
           }
           const ids = known(session);
           for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+          requireKept(after, scenario, where);
           const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
           // All of an append or nothing of it.
           expect([0, scenario.ids.length], where).toContain(extra.length);
+          await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
           await appendMessages(session, id(50));
           // What the dead one left is as durable now as what came after it.
-          for (const { disk: last } of after.lasting()) expect(found(last), where).toEqual([...ids, id(50)]);
+          for (const { disk: last } of after.lasting()) {
+            expect(found(last), where).toEqual([...ids, id(50)]);
+            requireKept(last, scenario, where);
+          }
           session.close();
           expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
         }
@@ -282,6 +302,118 @@ describe("a published session", () => {
   );
 });
 
+describe("a commit that fails", () => {
+  const ours = () => [bytesOf(userText(NEW, id(2)))];
+  const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
+
+  /** Adds to a container with three entries; the n-th sync of the commit fails, and `then` happens before it does. */
+  async function failedAt(
+    n: number,
+    then: (disk: FaultDisk) => void,
+  ): Promise<{ disk: FaultDisk; log: Log; failure: unknown }> {
+    const disk = three.after();
+    const log = v2On(disk).open(CONTAINER);
+    log.append(ours());
+    const { sync } = disk;
+    let syncs = 0;
+    disk.sync = async (fd) => {
+      if (++syncs !== n) return sync(fd);
+      then(disk);
+      throw broken();
+    };
+    const failure = await log.commit().catch((error) => error);
+    disk.sync = sync;
+    return { disk, log, failure };
+  }
+
+  async function goesOn(disk: FaultDisk, log: Log, ids: readonly string[]): Promise<void> {
+    const session = new Session(log, testEnv(), leafMemory(disk, STATE, true));
+    session.refreshToWrite();
+    expect(idsOf(session.log)).toEqual(ids);
+    await appendMessages(session, id(50));
+    for (const { disk: last } of disk.lasting()) {
+      const again = v2On(last).open(CONTAINER);
+      expect([idsOf(again), again.readOnly]).toEqual([[...ids, id(50)], null]);
+      again.close();
+    }
+    session.close();
+    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  }
+
+  test.each([
+    ["the frames", 1, segmentFile(CONTAINER, 1)],
+    ["the rows", 2, indexFile(CONTAINER)],
+  ])("and after which another program wrote behind %s, leaves what it had, and says so", async (_, n, path) => {
+    const { disk, log, failure } = await failedAt(n, (disk) => {
+      const fd = disk.openAppend(path);
+      writeAll(disk, fd, bytesOf("somebody's"));
+      disk.close(fd);
+    });
+    expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
+    await goesOn(disk, log, [...THREE_IDS, NEW]);
+  });
+
+  test("and whose rows cannot be cut off, leaves their frames until they can", async () => {
+    const { disk, log, failure } = await failedAt(2, (disk) => {
+      const { truncate } = disk;
+      disk.truncate = () => {
+        disk.truncate = truncate;
+        throw broken();
+      };
+    });
+    expect(failure).toMatchObject({ name: "storage_failed" });
+    const next = v2On(disk.after()).open(CONTAINER);
+    expect([next.damage, next.readOnly]).toEqual([[], null]);
+    next.close();
+    await goesOn(disk, log, THREE_IDS);
+  });
+});
+
+test("a session that another process has when the end of its publishing fails stays that process's", async () => {
+  const disk = three.after();
+  const file = `${FOLDER}/fork.v2`;
+  const table: LockTable = new Map();
+  let other: Log | undefined;
+  disk.syncFolder = async (path) => {
+    if (path !== FOLDER || other) return disk.syncFolderNow(path);
+    other = v2On(disk, { locks: locksOf("the other", table) }).open(file);
+    other.append([bytesOf(userText(NEW, id(2)))]);
+    throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+  };
+  const store = v2On(disk, { locks: locksOf("us", table) });
+  const lines = chain(3).map((line) => bytesOf(`${line}\n`));
+  await expect(store.publish(beginning(headerText(), file), lines)).rejects.toThrow(Failure);
+  await other?.commit();
+  other?.close();
+  const again = v2On(disk.after()).open(file);
+  expect(idsOf(again)).toEqual([...THREE_IDS, NEW]);
+  again.close();
+});
+
+test("the container of a session that could not be made is gone before its lock is free", async () => {
+  const whole = new FaultDisk();
+  whole.record();
+  const make = (disk: FaultDisk, locks: Locks): Promise<void> => {
+    const log = v2On(disk, { locks }).create(beginning(headerText(), CONTAINER));
+    log.append([bytesOf(userText(NEW, null))]);
+    return log.commit();
+  };
+  await make(whole, noLocks);
+  const releases: string[] = [];
+  for (const at of faultPoints("fail", whole)) {
+    const disk = new FaultDisk();
+    const release = (): void => {
+      const isRemoval = disk.operations[at - 1]?.startsWith("remove");
+      const isLeft = disk.content(headerFile(CONTAINER)) !== undefined && !isRemoval;
+      releases.push(isLeft ? `free too early, operation ${at}` : "free in time");
+    };
+    disk.set({ kind: "fail", at, errno: "EIO" });
+    const made = (async () => make(disk, { ...noLocks, acquire: () => ({ release }) }))();
+    await made.catch(() => {});
+  }
+  expect(new Set(releases)).toEqual(new Set(["free in time"]));
+});
+
 describe("a repair", () => {
   /** The container of three with one entry damaged and bytes behind the last. */
   function damaged(): FaultDisk {
@@ -361,6 +493,32 @@ describe("a repair", () => {
   });
 });
 
+test("a manifest that could not be published counts no frames that a process left which died before they were durable", async () => {
+  const disk = three.after();
+  const log = v2On(disk).open(CONTAINER);
+  log.append([bytesOf(userText(NEW, id(2)))]);
+  await log.commit();
+  const { create } = disk;
+  disk.create = () => {
+    throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+  };
+  log.unlock();
+  disk.create = create;
+  const dead = v2On(disk).open(CONTAINER);
+  dead.append([bytesOf(userText(id(31), NEW))]);
+  // Its lock ended with it; what it wrote is found by whoever has the lock next.
+  log.acquireLock();
+  log.refresh();
+  expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
+  log.unlock();
+  for (const cut of POWER_CUTS) {
+    const again = v2On(disk.after(cut)).open(CONTAINER);
+    expect(again.readOnly, JSON.stringify(cut)).toBeNull();
+    expect(idsOf(again).slice(0, 4)).toEqual([...THREE_IDS, NEW]);
+    again.close();
+  }
+});
+
 test("what an append adds while a commit waits for the medium takes nothing of that commit from it", async () => {
   const disk = three.after();
   const log = v2On(disk, { segmentBytes: 1024 }).open(CONTAINER);
@@ -417,4 +575,22 @@ test("a session that cannot be published closes no file that is on its way to th
   pass();
   await new Promise((resolve) => setImmediate(resolve));
   expect([underWay.size, disk.openCount, closedEarly]).toEqual([0, 0, []]);
+});
+
+describe.each(["create", "publish"] as const)("a session that is made by %s", (way) => {
+  test("lasts in a folder that a killed process made", async () => {
+    const file = `${FOLDER}/new/${SESSION}.v2`;
+    const make = async (disk: FaultDisk): Promise<void> => {
+      const wanted = beginning(headerText(), file);
+      const first = bytesOf(userText(id(0), null));
+      if (way === "publish") (await v2On(disk).publish(wanted, [first])).close();
+      else {
+        const log = v2On(disk).create(wanted);
+        log.append([first]);
+        await log.commit();
+        log.close();
+      }
+    };
+    await requireLastingFolder(file, make, (disk) => idsOf(v2On(disk).open(file)));
+  });
 });

@@ -12,6 +12,7 @@ import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../s
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { attachmentFolder, attachmentsIn } from "../../../src/storage/log/attachments.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { readLedger, readPointer } from "../../../src/storage/v2/documents.ts";
@@ -79,6 +80,10 @@ function linesOn(disk: FaultDisk): string[] {
   } finally {
     log.close();
   }
+}
+
+function attachmentsOn(disk: FaultDisk): string[] {
+  return attachmentsIn(disk, attachmentFolder(activeOn(disk) === "native_v2" ? CONTAINER : FILE));
 }
 
 function linesOf(log: Log): string[] {
@@ -541,6 +546,48 @@ describe("failure semantics of the seed", () => {
     expect(inContainer()).toEqual(before);
   });
 
+  test("a rollback that another process finishes, and a migration of its own follows, leaves that container alone", async () => {
+    const disk = await migrated();
+    const pointer = textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array);
+    const marker = { ...JSON.parse(pointer), active: "jsonl_v3", phase: "rollback", correlationId: "corr-0002" };
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify(marker)));
+    disk.link(SNAPSHOT, FILE);
+    const openRead = disk.openRead.bind(disk);
+    let looks = 0;
+    disk.openRead = (path) => {
+      const fd = openRead(path);
+      // It was a rollback that was cut off when it was looked at first: for its source, and for its phase.
+      if (path === pointerFile(CONTAINER) && ++looks === 2) {
+        disk.put(path, bytesOf(pointer));
+        disk.remove(FILE);
+      }
+      return fd;
+    };
+    const ledger = disk.content(ledgerFile(CONTAINER));
+    const refused = { name: "migration_failed", retryable: true };
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject(refused);
+    expect(disk.content(ledgerFile(CONTAINER))).toEqual(ledger);
+    expect([activeOn(disk), stateOn(disk)]).toEqual(["native_v2", "MIGRATED"]);
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
+  test("the end of a rollback is refused while another process writes to the session file, and nothing is changed", async () => {
+    const disk = await migrated();
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, active: "jsonl_v3", phase: "rollback" })));
+    disk.link(SNAPSHOT, FILE);
+    const table: LockTable = new Map();
+    const other = optionsOn(disk, locksOf("the other process", table)).openFile(FILE);
+    other.acquireLock();
+    const before = disk.paths();
+    const mine = optionsOn(disk, locksOf("mine", table));
+    await expect(rollBack(mine, CONTAINER)).rejects.toMatchObject({ name: "session_locked" });
+    expect(disk.paths()).toEqual(before);
+    other.close();
+    expect(await rollBack(mine, CONTAINER)).toMatchObject({ state: "ROLLED_BACK" });
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+  });
+
   test("a cutover that is brought to its end before its locks are free is not taken back", async () => {
     const disk = await halfway("frozen");
     const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
@@ -678,15 +725,41 @@ describe("every disk operation", () => {
     readonly lines: readonly string[];
     /** What it leads to when it succeeds. */
     readonly to: "jsonl_v3" | "native_v2";
+    /** A line that is not in the session, and is still somewhere. */
+    readonly kept?: string;
+    /** Digests of its attachments. */
+    readonly attachments?: readonly string[];
   }
+
+  const DIGEST = "ab".repeat(32);
 
   const ways: Way[] = [
     {
       name: "migrating",
-      begin: async () => diskWith(TWO),
+      begin: async () => {
+        const disk = diskWith(TWO);
+        disk.put(`${FILE}.blobs/${DIGEST}`, bytesOf("attached"));
+        return disk;
+      },
       go: (disk) => migrate(optionsOn(disk), FILE),
       lines: TWO_LINES,
       to: "native_v2",
+      attachments: [DIGEST],
+    },
+    {
+      name: "migrating beside a container that lost its pointer, after the snapshot was put back",
+      begin: async () => {
+        const disk = diskWith(TWO);
+        await migrate(optionsOn(disk), FILE);
+        await appendTo(disk, LATER);
+        disk.remove(pointerFile(CONTAINER));
+        disk.rename(SNAPSHOT, FILE);
+        return disk;
+      },
+      go: (disk) => migrate(optionsOn(disk), FILE),
+      lines: TWO_LINES,
+      to: "native_v2",
+      kept: LATER,
     },
     {
       name: "rolling back to the snapshot",
@@ -717,11 +790,13 @@ describe("every disk operation", () => {
         const disk = diskWith(TWO);
         await migrate(optionsOn(disk), FILE);
         await appendTo(disk, LATER);
+        disk.put(`${CONTAINER}/blobs/${DIGEST}`, bytesOf("attached"));
         return disk;
       },
       go: (disk) => rollBack(optionsOn(disk), CONTAINER),
       lines: [...TWO_LINES, LATER],
       to: "jsonl_v3",
+      attachments: [DIGEST],
     },
   ];
 
@@ -734,6 +809,9 @@ describe("every disk operation", () => {
       expect(activeOn(disk), context).toBe(way.to);
     } else if (status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE).interrupted) await way.go(disk);
     expect(linesOn(disk), context).toEqual(way.lines);
+    expect(attachmentsOn(disk), context).toEqual(way.attachments ?? []);
+    const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(way.kept ?? ""));
+    expect(isKept, context).toBe(true);
     if (way.to === "native_v2") {
       const found = await audit(disk, CONTAINER);
       expect(found.findings, context).toEqual([]);
