@@ -28,6 +28,8 @@ export default command({
     };
     if (workspace.stores.arrive === undefined) return open(workspace.resumed(one) ?? workspace.open(one, readOnly));
     if (!readOnly) return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
-    return (workspace.arrive(one) ?? Promise.resolve()).then(() => open(workspace.open(one, true)));
+    return (workspace.arrive(one) ?? Promise.resolve()).then(() =>
+      open(workspace.resumed(one) ?? workspace.open(one, true)),
+    );
   },
 });

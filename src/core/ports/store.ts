@@ -153,6 +153,8 @@ export interface Log {
    * though its commit failed is never certain. Missing, or always true, where `confirm` answers for it.
    */
   isCertain?(position: number): boolean;
+  /** Returns whether an entry stayed though its commit failed, so that nothing says whether it is on the medium. */
+  hasStayed?(position: number): boolean;
   /** Returns the position of the first entry that stayed though its commit failed, once; undefined for none. */
   takeStayed?(): number | undefined;
   /**

@@ -417,6 +417,7 @@ export class Session implements Bodies {
       await this.log.commit();
     } catch (error) {
       this.undo();
+      this.foreign.noteStayed();
       await this.keepPosition();
       throw error;
     }

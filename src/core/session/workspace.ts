@@ -248,11 +248,11 @@ export class Workspace {
     const { made } = this.stores;
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
-      if (file !== undefined) return this.open({ sessionPath: file });
+      if (file !== undefined) return this.resumed({ sessionPath: file }) ?? this.open({ sessionPath: file });
     }
     for (const one of new Set([source, current])) {
       const file = one?.file && !one.log.foreign ? made(key, { nextTo: one.file }) : undefined;
-      if (file !== undefined) return this.open({ sessionPath: file });
+      if (file !== undefined) return this.resumed({ sessionPath: file }) ?? this.open({ sessionPath: file });
     }
     return undefined;
   }

@@ -84,7 +84,11 @@ export class Dispatcher implements ReplyHost {
       ...{ workspace, sink, lanes, replies },
       queueForeign: (lane: Lane, session: Session, foreign: Foreign | null) =>
         this.queueForeign(lane, session, foreign),
-      pump: (lane: Lane) => this.pump(lane),
+      pump: (lane: Lane) => {
+        this.pump(lane);
+        // No input may come for long, at whose end what was run becomes durable and leaves.
+        this.commitPending();
+      },
     };
     this.upkeep = new Upkeep(upkept, room);
     this.writes = new Writes({

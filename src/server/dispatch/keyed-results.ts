@@ -47,11 +47,10 @@ export class KeyedResults {
     return isThere ? remembered?.result : undefined;
   }
 
-  /** Returns whether what an earlier write with this key left stays there, whatever other processes do. */
-  isCertain({ session }: CommandContext, call: Call, key: string): boolean {
-    const { log } = session;
+  /** Returns the positions of the entries that an earlier write with this key left. */
+  positionsOf({ session }: CommandContext, call: Call, key: string): number[] {
     const ids = session.repeated(key)?.ids ?? this.results.get(this.nameOf(call, key))?.entryIds ?? [];
-    return ids.every((id) => log.isCertain?.(log.nodes.position(id)) !== false);
+    return ids.map((id) => session.log.nodes.position(id));
   }
 
   /**

@@ -86,7 +86,7 @@ export class Lanes {
     if (this.openLanes.has(own)) return own;
     const lane = this.openLanes.get(id);
     const other = lane && this.sessionOf(lane);
-    return !other || other === session ? id : own;
+    return !other || other === session || !this.workspace.isOpen(session) ? id : own;
   }
 
   /** Returns the call with its target as it is now. */

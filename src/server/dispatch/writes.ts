@@ -57,7 +57,8 @@ export class Writes {
     };
     // What was waited for may have changed the answer: it is looked for below.
     const before = log === readied ? undefined : repeated();
-    const isCertain = (): boolean => keyed.isCertain(context, call, idempotencyKey as string);
+    const left = (): number[] => keyed.positionsOf(context, call, idempotencyKey as string);
+    const isCertain = (): boolean => left().every((position) => session.log.isCertain?.(position) !== false);
     if (before !== undefined && isCertain()) {
       const confirming = log.confirm?.();
       return confirming ? confirming.then(again) : before;
@@ -87,9 +88,8 @@ export class Writes {
       // What was found without the lock is a guess.
       if (session.log.acquireLock()) return again();
       session.log.settle?.();
-      const { durableCount, nodes } = session.log;
+      if (left().some((position) => session.log.hasStayed?.(position))) throw notUndone(new Failure("storage_failed"));
       // What waits to become durable is answered when it is.
-      if (!isCertain() && durableCount >= nodes.count) throw notUndone(new Failure("storage_failed"));
       return since;
     }
     guardWrite(session, call);

@@ -371,6 +371,8 @@ export class JsonlBackend implements Backend {
   settle(): void {
     const { isSynced, unsynced } = this.state;
     if (!isSynced) return;
+    // Windows syncs only what is open for writing.
+    this.file.openToWrite();
     this.disk.syncNow(this.file.fd);
     unsynced.syncNow();
   }

@@ -111,7 +111,9 @@ export async function moveWith(disk: Disk, [[from, to], ...others]: readonly Pat
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
-    if (infoOrNull(disk, from, true) === null && infoOrNull(disk, to, true) !== null) {
+    // What is left of a container without its header is none.
+    const isAt = (path: string) => infoOrNull(disk, isContainerName(path) ? headerFile(path) : path, true) !== null;
+    if (!isAt(from) && isAt(to)) {
       runQuietly(steps.end);
       throw doneBut(error, "moving it", `It is at ${to} now.`);
     }

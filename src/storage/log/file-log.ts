@@ -115,7 +115,9 @@ export class FileLog implements CopiedLog {
   /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
   private certain = 0;
   /** Positions of entries that stayed though their commit failed. */
-  private stayed: { readonly from: number; readonly to: number; isTold: boolean } | undefined;
+  private stayed: { readonly from: number; readonly to: number }[] = [];
+  /** The first of these of which nobody was told. */
+  private untold: number | undefined;
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -160,8 +162,11 @@ export class FileLog implements CopiedLog {
 
   isCertain(position: number): boolean {
     if (this.outside || !this.persisted || this.readOnly) return true;
-    const { certain, stayed } = this;
-    return position < certain && !(stayed && position >= stayed.from && position < stayed.to);
+    return position < this.certain && !this.hasStayed(position);
+  }
+
+  hasStayed(position: number): boolean {
+    return this.stayed.some(({ from, to }) => position >= from && position < to);
   }
 
   get stamp(): FileStamp | null {
@@ -403,17 +408,17 @@ export class FileLog implements CopiedLog {
 
   /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */
   private keepAll(): boolean {
-    const { durableCount, stayed } = this;
+    const { durableCount: from } = this;
     if (!this.backend.keepAll?.()) return false;
-    this.stayed = { from: Math.min(durableCount, stayed?.from ?? durableCount), to: this.nodes.count, isTold: false };
+    this.stayed.push({ from, to: this.nodes.count });
+    this.untold ??= from;
     return true;
   }
 
   takeStayed(): number | undefined {
-    const { stayed } = this;
-    if (!stayed || stayed.isTold) return undefined;
-    stayed.isTold = true;
-    return stayed.from;
+    const { untold } = this;
+    this.untold = undefined;
+    return untold;
   }
 
   private async checkpoint(reason: "manual" | "pre_migration"): Promise<number | null> {
@@ -444,7 +449,7 @@ export class FileLog implements CopiedLog {
     }
     if (isNeeded()) {
       backup = backend.rebuild(repairs);
-      this.stayed = undefined;
+      this.stayed = [];
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }

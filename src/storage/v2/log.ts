@@ -201,7 +201,9 @@ export class V2Backend implements Backend {
       // A repair, or its undo, was cut off between its two steps: the first is taken back.
       guarded("putting the session in its place", () => disk.rename(container.folder, file));
       container.folder = file;
-      state.unsynced.add(dirname(file));
+      // What was found had other paths.
+      state.unsynced.clear();
+      state.unsynced.add(segmentFolder(file), join(file, "index"), file, dirname(file));
     }
     const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability));
     if (made.length > 0) state.unsynced.add(dirname(file));

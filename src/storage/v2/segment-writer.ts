@@ -102,8 +102,10 @@ export class SegmentWriter {
   syncFound(): void {
     const { found } = this;
     if (found === null) return;
-    const { disk, segments } = this.container;
-    for (const { seq } of segments.list()) if (seq >= found) disk.syncNow(segments.fd(seq));
+    const { disk, folder, segments } = this.container;
+    // Windows syncs only what is open for writing.
+    for (const { seq } of segments.list())
+      if (seq >= found) withFile(disk, disk.openAppend(segmentFile(folder, seq)), (fd) => disk.syncNow(fd));
     this.found = null;
   }
 

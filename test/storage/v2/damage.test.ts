@@ -294,6 +294,18 @@ describe("a repair that was cut off between its two names", () => {
   });
 });
 
+describe("an undo of a repair that was cut off between its two names", () => {
+  test("leaves the session to be gone on with, durably", async () => {
+    const disk = made.after();
+    disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`);
+    const log = open(disk);
+    log.append([bytesOf(userText(id(COUNT), id(COUNT - 1)))]);
+    await log.commit();
+    log.close();
+    for (const { disk: left } of disk.lasting()) expect(open(left).nodes.count).toBe(COUNT + 1);
+  });
+});
+
 describe("a manifest or checkpoint", () => {
   test.each([
     ["manifest", [checkpointFile(CONTAINER, 1)]],
