@@ -69,3 +69,8 @@ export function partsOfContainer(path: string): { above: string; parts: string[]
   const [, above, container, rest] = PART.exec(path) ?? [];
   return container === undefined ? undefined : { above, parts: [container, ...rest.split("/")] };
 }
+
+/** Returns the folders whose names a container needs: that of its segments, that of its index, and itself. */
+export function foldersOf(container: string): string[] {
+  return [segmentFolder(container), dirname(indexFile(container)), container];
+}

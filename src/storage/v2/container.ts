@@ -4,9 +4,9 @@ import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
-import { CONTAINER, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
+import { CONTAINER, foldersOf, headerFile, indexFile, segmentFolder } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, infoIfPresent, readWhole } from "../fs/disk.ts";
-import { ifPresent, readAt, withFile } from "../fs/files.ts";
+import { guarded, ifPresent, readAt, withFile } from "../fs/files.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import { lockInContainer } from "../locks/lock-paths.ts";
 import { EntryReader, type EntrySource } from "../log/entry-reader.ts";
@@ -108,6 +108,17 @@ export class Container {
       "The session's header is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
     );
     this.entries.report("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
+  }
+
+  /** Takes the first step back of a repair, or of its undo, that was cut off between its two. */
+  putInPlace(): void {
+    const { disk, file, state } = this;
+    if (this.folder === file) return;
+    guarded("putting the session in its place", () => disk.rename(this.folder, file));
+    this.folder = file;
+    // What was found had other paths.
+    state.unsynced.clear();
+    state.unsynced.add(...foldersOf(file), dirname(file));
   }
 
   /**

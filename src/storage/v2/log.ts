@@ -3,7 +3,7 @@
  * index rows (seed 003, "Failure semantics"). Periodic checkpoints bound what the next opening has to read.
  */
 
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { isMissing, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
@@ -12,7 +12,7 @@ import { bytesOf, payloadOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Beginning, Change, FileStamp, Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
-import { headerFile, pointerFile, segmentFile, segmentFolder } from "../fs/container-paths.ts";
+import { foldersOf, headerFile, pointerFile, segmentFile } from "../fs/container-paths.ts";
 import { type FileInfo, infoIfPresent, isAbsent, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { nextBackup } from "../fs/quarantine.ts";
@@ -109,7 +109,7 @@ export class V2Backend implements Backend {
     if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
     container.markDurable(this.entries.nodes.count);
     const { file, folder } = container;
-    state.unsynced.addFound(segmentFolder(folder), join(folder, "index"), folder, dirname(file));
+    state.unsynced.addFound(...foldersOf(folder), dirname(file));
     container.onRefused = () => {
       // A commit that runs still finishes what was appended before.
       if (!state.isCommitting) this.states.fail("entries are damaged or lost");
@@ -197,14 +197,7 @@ export class V2Backend implements Backend {
     if (this.hasParts) return;
     const { container } = this;
     const { disk, file, options, state } = container;
-    if (container.folder !== file) {
-      // A repair, or its undo, was cut off between its two steps: the first is taken back.
-      guarded("putting the session in its place", () => disk.rename(container.folder, file));
-      container.folder = file;
-      // What was found had other paths.
-      state.unsynced.clear();
-      state.unsynced.add(segmentFolder(file), join(file, "index"), file, dirname(file));
-    }
+    container.putInPlace();
     const made = guarded("making what the session lacks", () => makeParts(disk, file, options.durability));
     if (made.length > 0) state.unsynced.add(dirname(file));
     this.hasParts = true;
@@ -331,7 +324,7 @@ export class V2Backend implements Backend {
     state.isConfirmed = true;
     state.created = held;
     overrides.clear();
-    state.unsynced.add(segmentFolder(file), join(file, "index"), file, dirname(file));
+    state.unsynced.add(...foldersOf(file), dirname(file));
     for (let position = 0; position < nodes.count; position++) {
       extents.set(position, builder.extents.at(position));
       entries.checked.set(position, 1);
