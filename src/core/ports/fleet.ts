@@ -40,8 +40,11 @@ export type Taking =
   | { readonly kind: "deleted" }
   /** The database could not be asked, or did not answer. Asking again does no harm. */
   | { readonly kind: "away"; readonly reason: string }
-  /** The database refuses it, however often it is asked: it cannot have such a session, or this process may not use it. */
-  | { readonly kind: "unfit"; readonly reason: string };
+  /**
+   * The database refuses it, however often it is asked: this process may not use it, so that nothing is known of the
+   * session; or (`isOfValue`) it cannot have such a session, and has none.
+   */
+  | { readonly kind: "unfit"; readonly reason: string; readonly isOfValue?: boolean };
 
 /**
  * Lines of a commit that is too long for one statement: nobody sees them, and nothing else can be where they are, until a
@@ -166,8 +169,8 @@ export type FleetOutcome =
   | { readonly kind: "refused" }
   /** Nothing was sent. */
   | { readonly kind: "away"; readonly reason: string }
-  /** The database refuses it, however often it is sent: a value, or this process. Nothing was written. */
-  | { readonly kind: "unfit"; readonly reason: string }
+  /** The database refuses it, however often it is sent: a value (`isOfValue`), or this process. Nothing was written. */
+  | { readonly kind: "unfit"; readonly reason: string; readonly isOfValue?: boolean }
   /** Whether it was done is not known, and it may still happen, until the session is taken again. */
   | { readonly kind: "unknown"; readonly reason: string };
 

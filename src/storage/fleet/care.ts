@@ -157,7 +157,10 @@ export class FleetKeeping implements FleetCare {
     return owedIn(this.giving);
   }
 
-  push(progress?: Progress): Promise<FleetPushed[]> {
+  async push(progress?: Progress): Promise<FleetPushed[]> {
+    // At an address that is new here nobody knows which store it is, nor what is owed to that, before it is asked. Where it
+    // does not answer, each session is refused with the reason.
+    await this.place.fleet.look("").catch(() => {});
     return giveAll(this.giving, progress);
   }
 

@@ -8,7 +8,7 @@ import { Failure } from "../../core/failure.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
-import { ServerRefusal, unfit } from "./failures.ts";
+import { ServerRefusal, unfit, ValueRefusal } from "./failures.ts";
 import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
 import { requireTenant } from "./isolation.ts";
 import {
@@ -71,6 +71,10 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ["3D000", "make that database, or name another one in the URL of the fleet"],
   ["42501", "use the role that it is meant for, or have the owner of the tables grant it"],
 ]);
+/** The SQLSTATE of a role that is not let in, also because the directory is away that says whether it is (LDAP, PAM, RADIUS). */
+const NOT_LET_IN = "28000";
+/** A sentence of a server that says that this lasts. One in another language is taken for a directory that is away. */
+const LASTS = /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in/;
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /** Milliseconds for which others of several servers are waited for when one has answered. */
@@ -179,7 +183,7 @@ export class Connections {
     if (answer.kind === "unknown") answer = await this.run(question);
     if (answer.kind === "done") return answer.rows;
     const refusal = refusalIn(answer);
-    if (refusal !== undefined) throw unfit(refusal);
+    if (refusal !== undefined) throw unfit(refusal, refusesValue(answer) ? new ValueRefusal(refusal) : undefined);
     const sentence = `The fleet's database cannot be read (${answer.reason}). Try again.`;
     throw new Failure("storage_failed", sentence, { fleet: true }, { cause: new Error(answer.reason) });
   }
@@ -440,6 +444,7 @@ export function refusalIn(answer: SqlAnswer): string | undefined {
 function refusalCode(error: unknown): string | undefined {
   if (error instanceof ServerRefusal) return REFUSED;
   const { code } = error as { code?: unknown };
+  if (code === NOT_LET_IN && !LASTS.test(reasonOf(error))) return undefined;
   return typeof code === "string" && REMEDIES.has(code) && "severity" in (error as object) ? code : undefined;
 }
 

@@ -216,6 +216,8 @@ export class FleetCopy implements Outside {
       // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
       const taking = await this.take(this.debt.isOwed || this.known.had > 0 || this.isConfirming);
       if (taking.kind === "taken") {
+        // Until then the store may not have been known, and what is owed to it was taken for another fleet's.
+        this.debt.renew();
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
         if (isHost) await this.debt.tell();

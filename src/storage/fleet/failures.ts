@@ -22,9 +22,17 @@ export function away(reason: string): Failure {
  * Returns the failure for what the database refuses, with what to do about it. That is no outage: whoever waits, or goes on
  * alone, waits for ever.
  */
-export function unfit(reason: string): Failure {
+export function unfit(reason: string, cause?: ValueRefusal): Failure {
   const sentence = `The fleet's database refuses it, however often it is sent: ${reason}. Nothing was changed.`;
-  return new Failure("storage_failed", sentence, { fleet: true }, { retryable: false });
+  return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
+}
+
+/** The cause of such a failure where it is a value that the database does not take. */
+export class ValueRefusal extends Error {}
+
+/** Returns what a failure says. That nothing was changed is left out: it was the rest of a change, and the first part is done. */
+export function reasonOf({ message }: Error): string {
+  return message.replace(/ Nothing was changed\b[^.]*\./, "");
 }
 
 /** A refusal of a server that lasts until somebody changes something; the message says what. */

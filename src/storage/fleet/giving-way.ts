@@ -40,27 +40,41 @@ interface Differing {
  * common than that. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
-  const { log, options, journaled } = copy;
+  const { log, options } = copy;
   const { count } = log.nodes;
+  const owing = owingOf(copy);
   for (let back = FIRST_BACK; log.persisted; back *= 8) {
     const from = Math.max(0, Math.min(count, there.entries) - back);
     const parted = await partedAfter(copy, from, there);
     if (parted) {
       const { common } = parted;
-      if (parted.theirs === "long" && journaled?.from)
-        throw tooLong(log, there.bytes - endIn(log, common, NOTHING).bytes);
+      if (parted.theirs === "long" && owing) throw tooLong(log, there.bytes - endIn(log, common, NOTHING).bytes);
       // Where nobody was told of any line here, the copy is a beginning then, to which the rest comes in pieces.
       const theirs = parted.theirs === "long" ? [] : parted.theirs;
       const fetching = fetchNamed(options.fleet, log, theirs);
       if (fetching) await fetching;
       requireCount(log, count);
-      if (journaled?.from) await branchOff(copy, journaled, common, theirs);
+      if (owing) await branchOff(copy, owing, common, theirs);
       else setAside(copy, common, theirs);
       return;
     }
     if (from === 0) break;
   }
   throw refusal(log);
+}
+
+/**
+ * Returns the note of what was acknowledged here, also of what is owed to another fleet: its lines are in this copy alone,
+ * and are given to that one with the branch. Undefined where nobody was told of anything that may be lost.
+ */
+function owingOf({ log, options, journaled }: Differing): JournaledSession | undefined {
+  if (journaled?.from) return journaled;
+  const { header, file } = log;
+  const other = options.journal.owedToOthers(header.id);
+  if (!other) return undefined;
+  const { since } = other;
+  // To its own fleet nothing is owed.
+  return { conflicts: [], ...journaled, sessionId: header.id, sessionPath: file ?? "", since, from: null };
 }
 
 /** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */

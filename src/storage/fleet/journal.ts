@@ -88,6 +88,21 @@ export class Journal {
 
   /** Returns the notes of a session that are this fleet's: several where others name it otherwise, or not at all. */
   private ownNotes(sessionId: string): NamedNote[] {
+    return this.notesOf(sessionId).flatMap(({ name, note, isOwn }) => {
+      if (!isOwn) return [];
+      // It is of something that was acknowledged; nothing is lost by taking that for all of it.
+      const { unreadable, ...known } = note;
+      return [{ name, note: unreadable === undefined ? note : { ...known, sessionId, sessionPath: "" } }];
+    });
+  }
+
+  /** Returns a note of what a session owes to another fleet, or of what may be that, and cannot be read. Throws storage_failed. */
+  owedToOthers(sessionId: string): JournaledSession | undefined {
+    return this.notesOf(sessionId).find(({ note, isOwn }) => !isOwn && note.from !== null)?.note;
+  }
+
+  /** Returns the notes of a session, of whatever fleet. Throws storage_failed where the disk does not say. */
+  private notesOf(sessionId: string): (NamedNote & { readonly isOwn: boolean })[] {
     const stem = stemOf(sessionId);
     const written = this.nameOf(sessionId);
     try {
@@ -97,10 +112,7 @@ export class Journal {
           // One that cannot be read says by its name alone whose it is.
           const isNamedSo = name === written || name === `${stem}.json`;
           const note = this.read(name, isNamedSo);
-          if (note === null || !(note.unreadable === undefined ? this.isOwn(note) : isNamedSo)) return [];
-          // It is of something that was acknowledged; nothing is lost by taking that for all of it.
-          const { unreadable, ...known } = note;
-          return [{ name, note: unreadable === undefined ? note : { ...known, sessionId, sessionPath: "" } }];
+          return note ? [{ name, note, isOwn: note.unreadable === undefined ? this.isOwn(note) : isNamedSo }] : [];
         });
     } catch (error) {
       throw storageFailure(error, "reading what was acknowledged while the fleet was away");

@@ -29,6 +29,9 @@ export function whyUnchanged(answer: Exclude<ServerAnswer, { kind: "done" }>): s
   return "somebody has been using its tables for long, as a dump does; run it again when that is over";
 }
 
+/** SQLSTATEs for a catalog of another engine, which lacks a table or column: how it keeps what is long is its own matter. */
+const NO_SUCH_CATALOG = new Set(["42P01", "42703"]);
+
 /**
  * Columns that are long: LZ4 takes less than half of the time of the server's own compression, and what comes compressed
  * is not compressed again.
@@ -49,6 +52,7 @@ const COLUMNS = `select c.relname as "table", a.attname as "column", a.attcompre
 /** Has the server keep what is long in the way that costs least. Returns why it does not, where a change was not made. */
 export async function keepLong(connections: StatementRunner): Promise<string | undefined> {
   const columns = await connections.run({ text: COLUMNS });
+  if (columns.kind === "failed" && NO_SUCH_CATALOG.has(columns.code)) return undefined;
   if (columns.kind !== "done") return columns.reason;
   const wanted = LONG.filter(({ table, column, as, is }) =>
     columns.rows.some(

@@ -6,7 +6,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
-import type { Fleet, FleetDescription, FleetEnd } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetDescription, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -16,7 +16,7 @@ import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
-import { isAway, locked } from "./failures.ts";
+import { isAway, locked, reasonOf, unfit } from "./failures.ts";
 import { giveFrom } from "./giving.ts";
 import type { Journal } from "./journal.ts";
 
@@ -203,8 +203,11 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   return end !== null;
 }
 
+/** The failure that says that a session is back here alone. */
+class PartlyBack extends Failure {}
+
 function partOnly({ file, header }: Log): Failure {
-  return new Failure(
+  return new PartlyBack(
     "storage_failed",
     "It is back on this machine, and stays deleted for the others, because the fleet had entries that this file lacks. Restore it on the machine whose trash has all of it, or clone it here.",
     { fleet: true, sessionId: header.id, sessionPath: file },
@@ -304,7 +307,9 @@ async function withSession<T>(
   const taking = id === undefined ? undefined : await fleet.take(id, 0);
   if (taking?.kind === "away") throw away(taking.reason);
   if (taking?.kind === "held") throw locked(taking.holder);
-  // What the fleet lacks, or has deleted already, is a file like any other.
+  // Who may not ask knows nothing of what the fleet has.
+  if (taking?.kind === "unfit" && !taking.isOfValue) throw unfit(taking.reason);
+  // What the fleet lacks, cannot have, or has deleted already, is a file like any other.
   if (id === undefined || taking?.kind !== "taken") return run();
   let isCopy = true;
   let result: T;
@@ -349,13 +354,13 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   try {
     return await broughtBack(place, sessionId, path);
   } catch (error) {
-    if (!(error instanceof Failure) || !error.retryable) throw error;
-    throw new Failure(
-      "storage_failed",
-      "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it.",
-      { fleet: true, sessionId, sessionPath: path },
-      { cause: error },
-    );
+    if (!(error instanceof Failure) || error instanceof PartlyBack) throw error;
+    const { retryable } = error;
+    const sentence = retryable
+      ? "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it."
+      : `It is back on this machine, and the fleet was not told of it, so that other machines may have it as deleted: ${reasonOf(error)} When that is mended, restore it again, unless a list shows it.`;
+    const details = { fleet: true, sessionId, sessionPath: path };
+    throw new Failure("storage_failed", sentence, details, { cause: error, retryable });
   }
 }
 
@@ -391,7 +396,7 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
   });
 }
 
-/** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that. */
+/** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that, or another has to. */
 async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
   let cause: unknown;
   try {
@@ -400,6 +405,8 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
     if (!isAway(error)) throw error;
     cause = error;
   }
+  const other = journal.owedToOthers(id);
+  if (other) throw owedElsewhere(other, id);
   if (!journal.of(id)?.from) return;
   throw new Failure(
     "storage_failed",
@@ -407,6 +414,15 @@ async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: str
     { fleet: true, sessionId: id },
     { cause },
   );
+}
+
+/** Returns the failure of an operation on a session with entries that only this machine has, for another fleet. */
+function owedElsewhere({ fleet, sessionPath, unreadable }: JournaledSession, sessionId: string): Failure {
+  const sentence =
+    unreadable === undefined
+      ? `It has entries for another fleet, which only this machine has. Nothing was changed. fleet push with the address of that one gives them to it, ${fleet?.address}; try again then.`
+      : `It may have entries for another fleet, which only this machine has: the note at ${sessionPath} cannot be read (${unreadable}). Nothing was changed. fleet push says what to do with it.`;
+  return new Failure("storage_failed", sentence, { fleet: true, sessionId }, { retryable: false });
 }
 
 /** Gives the fleet what an import brought. Throws why the fleet has not got it. */
@@ -418,7 +434,7 @@ async function givenTo(place: LifeCyclePlace, sessionId: string, sessionPath: st
     const isOpen = isAway(error) || error.name === "outcome_unknown";
     const sentence = isOpen
       ? "It is on this machine now, and the fleet's database has not confirmed it. Import it again when the database is there."
-      : `It is on this machine now, and the fleet did not take it: ${error.message}`;
+      : `It is on this machine now, and the fleet did not take it: ${reasonOf(error)}`;
     const details = { ...error.details, fleet: true, sessionId, sessionPath };
     const retryable = isOpen || error.retryable;
     throw new Failure(isOpen ? "storage_failed" : error.name, sentence, details, { cause: error, retryable });
@@ -444,7 +460,9 @@ async function requireThere({ fleet }: LifeCyclePlace): Promise<void> {
   try {
     await fleet.look("");
   } catch (error) {
-    const { cause, message } = error as Error;
+    // What lasts is told as such, with what to do about it.
+    if (!isAway(error)) throw error;
+    const { cause, message } = error as Failure;
     throw away(cause instanceof Error ? cause.message : message);
   }
 }

@@ -328,7 +328,7 @@ export class PostgresFleet implements Fleet {
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
     const outcome = await this.commit(() => lateStatement(facts, by, { ...facts, words }), words);
-    return outcome.kind === "unfit" && isFound(facts) ? this.addFacts(unfound(facts)) : outcome;
+    return outcome.kind === "unfit" && outcome.isOfValue && isFound(facts) ? this.addFacts(unfound(facts)) : outcome;
   }
 
   /** Runs a statement that returns a row if it was done. */
@@ -434,10 +434,9 @@ export class PostgresFleet implements Fleet {
 
 /** Returns what a failed question is to who asked: a taking whose answer is lost may be asked again. */
 function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
-  const refusal = refusalIn(answer);
-  return refusal === undefined
-    ? ({ kind: "away", reason: answer.reason } as const)
-    : ({ kind: "unfit", reason: refusal } as const);
+  const reason = refusalIn(answer);
+  if (reason === undefined) return { kind: "away", reason: answer.reason } as const;
+  return { kind: "unfit", reason, ...(refusesValue(answer) ? { isOfValue: true } : {}) } as const;
 }
 
 function bytes(line: Uint8Array): Buffer {

@@ -20,7 +20,7 @@ import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN, refusalIn, type SqlAnswer } from "./connections.ts";
 import { endOf } from "./ends.ts";
 import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
-import { unfit } from "./failures.ts";
+import { unfit, ValueRefusal } from "./failures.ts";
 import { HOLDER, holderOf } from "./holders.ts";
 import { PATIENCE } from "./keeping.ts";
 import { asciiWords } from "./known-words.ts";
@@ -264,7 +264,8 @@ export class SqlKeeper implements FleetKeeper {
     try {
       return await this.addAll(sessionId, epoch, facts, from, to);
     } catch (error) {
-      if (!(error instanceof Failure) || error.retryable || !isFound(facts)) throw error;
+      const isOfValue = error instanceof Failure && error.cause instanceof ValueRefusal;
+      if (!isOfValue || !isFound(facts)) throw error;
       return this.addAll(sessionId, epoch, unfound(facts), from, to);
     }
   }

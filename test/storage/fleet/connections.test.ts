@@ -220,7 +220,7 @@ describe("an answer", () => {
     const refused = { name: "storage_failed", retryable: false, message: expect.stringContaining(remedy) };
     const whileConnecting = databaseThat(() => ({ rows: [] }));
     whileConnecting.client.connect = async () => {
-      throw errorOf(code);
+      throw Object.assign(errorOf(code), code === "28000" ? { message: 'role "nobody" does not exist' } : {});
     };
     for (const { connections } of [
       databaseThat(
@@ -236,6 +236,25 @@ describe("an answer", () => {
       await expect(new FleetPruning(connections, "").find({ rows: 0 })).rejects.toMatchObject(refused);
     }
   });
+
+  test.each([
+    ['role "nobody" does not exist', "failed"],
+    ['role "nobody" is not permitted to log in', "failed"],
+    ['no pg_hba.conf entry for host "10.0.0.1", user "me", database "agents", no encryption', "failed"],
+    ['pg_hba.conf rejects connection for host "10.0.0.1", user "me", database "agents", no encryption', "failed"],
+    ['LDAP authentication failed for user "me"', "away"],
+    ['PAM authentication failed for user "me"', "away"],
+    ['RADIUS authentication failed for user "me"', "away"],
+  ])(
+    "to a role that is not let in is a refusal where that lasts, and none where a directory may be away: %s",
+    async (message, kind) => {
+      const { client, connections } = databaseThat(() => ({ rows: [] }));
+      client.connect = async () => {
+        throw Object.assign(errorOf("28000"), { message });
+      };
+      expect(await connections.run({ text: "append" })).toMatchObject({ kind, reason: message });
+    },
+  );
 
   test("of several servers is a refusal where each of them refuses, and none is away", async () => {
     const refusing = databaseThat(() => ({ rows: [] }));

@@ -44,6 +44,12 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
   };
   const seenBy = async (wire: Wire, params: Json = {}): Promise<string[]> =>
     (await wire.result("list_sessions", params)).sessions.map(({ sessionId }: Json) => sessionId);
+  /** Leaves a session, which is let go of beside everything else. */
+  const letGo = async (wire: Wire, sessionId: string): Promise<void> => {
+    await wire.result("new_session");
+    const held = `select count(holder) from pi_fleet.session where id = '${sessionId}'`;
+    await expect.poll(() => database.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
+  };
   const stateOf = (sessionId: string): string =>
     database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
 
@@ -211,22 +217,22 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
       const lives = new HereLives({ fleet: connect(), seed: fleets.length });
       const one = await lives.start(["--store", kind]);
       await one.result("switch_session", { sessionId });
-      await one.result("new_session");
+      await letGo(one, sessionId);
       const { movedTo } = await one.result("archive_session", { sessionId });
       for (const by of ["archived for all", "brought back by another machine"]) {
         if (by !== "archived for all") await first.result("unarchive_session", { sessionId });
         await first.result("switch_session", { sessionId });
         await first.result("append", { entries: [user(`by the first, ${by}`)] });
-        await first.result("new_session");
+        await letGo(first, sessionId);
         for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
           expect(await one.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
           expect(JSON.stringify(await one.result("get_messages"))).toContain(`by the first, ${by}`);
           await one.result("append", { entries: [user(`here, ${by}`)] });
-          await one.result("new_session");
+          await letGo(one, sessionId);
         }
         await first.result("switch_session", { sessionId });
         expect(JSON.stringify(await first.result("get_messages"))).toContain(`here, ${by}`);
-        await first.result("new_session");
+        await letGo(first, sessionId);
       }
       await one.result("unarchive_session", { sessionId });
       const { movedTo: again } = await one.result("archive_session", { sessionId });

@@ -5,45 +5,24 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import type { NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { BackgroundGiving, type GivingPlace, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
+import { BackgroundGiving, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
 import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
-import type { Journal } from "../../../src/storage/fleet/journal.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
+import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
-import { entryText, id, SESSION, userText } from "../../support/lines.ts";
+import { entryText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
+import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/owing.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 
-const journaled = { isJournaled: true } as const;
-const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>
-  userText(id(n), parent === null ? null : id(parent), text);
-const notesOn = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.includes("fleet-journal/"));
 const noteOn = (disk: FaultDisk): string => notesOn(disk)[0] as string;
 const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });
-const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
-const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): GivingPlace => ({
-  ...{ journal: own, openCopy: store.open, find: () => file },
-});
-
-/** Acknowledges an entry while the fleet is away. */
-async function owing(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
-  machine.fleet.faultAt = () => "before";
-  log.append(texts.map((text) => bytesOf(text)));
-  await log.commit();
-}
-
-/** Brings the fleet back to a machine. */
-function healed({ fleet }: Machine): void {
-  fleet.faultAt = () => undefined;
-}
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test("a repeated key is not confirmed while another process writes, where the session owes something, too", async () => {
@@ -133,102 +112,6 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(one.aside).toEqual([]);
     expect(inFleet(one).slice(0, 3)).toEqual([line(0), line(1), mine(7, 0)]);
     expect(textsOf(now)).toEqual(inFleet(one));
-  });
-
-  describe("with two fleets", () => {
-    const address = (name: string, tenant = ""): string =>
-      `postgres://me@${name}/agents${tenant === "" ? "" : `?tenant=${tenant}`}`;
-    const fleetOf = (name: string, tenant = ""): NotedFleet => ({
-      ...{ address: address(name, tenant), tenant, store: `store of ${name}` },
-    });
-    const machineOf = (fleet: NotedFleet, table: FleetTable, disk: FaultDisk, isJournaled = true): Machine => {
-      const machine = new Machine(kind, table, fleet.address, { isJournaled, disk, journal: journalOn(disk, fleet) });
-      machine.fleet.leasesEnd = true;
-      return machine;
-    };
-
-    test.each([
-      ["another database", fleetOf("b")],
-      ["another tenant", fleetOf("a", "acme")],
-    ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
-      const disk = new FaultDisk();
-      const one = machineOf(fleetOf("a"), new FleetTable(), disk);
-      const log = one.create();
-      await written(log, 0);
-      await owing(one, log, line(1));
-      log.close();
-      const two = machineOf(theirs, new FleetTable(), disk);
-      expect(owedIn(placeOf(two))).toEqual([]);
-      const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
-      giving.renew(() => false);
-      const opened = two.store.open(two.file);
-      await followed(opened);
-      expect([two.fleet.calls.includes("take"), inFleet(two)]).toEqual([false, []]);
-      const [named, ...more] = await giveAll(placeOf(two));
-      expect([named, more]).toEqual([
-        {
-          sessionId: SESSION,
-          sessionPath: one.file,
-          outcome: "refused",
-          message: expect.stringContaining(address("a")),
-        },
-        [],
-      ]);
-      await written(opened, 2);
-      expect(inFleet(two)).toEqual([0, 1, 2].map(line));
-      opened.close();
-      expect(notesOn(disk)).toHaveLength(1);
-      // Not even where the others' part is acknowledged alone there and given.
-      healed(one);
-      expect(await giveAll(placeOf(one))).toEqual([{ sessionId: SESSION, sessionPath: one.file, outcome: "given" }]);
-      expect([inFleet(one), notesOn(disk)]).toEqual([[0, 1, 2].map(line), []]);
-    });
-
-    test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
-      const disk = new FaultDisk();
-      const one = machineOf(fleetOf("a"), new FleetTable(), disk);
-      const log = one.create();
-      await written(log, 0);
-      await owing(one, log, line(1));
-      log.close();
-      const two = machineOf(fleetOf("b"), new FleetTable(), disk);
-      const opened = two.store.open(two.file);
-      await owing(two, opened, line(2));
-      opened.close();
-      expect(notesOn(disk)).toHaveLength(2);
-      for (const [n, machine] of [two, one].entries()) {
-        healed(machine);
-        const outcomes = (await giveAll(placeOf(machine))).map(({ outcome }) => outcome);
-        expect(outcomes).toEqual(n === 0 ? ["given", "refused"] : ["given"]);
-        expect(inFleet(machine)).toEqual([0, 1, 2].map(line));
-        expect(notesOn(disk)).toHaveLength(1 - n);
-      }
-    });
-
-    test.each([
-      ["that names none, as of an older program", undefined],
-      ["of the same store under another address", { ...fleetOf("elsewhere"), store: "store of a" }],
-      ["of the same address, whose store was adopted since", { ...fleetOf("a"), store: "the one before" }],
-      ["of the same address, whose store nobody had met", { address: address("a"), tenant: "" }],
-    ])("a note %s is its own, and goes", async (_, noted) => {
-      const disk = new FaultDisk();
-      const table = new FleetTable();
-      const before = new Machine(kind, table, "before", { ...journaled, disk, journal: journalOn(disk, noted) });
-      const log = before.create();
-      await written(log, 0);
-      await owing(before, log, line(1));
-      log.close();
-      const one = machineOf(fleetOf("a"), table, disk);
-      // It goes on owing, under its own name.
-      const opened = one.store.open(one.file);
-      one.fleet.faultAt = () => "before";
-      await opened.ready?.();
-      await written(opened, 2);
-      opened.close();
-      healed(one);
-      expect(await giveAll(placeOf(one))).toEqual([expect.objectContaining({ outcome: "given" })]);
-      expect([inFleet(one), notesOn(disk)]).toEqual([[0, 1, 2].map(line), []]);
-    });
   });
 
   test("a note that cannot be read is told as such, and no other waits for it", async () => {

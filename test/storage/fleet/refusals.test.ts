@@ -4,6 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
+import { keepLong } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION, upgrade } from "../../../src/storage/fleet/schema.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -120,3 +121,15 @@ describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
     server.configure("reset client_connection_check_interval");
   });
 });
+
+test.each([
+  ["42703", undefined],
+  ["42P01", undefined],
+  ["42501", "test: refused"],
+])(
+  "a catalog that lacks what is asked about long columns is another engine's, and no failure (%s)",
+  async (code, unkept) => {
+    const run = async () => ({ kind: "failed", code, reason: "test: refused" }) as const;
+    expect(await keepLong({ run })).toBe(unkept);
+  },
+);

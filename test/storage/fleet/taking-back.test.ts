@@ -45,6 +45,9 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s$
     await wire.result("switch_session", { sessionId });
     await wire.result("set_session_name", { name: title });
     await wire.result("new_session");
+    // It is let go of beside everything else.
+    const held = `select count(holder) from pi_fleet.session where id = '${sessionId}'`;
+    await expect.poll(() => database.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
   };
   const stateOf = (sessionId: string): string =>
     database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);

@@ -1,0 +1,30 @@
+/** Machines that owe something to a fleet. */
+
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
+import type { GivingPlace } from "../../src/storage/fleet/giving.ts";
+import type { Journal } from "../../src/storage/fleet/journal.ts";
+import type { FaultDisk } from "./disk.ts";
+import type { Machine } from "./fleet-machine.ts";
+import { id, SESSION, userText } from "./lines.ts";
+
+export const journaled = { isJournaled: true } as const;
+export const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>
+  userText(id(n), parent === null ? null : id(parent), text);
+export const notesOn = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.includes("fleet-journal/"));
+export const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
+export const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): GivingPlace => ({
+  ...{ journal: own, openCopy: store.open, find: () => file },
+});
+
+/** Acknowledges an entry while the fleet is away. */
+export async function owing(machine: Machine, log: Log, ...texts: string[]): Promise<void> {
+  machine.fleet.faultAt = () => "before";
+  log.append(texts.map((text) => bytesOf(text)));
+  await log.commit();
+}
+
+/** Brings the fleet back to a machine. */
+export function healed({ fleet }: Machine): void {
+  fleet.faultAt = () => undefined;
+}
