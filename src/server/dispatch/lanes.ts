@@ -84,9 +84,8 @@ export class Lanes {
     const { id, file } = session;
     const own = `${id}\n${file}`;
     if (this.openLanes.has(own)) return own;
-    const lane = this.openLanes.get(id);
-    const other = lane && this.sessionOf(lane);
-    return !other || other === session || !this.workspace.isOpen(session) ? id : own;
+    const other = this.openLanes.get(id)?.session;
+    return !other || other === session || session.isClosed || !this.workspace.isOpen(other) ? id : own;
   }
 
   /** Returns the call with its target as it is now. */

@@ -74,7 +74,8 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 /** The SQLSTATE of a role that is not let in, also because the directory is away that says whether it is (LDAP, PAM, RADIUS). */
 const NOT_LET_IN = "28000";
 /** A sentence of a server that says that this lasts. One in another language is taken for a directory that is away. */
-const LASTS = /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in/;
+const LASTS =
+  /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in|(?:peer|ident|certificate) authentication failed|valid client certificate/i;
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
 /** Milliseconds for which others of several servers are waited for when one has answered. */

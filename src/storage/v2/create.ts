@@ -60,11 +60,14 @@ export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks"
   try {
     const lock = locks.acquire(disk.info(headerFile(file)), lockInContainer(file));
     if (!isLock(lock)) return;
-    if (isUnchanged(disk.info(indexFile(file)), seen)) {
-      removeQuietly(disk, pointerFile(file));
-      removeTree(disk, file);
+    try {
+      if (isUnchanged(disk.info(indexFile(file)), seen)) {
+        removeQuietly(disk, pointerFile(file));
+        removeTree(disk, file);
+      }
+    } finally {
+      lock.release();
     }
-    lock.release();
   } catch {
     // It is a session that nobody was told of.
   }

@@ -1,8 +1,10 @@
 /** Asking the host before acting: consent, veto, silence, nonsense and death, in both dialects. */
 
 import { readFileSync } from "node:fs";
+import { dirname, extname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
+import { copyTo } from "../../support/other-programs.ts";
 import { Random } from "../../support/random.ts";
 import { type HereServer, type Json, serveHere, spawnServer } from "../../support/server.ts";
 
@@ -81,6 +83,23 @@ test.each(["jsonl", "v2"])(
       expect((await server.result("get_state")).sessionId).toBe(isClosed ? current : result.sessionId);
     }
     await server.result("append", { sessionId, entries: [user("four")] });
+  },
+);
+
+test.each(["jsonl", "v2"])(
+  "a switch waits for no question about another session, though it has the same id (%s)",
+  async (store) => {
+    const { server, ids } = await hostWith(["session_before_tree"], ["--store", store]);
+    const { sessionId, sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("open_session", { sessionPath: sessionFile });
+    const copy = join(dirname(sessionFile), `copy${extname(sessionFile)}`);
+    copyTo(sessionFile, copy);
+    ask(server, "b", "branch", { sessionId, entryId: ids[0] });
+    const { id } = await question(server);
+    expect(await server.result("switch_session", { sessionPath: copy })).toMatchObject({ sessionFile: copy });
+    answer(server, id, {});
+    expect((await server.reply("b")).result).toMatchObject({ cancelled: false, leafId: ids[0] });
   },
 );
 
