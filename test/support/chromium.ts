@@ -89,8 +89,14 @@ export class BrowserPage {
 
   /** Loads a page, at a width in pixels, with script or without. */
   async load(url: string, width: number, script: boolean): Promise<void> {
+    // The page before may be at work: where scripts are taken from it meanwhile, its own calls fail.
+    await this.goTo("about:blank");
     await this.send("Emulation.setScriptExecutionDisabled", { value: !script });
     await this.send("Emulation.setDeviceMetricsOverride", { width, height: 800, deviceScaleFactor: 1, mobile: false });
+    await this.goTo(url);
+  }
+
+  private async goTo(url: string): Promise<void> {
     const loaded = new Promise<void>((resolve) => this.listeners.set("Page.loadEventFired", resolve));
     await this.send("Page.navigate", { url });
     await loaded;
