@@ -42,11 +42,12 @@ test("the document names tests that exist, and every test file of this folder", 
 /** The page that the rows come from, where it is at hand. */
 const PAGE = new URL("../../../shared/reference/reliability-cases.md", import.meta.url);
 
-test.skipIf(!existsSync(PAGE))("the rows are those of the page of cases", () => {
+test.skipIf(!existsSync(PAGE))("every case of the page has a row", () => {
   const ids = [...documentedRows().map(({ id }) => id), ...idsLeftToOthers()];
   const sections = new Set(ids.map(([section]) => section));
   const listed = [...readFileSync(PAGE, "utf8").matchAll(/^\| ([A-Z]\d+) /gm)].map(([, id]) => id);
-  expect(ids.sort()).toEqual(listed.filter(([section]) => sections.has(section)).sort());
+  // What was found since has rows of its own.
+  for (const id of listed.filter(([section]) => sections.has(section))) expect(ids).toContain(id);
 });
 
 function read(file: string): string {
