@@ -37,6 +37,12 @@ export function unfinished(error: unknown, doing: string, stays: string, more: o
   return new Failure(name, `${what} ${stays}`, { ...details, ...more }, { cause: error, retryable });
 }
 
+/** Returns it for an error after which all is done: asked for again, the same request would mean something else. */
+export function doneBut(error: unknown, doing: string, stays: string): Failure {
+  const { name, message, details } = unfinished(error, doing, stays);
+  return new Failure(name, message, details, { cause: error, retryable: false });
+}
+
 /**
  * Returns the failure for an error of a commit whose entries stay in the session's file, because another program wrote to it
  * after them. A sync after one that failed proves nothing: Linux counts what it could not write as written.
@@ -47,12 +53,6 @@ export function notUndone(error: unknown): Failure {
   const sentence =
     "The changes could not be made durable, and stay in the session's file all the same, because another program wrote to it after them. A loss of power may take them away. Read the state and decide again; clone writes all that is there to a new file, durably.";
   return new Failure("outcome_unknown", sentence, details, { cause: error, retryable: true });
-}
-
-/** Returns it for an error after which all is done: asked for again, the same request would mean something else. */
-export function doneBut(error: unknown, doing: string, stays: string): Failure {
-  const { name, message, details } = unfinished(error, doing, stays);
-  return new Failure(name, message, details, { cause: error, retryable: false });
 }
 
 /** Returns whether an error says that nothing exists at the path. */

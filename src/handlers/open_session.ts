@@ -26,10 +26,8 @@ export default command({
       if (session !== workspace.current) workspace.keep(session);
       return openedAs(session);
     };
-    if (workspace.stores.arrive === undefined) return open(workspace.resumed(one) ?? workspace.open(one, readOnly));
+    if (workspace.stores.arrive === undefined) return open(workspace.reopened(one, readOnly));
     if (!readOnly) return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
-    return (workspace.arrive(one) ?? Promise.resolve()).then(() =>
-      open(workspace.resumed(one) ?? workspace.open(one, true)),
-    );
+    return (workspace.arrive(one) ?? Promise.resolve()).then(() => open(workspace.reopened(one, true)));
   },
 });

@@ -11,6 +11,7 @@ import {
   contentsOf,
   listed,
   put,
+  putDamaged,
   putSession,
   read,
   rootOf,
@@ -350,13 +351,7 @@ describe("whole sessions", () => {
 
   test.each(["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {
     const { place, server } = library();
-    const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
-    let sessionPath = file;
-    if (store === "v2") {
-      ({ sessionPath } = await server.result("migrate_session", { sessionPath: file }));
-      const segment = join(sessionPath, "segments", "0000000000000001.seg");
-      writeFileSync(segment, read(segment).replace("say a0000001", "say\u0000a0000001"), "latin1");
-    } else put(file, read(file).replace('"say a0000001"', '"say a000'));
+    const { file, sessionPath } = await putDamaged(server, place, store);
     const damaged = contentsOf(dirname(file));
     const parts = (path: string): boolean =>
       /\.jsonl$|\.seg$/.test(path) && !path.includes(".bak") && !path.includes("index");

@@ -4,8 +4,7 @@ import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { contentsOf, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
-import { chain, id, userText } from "../support/lines.ts";
+import { contentsOf, put, putDamaged, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const one = { sessionId: sessionId(1) };
@@ -39,15 +38,9 @@ test.each(["jsonl", "v2"])(
   async (store) => {
     const place = temporaryPlace();
     const other = putSession(place, 2);
-    const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
     const { server, disk, refuse } = refusing(place);
     await server.result("archive_session", { sessionPath: other });
-    let sessionPath = file;
-    if (store === "v2") {
-      ({ sessionPath } = await server.result("migrate_session", { sessionPath: file }));
-      const segment = join(sessionPath, "segments", "0000000000000001.seg");
-      writeFileSync(segment, read(segment).replace("say a0000001", "say\u0000a0000001"), "latin1");
-    } else put(file, read(file).replace('"say a0000001"', '"say a000'));
+    const { file, sessionPath } = await putDamaged(server, place, store);
     const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
     const damaged = read(part);
     await server.result("open_session", { sessionPath });

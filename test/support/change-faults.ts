@@ -1,13 +1,15 @@
 /** One change to a session with a fault at every disk operation that it takes; for every backend. */
 
 import { dirname, join } from "node:path";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { Draft } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
+import type { Store } from "../../src/core/ports/store.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { type Fault, FaultDisk, faultPoints } from "./disk.ts";
-import { id } from "./lines.ts";
+import { headerText, id, userText } from "./lines.ts";
+import { beginning, idsOf } from "./sessions.ts";
 
 export interface Scenario {
   readonly name: string;
@@ -148,20 +150,26 @@ export async function requireLasting(
   }
 }
 
-/**
- * Expects that a session which `make` makes lasts in a folder of which the maker was killed before its name was on the
- * medium.
- */
-export async function requireLastingFolder(
-  file: string,
-  make: (disk: FaultDisk) => Promise<unknown>,
-  idsOn: (disk: FaultDisk) => string[],
-): Promise<void> {
-  const dying = new FaultDisk();
-  dying.put(join(dirname(file), "..", "x"), bytesOf(""));
-  dying.set({ kind: "die", at: 1 });
-  expect(() => dying.makeFolder(dirname(file))).toThrow();
-  const disk = dying.afterDeath();
-  await make(disk);
-  for (const { disk: lasting } of disk.lasting()) expect(idsOn(lasting)).toEqual([id(0)]);
+/** Tests that a session lasts which is made in a folder whose maker was killed before its name was on the medium. */
+export function lastsInFolderOfTheDead(file: string, storeOn: (disk: FaultDisk) => Store): void {
+  test.each(["create", "publish"] as const)(
+    "a session that is made by %s lasts in a folder that a killed process made",
+    async (way) => {
+      const dying = new FaultDisk();
+      dying.put(join(dirname(file), "..", "x"), bytesOf(""));
+      dying.set({ kind: "die", at: 1 });
+      expect(() => dying.makeFolder(dirname(file))).toThrow();
+      const disk = dying.afterDeath();
+      const wanted = beginning(headerText(), file);
+      const first = bytesOf(userText(id(0), null));
+      if (way === "publish") (await storeOn(disk).publish(wanted, [first])).close();
+      else {
+        const log = storeOn(disk).create(wanted);
+        log.append([first]);
+        await log.commit();
+        log.close();
+      }
+      for (const { disk: lasting } of disk.lasting()) expect(idsOf(storeOn(lasting).open(file))).toEqual([id(0)]);
+    },
+  );
 }

@@ -5,7 +5,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "./cases.ts";
-import { chain, fileText, headerText } from "./lines.ts";
+import { chain, fileText, headerText, id, userText } from "./lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
 
 export const CWD = "/home/me/project";
@@ -66,4 +66,21 @@ export async function listed(server: HereServer, params: object = {}): Promise<s
 
 export function read(file: string): string {
   return readFileSync(file, "latin1");
+}
+
+/** Puts a session with four entries, of which the second is damaged, in a store. Returns its file before, and its path. */
+export async function putDamaged(
+  server: HereServer,
+  place: Place,
+  store: string,
+): Promise<{ file: string; sessionPath: string }> {
+  const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
+  if (store !== "v2") {
+    put(file, read(file).replace('"say a0000001"', '"say a000'));
+    return { file, sessionPath: file };
+  }
+  const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+  const segment = join(sessionPath, "segments", "0000000000000001.seg");
+  writeFileSync(segment, read(segment).replace("say a0000001", "say\u0000a0000001"), "latin1");
+  return { file, sessionPath };
 }

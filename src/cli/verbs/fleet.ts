@@ -102,8 +102,7 @@ export default {
         const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
           new Date(realEnv.now()).toISOString(),
         );
-        const owed = (): string[] => owedIn(journal);
-        return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, owed)) };
+        return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
@@ -133,7 +132,7 @@ export default {
 } satisfies Verb;
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
-function owedIn(journal: Journal): string[] {
+function idsOwedBy(journal: Journal): string[] {
   return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
     if (unreadable !== undefined)
       throw new Failure(

@@ -41,7 +41,10 @@ const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
 /** Without a least number of characters: with one, V8 has no stack for a run of 6 MB. */
 const ASCII_RUN = /[a-z0-9_]+/g;
 
-/** Returns whether a text has a run that is longer than a word. It looks at one character in 64 where words are short, as they mostly are. */
+/**
+ * Returns whether a text has a run that is longer than a word. It looks at one character in 64 where words are short, as
+ * they mostly are.
+ */
 function hasLongRun(text: string): boolean {
   for (let at = LONGEST_WORD; at < text.length; ) {
     let back = at;

@@ -108,12 +108,17 @@ export class Workspace {
   }
 
   /** Opens a session again that was closed to make room, with its host where it stood, if its file is still there. */
-  resumed({ sessionPath, sessionId }: { sessionPath?: string; sessionId?: string }): Session | undefined {
+  private resumed({ sessionPath, sessionId }: { sessionPath?: string; sessionId?: string }): Session | undefined {
     const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
     if (open) return undefined;
     const id = sessionPath === undefined ? sessionId : this.here.suspendedAt(this.stores.absolute(sessionPath));
     const resting = id === undefined ? undefined : this.here.suspendedWith(id);
     return resting && this.stores.exists(resting.file) ? this.wake(id as string) : undefined;
+  }
+
+  /** Opens a session as its host has it: again, where it was closed to make room. */
+  reopened(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
+    return this.resumed(where) ?? this.open(where, readOnly);
   }
 
   private wake(id: string): Session | undefined {
@@ -248,11 +253,11 @@ export class Workspace {
     const { made } = this.stores;
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
-      if (file !== undefined) return this.resumed({ sessionPath: file }) ?? this.open({ sessionPath: file });
+      if (file !== undefined) return this.reopened({ sessionPath: file });
     }
     for (const one of new Set([source, current])) {
       const file = one?.file && !one.log.foreign ? made(key, { nextTo: one.file }) : undefined;
-      if (file !== undefined) return this.resumed({ sessionPath: file }) ?? this.open({ sessionPath: file });
+      if (file !== undefined) return this.reopened({ sessionPath: file });
     }
     return undefined;
   }

@@ -82,10 +82,11 @@ export class Lanes {
   /** Returns the key of a session's lane: its id, unless another one that is open has the lane of that. */
   private keyOf(session: Session): string {
     const { id, file } = session;
+    const other = this.openLanes.get(id)?.session;
+    if (other === session) return id;
     const own = `${id}\n${file}`;
     if (this.openLanes.has(own)) return own;
-    const other = this.openLanes.get(id)?.session;
-    return !other || other === session || session.isClosed || !this.workspace.isOpen(other) ? id : own;
+    return !other || session.isClosed || !this.workspace.isOpen(other) ? id : own;
   }
 
   /** Returns the call with its target as it is now. */

@@ -29,7 +29,7 @@ import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
-import { type GivingPlace, giveAll, owedIn } from "./giving.ts";
+import { type GivingPlace, giveAll, meet, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
@@ -158,9 +158,8 @@ export class FleetKeeping implements FleetCare {
   }
 
   async push(progress?: Progress): Promise<FleetPushed[]> {
-    // At an address that is new here nobody knows which store it is, nor what is owed to that, before it is asked. Where it
-    // does not answer, each session is refused with the reason.
-    await this.place.fleet.look("").catch(() => {});
+    // Where it does not answer, each session is refused with the reason.
+    await meet(this.place.fleet);
     return giveAll(this.giving, progress);
   }
 

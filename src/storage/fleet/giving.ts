@@ -5,7 +5,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { JournaledSession } from "../../core/ports/fleet.ts";
+import type { Fleet, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetPushed } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closing } from "../fs/files.ts";
@@ -33,6 +33,14 @@ export interface GivingPlace {
 /** Returns the sessions with entries that only this machine has, for this fleet, and notes that cannot be read. */
 export function owedIn({ journal }: GivingPlace): JournaledSession[] {
   return journal.all().filter(({ from }) => from !== null);
+}
+
+/**
+ * Asks a fleet which store it is, where it answers: at an address that is new here, nobody knows before that what is owed
+ * to it.
+ */
+export async function meet(fleet: Pick<Fleet, "look">): Promise<void> {
+  await fleet.look("").catch(() => {});
 }
 
 /** Gives the fleet what only this machine has, and names what it cannot give: other notes, and those of other fleets. */

@@ -17,7 +17,7 @@ import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
 import { isAway, locked, reasonOf, unfit } from "./failures.ts";
-import { giveFrom } from "./giving.ts";
+import { giveFrom, meet } from "./giving.ts";
 import type { Journal } from "./journal.ts";
 
 export interface LifeCyclePlace {
@@ -397,9 +397,10 @@ async function requireWhole({ fleet, open }: LifeCyclePlace, id: string, file: s
 }
 
 /** Gives the fleet what was acknowledged while it was away. Throws storage_failed where it does not take that, or another has to. */
-async function giveOwed({ journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
+async function giveOwed({ fleet, journal, open }: LifeCyclePlace, id: string, file: string): Promise<void> {
   let cause: unknown;
   try {
+    if (journal.owedToOthers(id)) await meet(fleet);
     await giveFrom({ journal, openCopy: open }, id, file);
   } catch (error) {
     if (!isAway(error)) throw error;

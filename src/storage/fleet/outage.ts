@@ -3,6 +3,7 @@
  * there a moment ago: it is asked in the background until it answers, and only whoever comes after that asks again.
  */
 
+import { Failure } from "../../core/failure.ts";
 import type { Fleet } from "../../core/ports/fleet.ts";
 import { isAway } from "./failures.ts";
 import { Inquiry } from "./inquiry.ts";
@@ -18,7 +19,7 @@ export class Outage {
         await fleet.look("");
       } catch (error) {
         // One that refuses is there, and whoever writes next is told what it says.
-        if (isAway(error)) throw error;
+        if (isAway(error) || !(error instanceof Failure)) throw error;
       }
       return true;
     });

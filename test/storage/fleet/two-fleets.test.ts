@@ -30,17 +30,33 @@ const machineOf = (
   return machine;
 };
 
+/** The life cycle of a machine whose own only notes the paths in `done`. */
+function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): LifeCycle {
+  const move = async (from: string) => ({ deleted: done.push(from) });
+  const own = { delete: move, archive: move, relocate: move, locate: () => file } as unknown as LifeCycle;
+  return fleetLifeCycle(own, {
+    ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
+    keeper: { keep: async () => true },
+  } as unknown as LifeCyclePlace);
+}
+
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
-  test.each([
-    ["another database", fleetOf("b")],
-    ["another tenant", fleetOf("a", "acme")],
-  ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
+  /** A disk, and the machine of the first fleet, which owes an entry. */
+  const owingOne = async (table = new FleetTable()): Promise<{ disk: FaultDisk; one: Machine }> => {
     const disk = new FaultDisk();
-    const one = machineOf(kind, fleetOf("a"), new FleetTable(), disk);
+    const one = machineOf(kind, fleetOf("a"), table, disk);
     const log = one.create();
     await written(log, 0);
     await owing(one, log, line(1));
     log.close();
+    return { disk, one };
+  };
+
+  test.each([
+    ["another database", fleetOf("b")],
+    ["another tenant", fleetOf("a", "acme")],
+  ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
+    const { disk, one } = await owingOne();
     const two = machineOf(kind, theirs, new FleetTable(), disk);
     expect(owedIn(placeOf(two))).toEqual([]);
     const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
@@ -69,12 +85,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
-    const disk = new FaultDisk();
-    const one = machineOf(kind, fleetOf("a"), new FleetTable(), disk);
-    const log = one.create();
-    await written(log, 0);
-    await owing(one, log, line(1));
-    log.close();
+    const { disk, one } = await owingOne();
     const two = machineOf(kind, fleetOf("b"), new FleetTable(), disk);
     const opened = two.store.open(two.file);
     await owing(two, opened, line(2));
@@ -180,13 +191,8 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       async (name) => {
         const { disk, two } = await owingElsewhere(true);
         const done: string[] = [];
-        const move = async (from: string) => void done.push(from);
-        const own = { delete: move, archive: move, relocate: move, locate: () => two.file } as unknown as LifeCycle;
-        const { fleet, journal, file, store } = two;
-        const lifeCycle = fleetLifeCycle(own, {
-          ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
-          keeper: { keep: async () => true },
-        } as unknown as LifeCyclePlace);
+        const { fleet, file } = two;
+        const lifeCycle = lifeCycleOf(two, done);
         const run = async () => OPERATIONS[name](lifeCycle, file);
         const refused = { name: "storage_failed", retryable: false };
         const message = expect.stringContaining(address("a"));
@@ -203,13 +209,8 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   describe("which are one store, as is known when it is asked", () => {
     /** A machine that owes an entry, and a server for another address of the same store, which no process has met there. */
     const elsewhere = async () => {
-      const disk = new FaultDisk();
       const table = new FleetTable();
-      const one = machineOf(kind, fleetOf("a"), table, disk);
-      const log = one.create();
-      await written(log, 0);
-      await owing(one, log, line(1));
-      log.close();
+      const { disk } = await owingOne(table);
       const own: { -readonly [K in keyof NotedFleet]: NotedFleet[K] } = { address: address("another"), tenant: "" };
       const two = machineOf(kind, own, table, disk);
       const meets = (name: "take" | "look"): void => {
@@ -240,6 +241,14 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const pushing = new FleetKeeping({ ...placeOf(two), fleet, options: { journal } } as unknown as CarePlace);
       expect(await pushing.push()).toEqual([{ sessionId: SESSION, sessionPath: two.file, outcome: "given" }]);
       expect([inFleet(two), notesOn(disk)]).toEqual([[0, 1].map(line), []]);
+    });
+
+    test("it is given before the session is deleted", async () => {
+      const { disk, two, meets } = await elsewhere();
+      meets("look");
+      const done: string[] = [];
+      await lifeCycleOf(two, done).delete(two.file, false);
+      expect([inFleet(two), notesOn(disk), done]).toEqual([[0, 1].map(line), [], [two.file]]);
     });
 
     test("fleet push names what is owed where the database is away", async () => {

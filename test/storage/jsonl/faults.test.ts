@@ -13,10 +13,10 @@ import type { Workspace } from "../../../src/core/session/workspace.ts";
 import {
   appendMessages,
   type Left,
+  lastsInFolderOfTheDead,
   messageDraft,
   requireKept,
   requireLasting,
-  requireLastingFolder,
   requireOutcome,
   type Scenario,
   withFaults,
@@ -27,7 +27,6 @@ import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../
 import { isEvery } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import {
-  beginning,
   diskWith,
   FILE,
   FOLDER,
@@ -768,20 +767,4 @@ describe("opening", () => {
   });
 });
 
-describe.each(["create", "publish"] as const)("a session that is made by %s", (way) => {
-  test("lasts in a folder that a killed process made", async () => {
-    const file = `${FOLDER}/new/session.jsonl`;
-    const make = async (disk: FaultDisk): Promise<void> => {
-      const wanted = beginning(headerText(), file);
-      const first = bytesOf(userText(id(0), null));
-      if (way === "publish") (await jsonlOn(disk).publish(wanted, [first])).close();
-      else {
-        const log = jsonlOn(disk).create(wanted);
-        log.append([first]);
-        await log.commit();
-        log.close();
-      }
-    };
-    await requireLastingFolder(file, make, (disk) => idsOf(jsonlOn(disk).open(file)));
-  });
-});
+lastsInFolderOfTheDead(`${FOLDER}/new/session.jsonl`, (disk) => jsonlOn(disk));

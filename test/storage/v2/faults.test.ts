@@ -16,9 +16,9 @@ import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import {
   appendMessages,
   type Left,
+  lastsInFolderOfTheDead,
   requireKept,
   requireLasting,
-  requireLastingFolder,
   requireOutcome,
   type Scenario,
   withFaults,
@@ -577,20 +577,4 @@ test("a session that cannot be published closes no file that is on its way to th
   expect([underWay.size, disk.openCount, closedEarly]).toEqual([0, 0, []]);
 });
 
-describe.each(["create", "publish"] as const)("a session that is made by %s", (way) => {
-  test("lasts in a folder that a killed process made", async () => {
-    const file = `${FOLDER}/new/${SESSION}.v2`;
-    const make = async (disk: FaultDisk): Promise<void> => {
-      const wanted = beginning(headerText(), file);
-      const first = bytesOf(userText(id(0), null));
-      if (way === "publish") (await v2On(disk).publish(wanted, [first])).close();
-      else {
-        const log = v2On(disk).create(wanted);
-        log.append([first]);
-        await log.commit();
-        log.close();
-      }
-    };
-    await requireLastingFolder(file, make, (disk) => idsOf(v2On(disk).open(file)));
-  });
-});
+lastsInFolderOfTheDead(`${FOLDER}/new/${SESSION}.v2`, (disk) => v2On(disk));
