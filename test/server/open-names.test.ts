@@ -6,11 +6,9 @@ import { expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
+import { LOOKS_EVERY } from "../support/open-sessions.ts";
 import { otherName } from "../support/other-programs.ts";
 import { type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
-
-/** Milliseconds after which a server looks at what it has open. */
-const LOOKS_EVERY = 500;
 
 const idOf = (n: number): string => `01991f6e-aaaa-7000-8000-${String(n).padStart(12, "0")}`;
 

@@ -5,12 +5,11 @@ import { dirname, extname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
+import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
 import { type HereServer, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
 
-/** Milliseconds after which a server looks at what it has open. */
-const LOOKS_EVERY = 500;
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
 /** Makes sessions, each with one message, and opens them one after the other. */
@@ -33,15 +32,6 @@ async function openAfterALook(server: HereServer, count: number): Promise<Set<st
     return open.sessions.length === count && open;
   });
   return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
-}
-
-/** Has the server look after its sessions until one is not open. */
-async function closedAfterALook(server: HereServer, sessionId: string): Promise<void> {
-  vi.advanceTimersByTime(LOOKS_EVERY);
-  await vi.waitUntil(async () => {
-    const { sessions } = await server.result("list_open_sessions");
-    return sessions.every((open: { sessionId: string }) => open.sessionId !== sessionId);
-  });
 }
 
 describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {

@@ -70,6 +70,11 @@ export class Workspace {
     return open;
   }
 
+  /** Notes that a session is used now, so that others are closed before it to make room. */
+  use(session: Session): void {
+    this.here.use(session);
+  }
+
   /** Every open session, the current one first, the others from the least recently used one on. */
   get sessions(): readonly Session[] {
     return this.here.all;

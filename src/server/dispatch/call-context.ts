@@ -39,8 +39,11 @@ export class CallContext implements CommandContext {
   private readonly call: Call;
   private readonly events: PendingEvent[];
   private readonly hooks: CallHooks;
+  /** The session that it names. Another one may get the same id while the host is asked. */
+  private named: Session | null;
 
-  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: CallHooks) {
+  /** `session`: the one in whose lane it runs, unless that is the current one's. */
+  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: CallHooks, session: Session | null) {
     this.workspace = caller.workspace;
     this.server = caller.server;
     this.settings = caller.settings;
@@ -49,6 +52,8 @@ export class CallContext implements CommandContext {
     this.call = call;
     this.events = events;
     this.hooks = hooks;
+    this.named = session;
+    if (session) caller.workspace.use(session);
   }
 
   get session(): Session {
@@ -56,7 +61,9 @@ export class CallContext implements CommandContext {
     if (target) return target;
     // In switch_session, the param names the session to switch to.
     const { sessionId } = command.name === "switch_session" ? {} : (params as { sessionId?: string });
-    return this.workspace.session(sessionId);
+    if (sessionId === undefined) return this.workspace.session();
+    this.named ??= this.workspace.session(sessionId);
+    return this.named;
   }
 
   get target(): Session | null {

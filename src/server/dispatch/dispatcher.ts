@@ -26,7 +26,7 @@ import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/host.ts";
 import type { AgentGate } from "./agent-gate.ts";
 import { Arrivals } from "./arrivals.ts";
-import { CallContext, inPlace } from "./call-context.ts";
+import { CallContext, type CallHooks, inPlace } from "./call-context.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type Payload, type QueuedCall, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -463,10 +463,11 @@ export class Dispatcher implements ReplyHost {
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
     const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
     const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
-    return new CallContext(caller, call, events, {
+    const callHooks: CallHooks = {
       has: (name) => hooks.has(name),
       ask: (name, payload) => lane.ask(hooks, name, payload),
-    });
+    };
+    return new CallContext(caller, call, events, callHooks, this.lanes.ownerOf(lane));
   }
 
   askForHolder(session: Session, name: HookName, payload: Payload): Question {
@@ -490,10 +491,7 @@ export class Dispatcher implements ReplyHost {
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const [left, arrived] = eventsOfReplacement(this.workspace.current, next, replacement);
     // What comes from then on belongs to the lane of the current session, which it is in the same turn.
-    await this.workspace.replace(next, async () => {
-      await this.lanes.finish(next, () => this.commitPending());
-      this.lanes.drop(next);
-    });
+    await this.workspace.replace(next, () => this.lanes.finish(next, () => this.commitPending()));
     events.push(...left, ...arrived());
   }
 }

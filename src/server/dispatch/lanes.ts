@@ -11,8 +11,8 @@ export class Lanes {
   readonly main = new Lane(null);
   /** The lane of commands that touch no session. */
   readonly sessionless = new Lane(null);
-  /** The lanes of the other open sessions, by session id; where two have the same, also by the file. */
-  private readonly openLanes = new Map<string, Lane>();
+  /** The lanes of the other open sessions, of which two may have the same id. */
+  private readonly ofOpen = new WeakMap<Session, Lane>();
   /** Those in which something may be under way: what is done after each chunk of input need not look at a thousand others. */
   private readonly active = new Set<Lane>();
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
@@ -36,15 +36,44 @@ export class Lanes {
 
   sessionOf(lane: Lane): Session | null {
     if (lane === this.sessionless) return null;
+    const { workspace, ofOpen } = this;
     const { sessionId, session } = lane;
-    if (sessionId === null) return this.workspace.current;
+    if (sessionId === null) return workspace.current;
+    if (session && workspace.isOpen(session)) return session;
     // One that was closed to make room is another one when it is open again.
-    if (!session || !this.workspace.isOpen(session)) lane.session = this.workspace.openWith(sessionId) ?? null;
+    const next = workspace.openWith(sessionId);
+    const isNew = next !== undefined && next !== workspace.current && !ofOpen.has(next);
+    if (isNew) ofOpen.set(next, lane);
+    lane.session = isNew ? next : null;
     return lane.session;
   }
 
+  /** Returns the session of a lane that no other session has, if it is open. */
+  ownerOf(lane: Lane): Session | null {
+    return lane === this.main ? null : this.sessionOf(lane);
+  }
+
   ofSession(session: Session): Lane {
-    return session === this.workspace.current ? this.main : this.openLaneFor(session.id, session);
+    if (session === this.workspace.current) return this.main;
+    const lane = this.laneOf(session) ?? new Lane(session.id);
+    lane.session = session;
+    this.ofOpen.set(session, lane);
+    this.use(lane);
+    return lane;
+  }
+
+  /** Returns the lane of a session beside the current one, if there is one: also where it waits for it to be open again. */
+  private laneOf(session: Session): Lane | undefined {
+    const own = this.ofOpen.get(session);
+    if (own) return own;
+    return this.workspace.openWith(session.id) === session ? this.waitingFor(session.id) : undefined;
+  }
+
+  /** Returns the lane in which something is under way for a session that is not open, by its id. */
+  private waitingFor(id: string): Lane | undefined {
+    for (const lane of this.active)
+      if (lane.sessionId === id && !(lane.session && this.workspace.isOpen(lane.session))) return lane;
+    return undefined;
   }
 
   ofCall({ command, params, target }: Call): Lane {
@@ -55,7 +84,11 @@ export class Lanes {
     if (sessionId === undefined) return this.main;
     const session = this.workspace.openWith(sessionId);
     if (session) return this.ofSession(session);
-    return this.openLanes.has(sessionId) || this.workspace.has(sessionId) ? this.openLaneFor(sessionId) : this.main;
+    const waiting = this.waitingFor(sessionId);
+    if (waiting || !this.workspace.has(sessionId)) return waiting ?? this.main;
+    const lane = new Lane(sessionId);
+    this.use(lane);
+    return lane;
   }
 
   /**
@@ -67,26 +100,6 @@ export class Lanes {
     if (lane === this.sessionless) return Boolean(target);
     const namesSession = Boolean(target) || typeof (params as { sessionId?: unknown } | null)?.sessionId === "string";
     return namesSession && this.ofCall(call) !== lane;
-  }
-
-  /** Returns the lane of an id, and of the session that has it, if it is open now. */
-  private openLaneFor(sessionId: string, session: Session | null = null): Lane {
-    const key = session === null ? sessionId : this.keyOf(session);
-    const lane = this.openLanes.get(key) ?? new Lane(sessionId);
-    if (session) lane.session = session;
-    this.openLanes.set(key, lane);
-    this.use(lane);
-    return lane;
-  }
-
-  /** Returns the key of a session's lane: its id, unless another one that is open has the lane of that. */
-  private keyOf(session: Session): string {
-    const { id, file } = session;
-    const other = this.openLanes.get(id)?.session;
-    if (other === session) return id;
-    const own = `${id}\n${file}`;
-    if (this.openLanes.has(own)) return own;
-    return !other || session.isClosed || !this.workspace.isOpen(other) ? id : own;
   }
 
   /** Returns the call with its target as it is now. */
@@ -120,25 +133,6 @@ export class Lanes {
     }
   }
 
-  /** Drops the lane of a session that is closed, or has no lane of its own any more. */
-  drop(session: Session): void {
-    this.dropAt(this.keyOf(session));
-  }
-
-  private dropAt(key: string): void {
-    const lane = this.openLanes.get(key);
-    this.openLanes.delete(key);
-    if (lane) this.passOver(lane);
-  }
-
-  dropClosed(): void {
-    const { workspace } = this;
-    for (const [key, lane] of this.openLanes) {
-      const isOpen = lane.session !== null && workspace.isOpen(lane.session);
-      if (lane.idle && !isOpen && !workspace.has(key)) this.dropAt(key);
-    }
-  }
-
   /** Looks at a lane from now on, until nothing is under way in it. */
   use(lane: Lane): void {
     if (lane !== this.main && lane !== this.sessionless) this.active.add(lane);
@@ -151,7 +145,7 @@ export class Lanes {
 
   /** Waits until what is under way in the lane of a session beside the current one, or of an id, is finished. */
   async finish(session: Session | string, commitPending: () => void): Promise<void> {
-    const lane = this.openLanes.get(typeof session === "string" ? session : this.keyOf(session));
+    const lane = typeof session === "string" ? this.waitingFor(session) : this.laneOf(session);
     while (lane && !lane.idle) {
       commitPending();
       await this.when(() => lane.idle);

@@ -102,16 +102,14 @@ export class Upkeep {
     if (!sink.hasRoom) return;
     const now = workspace.env.now();
     const { sessions, current } = workspace;
-    lanes.dropClosed();
     const surplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       // One that is still on its way here has no file yet from which it could be opened again.
       if (!lane.idle || !lane.isDurable || session.log.arrival || sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && surplus.has(session) && !session.foreign.followsFile) {
-        const drop = (): void => lanes.drop(session);
-        this.occupy(lane, () => workspace.suspend(session), drop);
-      } else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
+      if (session !== current && surplus.has(session) && !session.foreign.followsFile)
+        this.occupy(lane, () => workspace.suspend(session));
+      else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
     }
   }
@@ -123,7 +121,7 @@ export class Upkeep {
   }
 
   /** Runs internal work in a lane, whose calls wait for it. */
-  private occupy(lane: Lane, run: () => Promise<void>, done: () => void = () => {}): void {
+  private occupy(lane: Lane, run: () => Promise<void>): void {
     this.host.lanes.use(lane);
     lane.running = OWN_WORK;
     run()
@@ -132,7 +130,6 @@ export class Upkeep {
       })
       .then(() => {
         lane.running = undefined;
-        if (lane.calls.length === 0) done();
         this.host.pump(lane);
         this.host.lanes.wake();
       });

@@ -1,0 +1,117 @@
+/** Two open sessions with one id, as where a person copied a file: each has its own order, and what is asked of one is done there. */
+
+import { dirname, extname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { assistant, user } from "../support/drafts.ts";
+import { closedAfterALook } from "../support/open-sessions.ts";
+import { copyTo, type StoreName } from "../support/other-programs.ts";
+import { type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
+
+const HOOKS = ["session_before_tree", "session_before_compact"].map((name) => ({ name }));
+
+/** Sessions that are open: one beside the current one, and a copy of it that is closed. */
+interface Twins {
+  readonly server: HereServer;
+  readonly sessionId: string;
+  readonly first: string;
+  readonly copy: string;
+  readonly ids: readonly string[];
+}
+
+async function twins(store: StoreName, options: HereOptions = {}): Promise<Twins> {
+  const server = serveHere(["--events", "none", "--store", store], options);
+  await server.result("initialize", { capabilities: { hooks: HOOKS } });
+  const { entryIds: ids } = await server.result("append", { entries: [user("one"), assistant("two"), user("three")] });
+  const { sessionId, sessionFile: first } = await server.result("get_state");
+  await server.result("new_session");
+  await server.result("append", { entries: [user("of the current one")] });
+  await server.result("open_session", { sessionPath: first });
+  const copy = join(dirname(first), `copy${extname(first)}`);
+  copyTo(first, copy);
+  return { server, sessionId, first, copy, ids };
+}
+
+/** Returns what a session has. */
+async function stateOf(server: HereServer, sessionPath: string): Promise<{ leafId: string; entryCount: number }> {
+  await server.result("switch_session", { sessionPath });
+  const { leafId, entryCount } = await server.result("get_state");
+  return { leafId, entryCount };
+}
+
+describe.each<StoreName>(["jsonl", "v2"])("of two open sessions with one id (%s)", (store) => {
+  const compaction = (ids: readonly string[]) => ({ summary: "short", firstKeptEntryId: ids[2], tokensBefore: 9 });
+
+  test.each([
+    ["branch", "switch_session"],
+    ["branch", "open_session"],
+    ["compact", "switch_session"],
+    ["compact", "open_session"],
+  ])("%s is done in the one that it was asked of, also after %s to the other", async (method, meanwhile) => {
+    const { server, sessionId, first, copy, ids } = await twins(store);
+    const params = method === "branch" ? { entryId: ids[0], label: "here" } : {};
+    server.send({ jsonrpc: "2.0", id: "b", method, params: { sessionId, ...params } });
+    const { id } = await server.next();
+    await server.result(meanwhile, { sessionPath: copy });
+    server.send({ jsonrpc: "2.0", id, result: method === "branch" ? {} : { compaction: compaction(ids) } });
+    expect((await server.reply("b")).error).toBeUndefined();
+    const changed = await stateOf(server, first);
+    expect(changed.entryCount).toBe(4);
+    if (method === "branch") expect(changed.leafId).not.toBe(ids[2]);
+    expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
+  });
+
+  test("each keeps its order after the other was closed", async () => {
+    const { server, sessionId, first, copy, ids } = await twins(store);
+    await server.result("get_state", { sessionId });
+    await server.result("open_session", { sessionPath: copy });
+    server.send({ jsonrpc: "2.0", id: "b", method: "branch", params: { sessionId, entryId: ids[0] } });
+    const { id } = await server.next();
+    await server.result("open_session", { sessionPath: first });
+    await server.result("close_session", { sessionId });
+    const entries = [user("after", { id: "after" })];
+    server.send({ jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } });
+    await server.result("list_open_sessions");
+    server.send({ jsonrpc: "2.0", id, result: {} });
+    expect(((await server.next()) as Json).id).toBe("b");
+    expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
+    expect((await server.result("get_entry", { sessionId, entryId: "after" })).entry.parentId).toBe(ids[0]);
+  });
+
+  test("a write to the one that was closed to make room is durable when it is answered", async () => {
+    stopTimers();
+    let fails = false;
+    const refusing = (): void => {
+      if (fails) throw Object.assign(new Error("the medium fails"), { code: "EIO" });
+    };
+    const disk: Disk = {
+      ...realDisk,
+      sync: async (fd) => {
+        refusing();
+        return realDisk.sync(fd);
+      },
+      syncNow: (fd) => {
+        refusing();
+        realDisk.syncNow(fd);
+      },
+    };
+    const room = new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
+    const { server, sessionId, first, copy } = await twins(store, { disk, room });
+    // One whose leaf is in no file yet stays open.
+    await server.result("open_session", { sessionPath: first, leaf: "own" });
+    const { sessionId: other } = await server.result("get_state");
+    await server.result("open_session", { sessionPath: copy });
+    await server.result("open_session", { sessionId: other });
+    await closedAfterALook(server, copy);
+    fails = true;
+    const entries = [user("lost")];
+    server.send(
+      { jsonrpc: "2.0", id: "s", method: "get_session_stats", params: { sessionPath: first } },
+      { jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } },
+    );
+    expect((await server.reply("a")).error?.data.name).toBe("storage_failed");
+    fails = false;
+    for (const sessionPath of [first, copy]) expect((await stateOf(server, sessionPath)).entryCount).toBe(3);
+  });
+});
