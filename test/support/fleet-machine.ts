@@ -25,6 +25,8 @@ type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
   readonly isJournaled?: boolean;
   /** That of a machine whose process is gone, or has another one beside it. */
   readonly disk?: FaultDisk;
+  /** In which its copy is. */
+  readonly folder?: string;
   /** Those of two processes of one machine. */
   readonly locks?: Locks;
 };
@@ -49,12 +51,12 @@ export class Machine {
     kind: MachineKind,
     table = new FleetTable(),
     name = "one",
-    { isJournaled = false, disk = new FaultDisk(), locks, ...more }: MachineOptions = {},
+    { isJournaled = false, disk = new FaultDisk(), folder = "/root/sessions", locks, ...more }: MachineOptions = {},
   ) {
     this.disk = disk;
     this.fleet = new MemoryFleet(table, name);
-    this.disk.makeFolder("/root/sessions");
-    this.file = `/root/sessions/${SESSION}.${kind}`;
+    this.disk.makeFolder(folder);
+    this.file = `${folder}/${SESSION}.${kind}`;
     this.journal = more.journal ?? journalOn(disk);
     this.outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
     const { journal, outage } = this;

@@ -21,9 +21,13 @@ export class Debt {
     this.journal = journal;
   }
 
+  private get file(): string {
+    return this.log.file ?? "";
+  }
+
   /** Asks the journal again: others may have changed it. Throws storage_failed. */
   renew(): void {
-    this.known = this.journal.of(this.log.header.id);
+    this.known = this.journal.of(this.log.header.id, this.file);
   }
 
   /** Returns what the journal said last. Where it cannot be asked, nothing is known. */
@@ -64,8 +68,7 @@ export class Debt {
    */
   async begin(end: FleetEnd, kept?: Promise<void>): Promise<void> {
     await kept;
-    const { header, file } = this.log;
-    this.known = await this.journal.begin(header.id, file ?? "", end);
+    this.known = await this.journal.begin(this.log.header.id, this.file, end);
   }
 
   /** Notes that the fleet has all of it. */
@@ -83,7 +86,7 @@ export class Debt {
 
   /** Notes that the fleet has what this process has acknowledged. Returns false where a note says that more is owed. */
   paidByOthers(): boolean {
-    this.journal.paidByOthers(this.log.header.id);
+    this.journal.paidByOthers(this.log.header.id, this.file);
     this.renew();
     return !this.isOwed;
   }

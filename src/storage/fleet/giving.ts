@@ -10,7 +10,7 @@ import type { FleetPushed } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
-import type { Journal } from "./journal.ts";
+import { type Journal, keyOf } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
 
 /** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
@@ -79,7 +79,7 @@ async function given(place: GivingPlace, known: JournaledSession): Promise<Fleet
   const { sessionId, conflicts } = known;
   const sessionPath = fileOf(place, known);
   await giveFrom(place, sessionId, sessionPath);
-  const now = journal.of(sessionId);
+  const now = journal.of(sessionId, known.sessionPath);
   if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
   const isBranch = now !== null && now.conflicts.length > conflicts.length;
   return { sessionId, sessionPath, outcome: isBranch ? "branched" : "given" };
@@ -92,7 +92,7 @@ export async function giveFrom(
   file: string,
 ): Promise<void> {
   // The first time may put another file in the place of the copy, with a branch.
-  for (let times = 0; times < 2 && place.journal.of(id)?.from; times++)
+  for (let times = 0; times < 2 && place.journal.of(id, file)?.from; times++)
     await closing(place.openCopy(file), async (log) => {
       if (!(log instanceof FileLog)) return;
       // A damaged header, say: its own reason says what to do.
@@ -102,13 +102,14 @@ export async function giveFrom(
     });
 }
 
-/** Returns the path of a session: where lists have it, or, as of one in another folder, where it was noted. */
+/** Returns the path of a session: where it was noted, or, as of one that was moved, where lists have it. */
 function fileOf({ find, openCopy }: GivingPlace, { sessionId, sessionPath }: JournaledSession): string {
+  // Another copy may lack what this one owes.
+  if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
   try {
     return find(sessionId);
   } catch (error) {
     if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-    if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
     throw new Failure(
       "session_not_found",
       "Its file is gone, and with it what only this machine had. Put it back and push again; opening the session by its id gives that up, and fetches what the fleet has.",
@@ -135,7 +136,7 @@ export class BackgroundGiving {
   private isDue = false;
   private asked: number;
   private wait: number;
-  /** Sessions that were refused, each with when it is tried again, and how long that was waited for. */
+  /** Copies that were refused, each with when it is tried again, and how long that was waited for. */
   private readonly refused = new Map<string, { readonly at: number; readonly wait: number }>();
 
   constructor(place: GivingPlace, options: Pick<FleetOptions, "elapsed" | "followedEvery" | "outage">) {
@@ -175,13 +176,13 @@ export class BackgroundGiving {
   private next(isOpen: (sessionId: string) => boolean): JournaledSession | undefined {
     const now = this.options.elapsed();
     return owedIn(this.place).find(
-      ({ sessionId, unreadable }) =>
-        unreadable === undefined && !isOpen(sessionId) && (this.refused.get(sessionId)?.at ?? now) <= now,
+      (one) =>
+        one.unreadable === undefined && !isOpen(one.sessionId) && (this.refused.get(keyOf(one))?.at ?? now) <= now,
     );
   }
 
   private async give(known: JournaledSession): Promise<void> {
-    const { sessionId } = known;
+    const key = keyOf(known);
     const { elapsed, followedEvery } = this.options;
     let isGiven = false;
     let longest = LONGEST_WAIT;
@@ -192,10 +193,10 @@ export class BackgroundGiving {
       if (error instanceof Failure && error.name === "read_only") longest = LONGEST_LEFT;
     }
     this.isDue = true;
-    if (isGiven) this.refused.delete(sessionId);
+    if (isGiven) this.refused.delete(key);
     else {
-      const wait = Math.min(longest, 2 * (this.refused.get(sessionId)?.wait ?? followedEvery));
-      this.refused.set(sessionId, { at: elapsed() + wait, wait });
+      const wait = Math.min(longest, 2 * (this.refused.get(key)?.wait ?? followedEvery));
+      this.refused.set(key, { at: elapsed() + wait, wait });
     }
   }
 }

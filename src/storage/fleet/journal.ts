@@ -2,7 +2,8 @@
  * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away. Such
  * an entry is in the working copy, as all are. The journal says that a host was told of it, so that it gives way to
  * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them. Each note says to
- * which fleet something is owed: a machine may use several, or several tenants of one, and one session may owe to two.
+ * which fleet something is owed, and by which file: a machine may use several fleets, or several tenants of one, and have
+ * several copies of a session, of which each may owe something that the others lack.
  */
 
 import { dirname, join } from "node:path";
@@ -12,16 +13,22 @@ import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../.
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
 import { ifPresent, replaceFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
+import { readHeader } from "../fs/header.ts";
+import { isOneFile } from "../fs/stamps.ts";
 import { sha256 } from "../v2/frame.ts";
 import { NOTHING } from "./ends.ts";
 import { isSameFleet } from "./identity.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
-/** Digits of a name that stand for the session, and for the fleet, which notes of older programs do not name. */
+/** Digits of a name that stand for the session, for the fleet, and for the file; notes of older programs name less. */
 const OF_SESSION = 32;
 const OF_FLEET = 16;
-const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}(?:-[0-9a-f]{${OF_FLEET}})?\\.json$`);
+const OF_FILE = 16;
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}(?:-[0-9a-f]{${OF_FLEET}})?(?:\\.[0-9a-f]{${OF_FILE}})?\\.json$`);
+
+/** A name that says of which file the note is. */
+const NAMES_FILE = /\..*\./;
 
 /** The name of its folder in the state folder. */
 export const JOURNAL_FOLDER = "fleet-journal";
@@ -36,7 +43,10 @@ export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly now: () => string;
-  /** Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. */
+  /**
+   * Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. By
+   * session and path.
+   */
   private readonly acknowledged = new Map<string, JournaledSession>();
 
   /** Whether the name of its folder is on the medium, as far as this process has seen to it. */
@@ -58,10 +68,15 @@ export class Journal {
 
   // --- names -----------------------------------------------------------------------------------------------------
 
-  /** Returns the name of the note of a session that this process writes. */
-  private nameOf(sessionId: string): string {
+  /** Returns the beginning of the names of notes of a session that are this fleet's. */
+  private beginningOf(sessionId: string): string {
     const fleet = this.own ? `-${sha256(this.own.address).slice(0, OF_FLEET)}` : "";
-    return `${stemOf(sessionId)}${fleet}.json`;
+    return `${stemOf(sessionId)}${fleet}`;
+  }
+
+  /** Returns the name of the note of a copy that this process writes. */
+  private nameOf(sessionId: string, file: string): string {
+    return `${this.beginningOf(sessionId)}.${sha256(file).slice(0, OF_FILE)}.json`;
   }
 
   /** Throws an errno error where the disk does not say. */
@@ -71,29 +86,56 @@ export class Journal {
 
   // --- reading ---------------------------------------------------------------------------------------------------
 
-  /** Returns what is known of a session; null for most. Throws storage_failed where the disk does not say. */
-  of(sessionId: string): JournaledSession | null {
-    return this.withOwn(this.noted(sessionId), sessionId);
+  /** Returns what is known of the copy of a session at a path; null for most. Throws storage_failed where the disk does not say. */
+  of(sessionId: string, file: string): JournaledSession | null {
+    const known = withOwn(this.noted(sessionId, file), this.acknowledgedOf(sessionId, file)[0]);
+    return known && { ...known, sessionPath: file };
   }
 
-  /** Returns what is known of a session, of which a note says something or nothing. */
-  private withOwn(noted: JournaledSession | null, sessionId: string): JournaledSession | null {
-    const own = this.acknowledged.get(sessionId);
-    return noted?.from || !own ? noted : { ...own, ...noted, from: own.from };
+  private noted(sessionId: string, file: string): JournaledSession | null {
+    return merged(this.ownNotes(sessionId, file).map(({ note }) => note));
   }
 
-  private noted(sessionId: string): JournaledSession | null {
-    return merged(this.ownNotes(sessionId).map(({ note }) => note));
+  private acknowledgedOf(sessionId: string, file: string): JournaledSession[] {
+    return [...this.acknowledged.values()].filter((one) => one.sessionId === sessionId && this.isOf(one, file));
   }
 
-  /** Returns the notes of a session that are this fleet's: several where others name it otherwise, or not at all. */
-  private ownNotes(sessionId: string): NamedNote[] {
+  /** Returns the notes of a copy that are this fleet's: several where others name it otherwise, or not at all. */
+  private ownNotes(sessionId: string, file: string): NamedNote[] {
+    const written = this.nameOf(sessionId, file);
     return this.notesOf(sessionId).flatMap(({ name, note, isOwn }) => {
       if (!isOwn) return [];
-      // It is of something that was acknowledged; nothing is lost by taking that for all of it.
       const { unreadable, ...known } = note;
-      return [{ name, note: unreadable === undefined ? note : { ...known, sessionId, sessionPath: "" } }];
+      if (unreadable === undefined) return this.isOf(note, file) ? [{ name, note }] : [];
+      // It is of something that was acknowledged; nothing is lost by taking that for all of it.
+      return name === written || !NAMES_FILE.test(name)
+        ? [{ name, note: { ...known, sessionId, sessionPath: file } }]
+        : [];
     });
+  }
+
+  /**
+   * Whether a note is of the copy at a path. One whose file is gone, or is another session by now, as after it was moved, is
+   * of whichever copy there is; one whose file is there is of that alone, because others may lack what it owes.
+   */
+  private isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
+    if (sessionPath === file || sessionPath === "") return true;
+    try {
+      if (!ifPresent(() => this.disk.info(sessionPath)) || ifPresent(() => isOneFile(this.disk, sessionPath, file)))
+        return true;
+    } catch {
+      return false;
+    }
+    const { id = sessionId } = readHeader(this.disk, sessionPath) ?? {};
+    return id !== sessionId;
+  }
+
+  /** Returns the paths of the copies of a session that owe something to this fleet: of the one at a path, and of others. */
+  owedBy(sessionId: string, file: string): string[] {
+    const others = this.all().filter(
+      (one) => one.sessionId === sessionId && one.from !== null && !this.isOf(one, file),
+    );
+    return [...(this.of(sessionId, file)?.from ? [file] : []), ...others.map(({ sessionPath }) => sessionPath)];
   }
 
   /** Returns a note of what a session owes to another fleet, or of what may be that, and cannot be read. Throws storage_failed. */
@@ -104,13 +146,13 @@ export class Journal {
   /** Returns the notes of a session, of whatever fleet. Throws storage_failed where the disk does not say. */
   private notesOf(sessionId: string): (NamedNote & { readonly isOwn: boolean })[] {
     const stem = stemOf(sessionId);
-    const written = this.nameOf(sessionId);
+    const own = this.beginningOf(sessionId);
     try {
       return this.names()
         .filter((name) => name.startsWith(stem))
         .flatMap((name) => {
           // One that cannot be read says by its name alone whose it is.
-          const isNamedSo = name === written || name === `${stem}.json`;
+          const isNamedSo = name.startsWith(`${own}.`) || name === `${stem}.json`;
           const note = this.read(name, isNamedSo);
           return note ? [{ name, note, isOwn: note.unreadable === undefined ? this.isOwn(note) : isNamedSo }] : [];
         });
@@ -153,8 +195,10 @@ export class Journal {
     const notes = this.notes();
     const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
     const known = [...this.acknowledged.values(), ...own];
-    const sessions = new Set(known.map(({ sessionId }) => sessionId)).values();
-    const all = Array.from(sessions, (id) => this.withOwn(merged(own.filter(({ sessionId }) => sessionId === id)), id));
+    const copies = new Set(known.map(keyOf)).values();
+    const all = Array.from(copies, (key) =>
+      withOwn(merged(own.filter((note) => keyOf(note) === key)), this.acknowledged.get(key)),
+    );
     return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
   }
 
@@ -167,10 +211,14 @@ export class Journal {
 
   /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet. */
   async begin(sessionId: string, sessionPath: string, from: FleetEnd): Promise<JournaledSession> {
-    let known = this.noted(sessionId);
-    if (!known?.from)
-      known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since: this.now(), from });
-    this.acknowledged.set(sessionId, known);
+    let known = this.noted(sessionId, sessionPath);
+    // A note follows its file.
+    if (!known?.from || known.sessionPath !== sessionPath) {
+      const now = { since: this.now(), from };
+      const { since, from: owed } = known?.from ? known : now;
+      known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since, from: owed });
+    }
+    this.acknowledged.set(keyOf(known), known);
     return known;
   }
 
@@ -178,41 +226,45 @@ export class Journal {
   async diverged(known: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
     const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
     const noted = await this.write({ ...known, conflicts, isUntold: true });
-    if (known.from) this.acknowledged.set(known.sessionId, noted);
+    if (known.from) this.acknowledged.set(keyOf(known), noted);
   }
 
   /** Notes that the fleet has all of it, and whether somebody was told of the latest conflict. Where that fails, it is found out again. */
   async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
-    this.acknowledged.delete(known.sessionId);
+    this.forget(known.sessionId, known.sessionPath);
     try {
-      if (known.conflicts.length === 0) this.removeNotes(known.sessionId);
+      if (known.conflicts.length === 0) this.removeNotes(known);
       else await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
     } catch {
       // The next process that opens the session compares, and tries again.
     }
   }
 
-  /** Notes that the fleet has what this process has acknowledged, unless a note says that more is owed. */
-  paidByOthers(sessionId: string): void {
-    if (!this.noted(sessionId)?.from) this.acknowledged.delete(sessionId);
+  /** Notes that the fleet has what this process has acknowledged of a copy, unless a note says that more is owed. */
+  paidByOthers(sessionId: string, file: string): void {
+    if (!this.noted(sessionId, file)?.from) this.forget(sessionId, file);
   }
 
-  private removeNotes(sessionId: string, but?: string): void {
-    for (const { name } of this.ownNotes(sessionId))
+  private forget(sessionId: string, file: string): void {
+    for (const one of this.acknowledgedOf(sessionId, file)) this.acknowledged.delete(keyOf(one));
+  }
+
+  private removeNotes({ sessionId, sessionPath }: JournaledSession, but?: string): void {
+    for (const { name } of this.ownNotes(sessionId, sessionPath))
       if (name !== but) removeQuietly(this.disk, join(this.folder, name));
   }
 
   private async write(given: JournaledSession): Promise<JournaledSession> {
     const { own } = this;
     const known = own ? { ...given, fleet: { ...own, store: own.store ?? given.fleet?.store } } : given;
-    const name = this.nameOf(known.sessionId);
+    const name = this.nameOf(known.sessionId, known.sessionPath);
     try {
       this.disk.makeFolder(this.folder);
       if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
       this.hasDurableFolder = true;
       await replaceFile(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), { sync: true });
       // It has what they said.
-      this.removeNotes(known.sessionId, name);
+      this.removeNotes(known, name);
       await this.disk.syncFolder(this.folder);
       return known;
     } catch (error) {
@@ -226,7 +278,17 @@ function stemOf(sessionId: string): string {
   return sha256(sessionId).slice(0, OF_SESSION);
 }
 
-/** Returns what several notes of one session say together. */
+/** Returns what stands for a copy of a session. */
+export function keyOf({ sessionId, sessionPath }: JournaledSession): string {
+  return `${sessionId}\n${sessionPath}`;
+}
+
+/** Returns what is known of a copy, of which a note says something or nothing, and this process knows what it has acknowledged. */
+function withOwn(noted: JournaledSession | null, own: JournaledSession | undefined): JournaledSession | null {
+  return noted?.from || !own ? noted : { ...own, ...noted, from: own.from };
+}
+
+/** Returns what several notes of one copy say together. */
 function merged(notes: readonly JournaledSession[]): JournaledSession | null {
   if (notes.length < 2) return notes[0] ?? null;
   // Whoever wrote one and was killed before the others went has said the same in it.

@@ -401,14 +401,14 @@ async function giveOwed({ fleet, journal, open }: LifeCyclePlace, id: string, fi
   let cause: unknown;
   try {
     if (journal.owedToOthers(id)) await meet(fleet);
-    await giveFrom({ journal, openCopy: open }, id, file);
+    for (const at of journal.owedBy(id, file)) await giveFrom({ journal, openCopy: open }, id, at);
   } catch (error) {
     if (!isAway(error)) throw error;
     cause = error;
   }
   const other = journal.owedToOthers(id);
   if (other) throw owedElsewhere(other, id);
-  if (!journal.of(id)?.from) return;
+  if (journal.owedBy(id, file).length === 0) return;
   throw new Failure(
     "storage_failed",
     "It has entries that only this machine has, because the fleet's database was away, and the fleet did not take them now. Nothing was changed; try again when the database is there.",

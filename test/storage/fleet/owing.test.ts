@@ -5,9 +5,11 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundGiving, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
 import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
+import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
@@ -112,6 +114,88 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(one.aside).toEqual([]);
     expect(inFleet(one).slice(0, 3)).toEqual([line(0), line(1), mine(7, 0)]);
     expect(textsOf(now)).toEqual(inFleet(one));
+  });
+
+  describe("and another copy of the session in another folder", () => {
+    /** A machine whose first copy owes an entry and is closed, and a process with a second copy, which lacks it. */
+    const withTwo = async (): Promise<{ one: Machine; beside: Machine }> => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      await owing(one, log, line(1));
+      log.close();
+      one.fleet.table.leave();
+      const beside = new Machine(kind, one.fleet.table, "beside", {
+        ...journaled,
+        disk: one.disk,
+        folder: "/root/other",
+      });
+      beside.fleet.leasesEnd = true;
+      await beside.put([line(0)]);
+      return { one, beside };
+    };
+
+    test("what one owes is not forgotten because the other has nothing to give, and is given from where it is", async () => {
+      const { one, beside } = await withTwo();
+      const seen = beside.store.open(beside.file);
+      await seen.ready?.();
+      await followed(seen);
+      await seen.confirm?.();
+      expect(notesOn(one.disk)).toHaveLength(1);
+      seen.append([bytesOf(mine(7, 0))]);
+      await seen.commit();
+      expect(seen.durability).toBe("replicated");
+      seen.close();
+      expect([notesOn(one.disk).length, inFleet(one)]).toEqual([1, [line(0), mine(7, 0)]]);
+      // Lists have the other one.
+      expect(await giveAll(placeOf(beside))).toEqual([
+        { sessionId: SESSION, sessionPath: one.file, outcome: "branched" },
+      ]);
+      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(7, 0), line(1)]);
+      expect(owedIn(placeOf(beside))).toEqual([]);
+      one.fleet.table.check();
+    });
+
+    test("each may owe something, and each gives its own", async () => {
+      const { one, beside } = await withTwo();
+      const seen = beside.store.open(beside.file);
+      await owing(beside, seen, mine(7, 0));
+      expect([notesOn(one.disk).length, seen.durability]).toEqual([2, "local"]);
+      seen.close();
+      healed(beside);
+      const again = new Machine(kind, one.fleet.table, "again", { ...journaled, disk: one.disk });
+      again.fleet.leasesEnd = true;
+      expect((await giveAll(placeOf(again))).map(({ sessionPath, outcome }) => [sessionPath, outcome]).sort()).toEqual(
+        [
+          [beside.file, expect.stringMatching(/given|branched/)],
+          [one.file, expect.stringMatching(/given|branched/)],
+        ].sort(),
+      );
+      expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), line(1), mine(7, 0)]));
+      expect(owedIn(placeOf(again))).toEqual([]);
+    });
+
+    test("where the file of a note is gone, the note is of the copy that is there", async () => {
+      const { one, beside } = await withTwo();
+      one.disk.rename(one.file, `${one.file}.away`);
+      const seen = beside.store.open(beside.file);
+      await seen.ready?.();
+      expect(notesOn(one.disk)).toEqual([]);
+      expect(inFleet(one)).toEqual([line(0)]);
+    });
+
+    test("a session is deleted when all of its copies have given what they owe", async () => {
+      const { one, beside } = await withTwo();
+      const { fleet, journal, file, store } = beside;
+      const given: string[][] = [];
+      const own = { delete: async () => given.push(inFleet(one)), locate: () => file } as unknown as LifeCycle;
+      const cycle = fleetLifeCycle(own, {
+        ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
+        keeper: { keep: async () => true },
+      } as unknown as LifeCyclePlace);
+      await cycle.delete(file, true);
+      expect([given, notesOn(one.disk)]).toEqual([[[0, 1].map(line)], []]);
+    });
   });
 
   test("a note that cannot be read is told as such, and no other waits for it", async () => {
@@ -244,11 +328,11 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     healed(one);
     for (let n = 1; n <= 2; n++) {
       for (let turns = 0; turns < 10 && tries < n; turns++) await log.ready?.();
-      expect([tries, one.journal.of(SESSION)?.conflicts.length]).toEqual([n, 1]);
+      expect([tries, one.journal.of(SESSION, one.file)?.conflicts.length]).toEqual([n, 1]);
     }
     const now = await found(log);
     expect(now.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
-    expect(one.journal.of(SESSION)?.conflicts).toHaveLength(1);
+    expect(one.journal.of(SESSION, one.file)?.conflicts).toHaveLength(1);
   });
 
   describe("with long lines of others", () => {

@@ -216,7 +216,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           [...all, line(9)],
           [...all, line(9)],
         ]);
-        expect([machine.aside, journal.of(SESSION)?.from ?? null]).toEqual([[], null]);
+        expect([machine.aside, journal.of(SESSION, machine.file)?.from ?? null]).toEqual([[], null]);
         await factsFinished(fleet.table);
         fleet.table.check();
         now.close();
