@@ -64,11 +64,19 @@ export const NOT_PROVEN = "22012";
 const FASTER = "23505";
 /** In that place, too: what a server says to whoever connects, until somebody changes something. */
 const REFUSED = "refused";
+/** The same where the server does not prove who it is, and where it speaks no TLS. */
+const UNTRUSTED = "untrusted";
+const PLAIN = "plain";
+/** Codes of the system and a sentence of the driver that say so. */
+const OF_TRUST = /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET|VERIFY)_|INVALID_(?:CA|PURPOSE)|ERR_TLS_CERT_)/;
+const NO_TLS = "The server does not support SSL connections";
 /** SQLSTATEs of such refusals, and of those that a statement meets, with what to do about them. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ["28P01", "correct the password, in PI_FLEET_URL, the file of --fleet, PGPASSWORD or ~/.pgpass"],
   ["28000", "use a role that may connect, or have pg_hba.conf let this one in"],
   ["3D000", "make that database, or name another one in the URL of the fleet"],
+  [UNTRUSTED, "have its certificate renewed, or name who signed it (sslrootcert) in the URL of the fleet"],
+  [PLAIN, "turn ssl on there, or say sslmode=disable in the URL of the fleet where the network is trusted"],
   ["42501", "use the role that it is meant for, or have the owner of the tables grant it"],
 ]);
 /** The SQLSTATE of a role that is not let in, also because the directory is away that says whether it is (LDAP, PAM, RADIUS). */
@@ -443,8 +451,10 @@ export function refusalIn(answer: SqlAnswer): string | undefined {
 
 /** Returns in the place of a SQLSTATE why no connection is to be had, where that lasts. */
 function refusalCode(error: unknown): string | undefined {
-  if (error instanceof ServerRefusal) return REFUSED;
-  const { code } = error as { code?: unknown };
+  if (error instanceof ServerRefusal || (error instanceof Failure && !error.retryable)) return REFUSED;
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  if (message === NO_TLS) return PLAIN;
+  if (typeof code === "string" && OF_TRUST.test(code)) return UNTRUSTED;
   if (code === NOT_LET_IN && !LASTS.test(reasonOf(error))) return undefined;
   return typeof code === "string" && REMEDIES.has(code) && "severity" in (error as object) ? code : undefined;
 }

@@ -23,7 +23,7 @@ export function away(reason: string): Failure {
  * alone, waits for ever.
  */
 export function unfit(reason: string, cause?: ValueRefusal): Failure {
-  const sentence = `The fleet's database refuses it, however often it is sent: ${reason}. Nothing was changed.`;
+  const sentence = `The fleet cannot do it, however often it is asked: ${reason}. Nothing was changed.`;
   return new Failure("storage_failed", sentence, { fleet: true }, { cause, retryable: false });
 }
 

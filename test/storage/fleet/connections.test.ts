@@ -1,12 +1,23 @@
 /** Addresses of databases, and what answers of a database are taken for. */
 
 import { describe, expect, test, vi } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import { bytesOf } from "../../../src/core/json/json.ts";
 import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
 import type { DatabaseClient, DatabaseServer, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { copying } from "../../../src/storage/fleet/store.ts";
+import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
+import { FaultDisk } from "../../support/disk.ts";
+import { fleetOptions, journalOn } from "../../support/fleet.ts";
+import { id, userText } from "../../support/lines.ts";
+import { notesOn } from "../../support/owing.ts";
+import { beginning } from "../../support/sessions.ts";
+import { harnessOn } from "../jsonl/harness.ts";
 
 const certificates = (path: string): string => {
   if (path !== "/ca.pem") throw new Error("there is no such file");
@@ -256,6 +267,60 @@ describe("an answer", () => {
         throw Object.assign(errorOf("28000"), { message });
       };
       expect(await connections.run({ text: "append" })).toMatchObject({ kind, reason: message });
+    },
+  );
+
+  test.each([
+    [
+      "the driver is missing",
+      "failed",
+      "npm install pg",
+      new Failure("storage_failed", "npm install pg", {}, { retryable: false }),
+    ],
+    ["what loads the driver fails for a moment", "away", "", new Failure("storage_failed", "try again", {})],
+    ...[
+      "CERT_HAS_EXPIRED",
+      "DEPTH_ZERO_SELF_SIGNED_CERT",
+      "SELF_SIGNED_CERT_IN_CHAIN",
+      "ERR_TLS_CERT_ALTNAME_INVALID",
+    ].map((code) => [code, "failed", "sslrootcert", Object.assign(new Error("its certificate"), { code })] as const),
+    ["it speaks no TLS", "failed", "sslmode=disable", new Error("The server does not support SSL connections")],
+    ["nobody listens", "away", "", Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" })],
+    ["the connection breaks", "away", "", new Error("Connection terminated unexpectedly")],
+  ] as const)(
+    "of nobody is a refusal where that lasts, so that nobody goes on alone for ever: %s",
+    async (what, kind, remedy, error) => {
+      const { client, connections } = databaseThat(() => ({ rows: [] }));
+      client.connect = async () => {
+        throw error;
+      };
+      const address = at("postgres:///a?host=/run/pg");
+      const driver = async (): Promise<never> => {
+        throw error;
+      };
+      const limits = { address, driver, most: 1, connectWithin: 60_000, answerWithin: 60_000 };
+      const asked = what.includes("driver") ? new Connections(limits) : connections;
+      expect((await asked.run({ text: "append" })).kind).toBe(kind);
+      const fleet = new PostgresFleet(asked, { id: "one", shown: { client: "one", pid: 0, since: "" } });
+      const taking = await fleet.take("session", 0);
+      expect(taking).toMatchObject({
+        kind: kind === "away" ? "away" : "unfit",
+        reason: expect.stringContaining(remedy),
+      });
+      await expect(fleet.look("session")).rejects.toMatchObject({ retryable: kind === "away" });
+      // Whoever would go on alone is told instead.
+      const disk = new FaultDisk();
+      const outage = new Outage(fleet, 0, () => 0);
+      const options = fleetOptions(fleet, { journal: journalOn(disk), outage });
+      const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
+      const log = harnessOn(disk, "/root", {}, () => {}, ours).store.create(
+        beginning(undefined, "/root/sessions/a.jsonl"),
+      );
+      log.append([bytesOf(userText(id(0), null))]);
+      const commit = log.commit();
+      if (kind === "away") await commit;
+      else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
+      expect([log.durability, notesOn(disk).length]).toEqual(kind === "away" ? ["local", 1] : [undefined, 0]);
     },
   );
 
