@@ -59,7 +59,8 @@ export class FleetCopy implements Outside {
     this.known = new KnownEnd(log);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
-    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure.epoch));
+    const letGo = (epoch: number): void => this.tenure.letGo(epoch);
+    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure.epoch, letGo));
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 

@@ -47,12 +47,12 @@ export class KnownEnd {
     this.had = this.now.entries;
   }
 
-  /** Returns where facts are missing, for who has the session in an epoch. */
-  lateStretch(epoch: number | null): LateStretch | null {
+  /** Returns where facts are missing, for who has the session in an epoch, which `letGo` gives up. */
+  lateStretch(epoch: number | null, letGo: (epoch: number) => void): LateStretch | null {
     const { indexed, entries } = this;
     if (epoch === null || indexed >= entries) return null;
     const added = (to: number): number => (this.indexed = Math.max(this.indexed, to));
-    return { epoch, from: indexed, to: entries, added };
+    return { epoch, from: indexed, to: entries, added, doubted: () => letGo(epoch) };
   }
 
   /** Returns the end of the first `count` entries of the copy. */

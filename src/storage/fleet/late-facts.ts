@@ -24,6 +24,8 @@ export interface LateStretch {
   readonly to: number;
   /** Notes that they are there up to a position. */
   added(to: number): void;
+  /** Notes that what is known of it may be wrong: it may be there, or somebody else may have added it. */
+  doubted(): void;
 }
 
 /** The adding of late facts by a process that has the session and its lines. */
@@ -79,6 +81,7 @@ export class LateWork {
       const to = pastOf(log, from, stretch.to, this.pieceBytes);
       const found = foundIn(log, base, begins, from, to);
       const outcome = await this.fleet.addFacts({ sessionId: base.id, epoch, from, to, ...factsIn(found) });
+      if (outcome.kind === "refused" || outcome.kind === "unknown") stretch.doubted();
       if (outcome.kind !== "committed") return;
       this.known = { at: to, begins: found.begins };
       stretch.added(to);

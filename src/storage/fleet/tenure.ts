@@ -53,6 +53,11 @@ export class Tenure {
     return taking;
   }
 
+  /** Gives up an epoch, unless there is another by now: whoever writes next takes the session, and learns what is there. */
+  letGo(epoch: number): void {
+    if (this.epoch === epoch) this.epoch = null;
+  }
+
   release(): void {
     const epoch = this.epoch ?? this.highest;
     this.epoch = null;

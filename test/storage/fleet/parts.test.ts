@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
+import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { type FleetFault, type FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, found, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
@@ -96,6 +97,36 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         for (const tries of [0, 3])
           for (let at = 0; await commitsOnce(kind, before, { fault, at, tries, isGone }); at++);
   });
+
+  test.each(["after", "late", "added by others"] as const)(
+    "words and usage behind one come with later commits, where the answer to some of them is lost (%s)",
+    async (what) => {
+      const machine = new Machine(kind, undefined, "one", PART);
+      const { fleet } = machine;
+      const log = machine.create() as FileLog;
+      await written(log, ...FIRST);
+      let calls = 0;
+      const fault = what === "added by others" ? "before" : what;
+      fleet.faultAt = (_, name) => (name === "addFacts" && calls++ === 0 ? fault : undefined);
+      await written(log, ...BIG);
+      await log.outside?.factsAdded();
+      expect(calls).toBe(1);
+      if (what === "added by others") await factsFinished(fleet.table);
+      const row = fleet.table.rows.get(SESSION);
+      let takings = 0;
+      for (const n of range(9, 15)) {
+        const since = fleet.calls.length;
+        await log.ready?.();
+        await written(log, n);
+        await log.outside?.factsAdded();
+        takings += fleet.calls.slice(since).filter((name) => name === "take").length;
+      }
+      expect([row?.indexed, row?.end.entries]).toEqual([15, 15]);
+      // It is taken once more, and not with each commit.
+      expect(takings).toBe(1);
+      fleet.table.check();
+    },
+  );
 
   test("of one that is sent again after a part without an answer, the parts that are there stay", async () => {
     const machine = new Machine(kind, undefined, "one", { ...PART, tries: 3 });
