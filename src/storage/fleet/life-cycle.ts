@@ -215,13 +215,15 @@ function partOnly({ file, header }: Log): Failure {
   );
 }
 
-/** Brings a deleted session back whose rows the fleet has. Returns undefined where there is none. */
+/** Brings a session here whose rows the fleet has, and back if it is deleted. Returns undefined where there is none. */
 async function fetchedBack(
   own: LifeCycle,
-  { keeper, arrive }: LifeCyclePlace,
+  { fleet, keeper, arrive }: LifeCyclePlace,
   { sessionId }: Where,
 ): Promise<MovedSession | undefined> {
-  if (sessionId === undefined || !(await keeper.restore(sessionId, false))) return undefined;
+  if (sessionId === undefined) return undefined;
+  // It is there already where a restore was interrupted before its lines came.
+  if (!(await keeper.restore(sessionId, false)) && (await fleet.look(sessionId)) === null) return undefined;
   await arrive(sessionId);
   const sessionPath = own.locate({ sessionId });
   return { sessionId, sessionPath, movedTo: sessionPath };

@@ -252,6 +252,25 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
       }
     });
 
+    test("a restore on a machine that has nothing of the session, and was interrupted, is finished by the same again", async () => {
+      const [one, fleet] = [await machine(kind), connect()];
+      const three = await machine(kind, fleet);
+      const sessionId = await one.make("one");
+      await one.wire.result("delete_session", { sessionId });
+      const look = fleet.fleet.look.bind(fleet.fleet);
+      fleet.fleet.look = async (id) => {
+        if (id !== sessionId) return look(id);
+        fleet.fleet.look = look;
+        throw new Failure("storage_failed", "test: away", { fleet: true });
+      };
+      expect((await three.wire.failure("restore_session", { sessionId })).data.name).toBe("storage_failed");
+      const restored = await three.wire.result("restore_session", { sessionId });
+      expect(restored).toMatchObject({ sessionId, movedTo: restored.sessionPath });
+      expect(await textsOf(three.wire, sessionId)).toContain("answer to one");
+      const unknown = sessionId.replace(/.$/, (last: string) => (last === "0" ? "1" : "0"));
+      expect((await three.wire.failure("restore_session", { sessionId: unknown })).data.name).toBe("session_not_found");
+    });
+
     test("a trash that lacks a part of what the fleet had does not take its place", async () => {
       const fleet = connect();
       const [one, two] = [await machine(kind, fleet), await machine(kind)];
