@@ -17,7 +17,7 @@ import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
 import { isSameEnd, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
-import { asFailure, away, byOthers, isAway, notTaken, overtaken, tooSlow, unfit } from "./failures.ts";
+import { asFailure, away, byOthers, isAway, notTaken, overtaken, stopped, tooSlow, unfit } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
 import { Inquiry } from "./inquiry.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
@@ -59,8 +59,7 @@ export class FleetCopy implements Outside {
     this.known = new KnownEnd(log);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
-    const letGo = (epoch: number): void => this.tenure.letGo(epoch);
-    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure.epoch, letGo));
+    this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure));
     this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
   }
 
@@ -112,9 +111,10 @@ export class FleetCopy implements Outside {
       return undefined;
     }
     this.readying ??= this.becomeWriter(true)
-      .catch((error) => {
+      .catch(async (error) => {
         this.tenure.epoch = null;
-        if (!this.mayGoOnAfter(error)) this.refusal = asFailure(error);
+        const told = await this.toldAfter(error);
+        if (told !== null) this.refusal = asFailure(told);
       })
       .finally(() => {
         this.readying = undefined;
@@ -231,12 +231,11 @@ export class FleetCopy implements Outside {
     }
   }
 
-  /** Returns whether work goes on although the fleet did not answer. */
-  private mayGoOnAfter(error: unknown): boolean {
+  /** Returns what is told of an error; null where work goes on, because the database is away. */
+  private async toldAfter(error: unknown): Promise<unknown> {
     const { outage } = this.options;
-    if (!outage || !isAway(error)) return false;
-    outage.begin();
-    return true;
+    if (!outage || !isAway(error)) return error;
+    return (await outage.begins()) ? null : stopped(error as Failure);
   }
 
   /** Has what is committed count without the fleet. Others may take the session meanwhile. */
@@ -278,7 +277,8 @@ export class FleetCopy implements Outside {
       if (this.isAlone) await this.confirmAlone();
       else this.requireOurs();
     } catch (error) {
-      if (!this.mayGoOnAfter(error)) throw error;
+      const told = await this.toldAfter(error);
+      if (told !== null) throw told;
       await this.confirmAlone();
     } finally {
       this.isConfirming = false;
@@ -353,9 +353,9 @@ export class FleetCopy implements Outside {
       await this.pushThrough(commit);
       if (debt.isOwed) await debt.end();
     } catch (error) {
-      let failure = error;
       this.tenure.epoch = null;
-      if (this.mayGoOnAfter(error))
+      let failure = await this.toldAfter(error);
+      if (failure === null)
         try {
           return await this.goOnAlone(kept);
         } catch (refused) {

@@ -43,6 +43,12 @@ export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;
 }
 
+/** Returns what a failure says where the database answers others, and is not away. */
+export function stopped({ name, message, details, retryable, cause }: Failure): Failure {
+  const sentence = message.replace("database cannot be reached (", "database is there, and did not do it (");
+  return new Failure(name, sentence, details, { cause, retryable });
+}
+
 /** Returns the failure of a commit that others were faster than each time. */
 export function tooSlow(): Failure {
   return new Failure(

@@ -5,6 +5,7 @@ import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
 import type { LateStretch } from "./late-facts.ts";
+import type { Tenure } from "./tenure.ts";
 
 /**
  * Bytes of a copy that are compared with the fleet before it is opened: 3 ms. Where there are more, what is not in the fleet
@@ -47,12 +48,13 @@ export class KnownEnd {
     this.had = this.now.entries;
   }
 
-  /** Returns where facts are missing, for who has the session in an epoch, which `letGo` gives up. */
-  lateStretch(epoch: number | null, letGo: (epoch: number) => void): LateStretch | null {
+  /** Returns where facts are missing, for who has the session. */
+  lateStretch(tenure: Tenure): LateStretch | null {
     const { indexed, entries } = this;
+    const { epoch } = tenure;
     if (epoch === null || indexed >= entries) return null;
     const added = (to: number): number => (this.indexed = Math.max(this.indexed, to));
-    return { epoch, from: indexed, to: entries, added, doubted: () => letGo(epoch) };
+    return { epoch, from: indexed, to: entries, added, doubted: () => tenure.letGo(epoch) };
   }
 
   /** Returns the end of the first `count` entries of the copy. */

@@ -1,14 +1,15 @@
 /** What is written while the fleet is away and work goes on without it. Ordinary tests, over a fleet in memory. */
 
 import { describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
-import { id, SESSION, userText } from "../../support/lines.ts";
+import { headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { textsOf } from "../../support/sessions.ts";
+import { beginning, textsOf } from "../../support/sessions.ts";
 
 const journaled = { isJournaled: true } as const;
 
@@ -55,6 +56,54 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(one.disk.paths().filter((path) => path.includes("fleet-journal/"))).toEqual([]);
     one.fleet.table.check();
   });
+
+  test.each(["take", "append", "lines"])(
+    "what the database does not do for one session is no outage: that write fails, and another session goes on (%s)",
+    async (failing) => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0);
+      if (failing === "lines") {
+        const { two, other } = await second(kind, one, [line(0)]);
+        await written(other, 1);
+        other.close();
+        two.fleet.table.leave();
+      }
+      if (failing === "take") log.unlock();
+      const reason = "invalid page in block 7";
+      const { fleet } = one;
+      const { take, append } = fleet;
+      if (failing === "take") fleet.take = async () => ({ kind: "away", reason });
+      if (failing === "append") fleet.append = async () => ({ kind: "away", reason });
+      if (failing === "lines")
+        // biome-ignore lint/correctness/useYield: it fails at once.
+        fleet.lines = async function* () {
+          throw new Failure("storage_failed", `The fleet's database cannot be read (${reason}). Try again.`, {
+            fleet: true,
+          });
+        };
+      const again = one.store.open(one.file);
+      log.close();
+      await again.ready?.();
+      const told = failed("storage_failed", { retryable: true, message: expect.stringContaining(reason) });
+      const wrote = async (): Promise<void> => {
+        again.append([bytesOf(mine(7, 0))]);
+        await again.commit();
+      };
+      const error: Failure = await wrote().then(
+        () => expect.unreachable(),
+        (thrown) => thrown,
+      );
+      expect(error).toEqual(told);
+      expect(error.message).not.toContain("cannot be reached");
+      expect([one.outage?.lasts, one.journal.all(), textsOf(again)]).toEqual([false, [], [line(0)]]);
+      Object.assign(fleet, { take, append });
+      const another = SESSION.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
+      const other = one.store.create(beginning(headerText({ id: another }), `/root/sessions/${another}.${kind}`));
+      await written(other, 0);
+      expect(other.durability).toBe("replicated");
+    },
+  );
 
   test("a database of which nothing comes back is waited for by the clock", async () => {
     let clock = 0;

@@ -3,6 +3,7 @@
 import { describe, expect, test, vi } from "vitest";
 import type { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { FleetCopy } from "../../../src/storage/fleet/copy.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
@@ -104,12 +105,13 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const machine = new Machine(kind, undefined, "one", PART);
       const { fleet } = machine;
       const log = machine.create() as FileLog;
+      const copy = log.outside as FleetCopy;
       await written(log, ...FIRST);
       let calls = 0;
       const fault = what === "added by others" ? "before" : what;
       fleet.faultAt = (_, name) => (name === "addFacts" && calls++ === 0 ? fault : undefined);
       await written(log, ...BIG);
-      await log.outside?.factsAdded();
+      await copy.factsAdded();
       expect(calls).toBe(1);
       if (what === "added by others") await factsFinished(fleet.table);
       const row = fleet.table.rows.get(SESSION);
@@ -118,7 +120,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         const since = fleet.calls.length;
         await log.ready?.();
         await written(log, n);
-        await log.outside?.factsAdded();
+        await copy.factsAdded();
         takings += fleet.calls.slice(since).filter((name) => name === "take").length;
       }
       expect([row?.indexed, row?.end.entries]).toEqual([15, 15]);
