@@ -56,7 +56,11 @@ export const OPTIONS: readonly Option[] = [
   },
   { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
-  { names: ["--session-id"], value: "id", meaning: "id of a new session" },
+  {
+    names: ["--session-id"],
+    value: "id",
+    meaning: "id of a new session; with a fleet that has it, that one is opened",
+  },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
   { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
   { names: ["--no-session"], meaning: "keep sessions in memory; nothing is written to disk" },

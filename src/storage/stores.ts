@@ -236,9 +236,9 @@ export function makeStores(options: StoresOptions): Stores {
       const real = knownPath(disk, path);
       return real === path ? undefined : basename(real);
     },
-    find(id) {
+    find(id, isWhole) {
       try {
-        return find(id);
+        return find(id, isWhole);
       } catch (error) {
         const isMissing = error instanceof Failure && error.name === "session_not_found";
         throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;

@@ -331,7 +331,7 @@ export class HistoryMachine {
     if (process.isDead) return;
     const { name } = error as Error;
     expect(
-      ["outcome_unknown", "storage_failed", "session_locked", "content_modified", "read_only"],
+      ["outcome_unknown", "storage_failed", "session_locked", "content_modified", "already_exists", "read_only"],
       String(error),
     ).toContain(name);
     op.told = name === "outcome_unknown" ? "unknown" : "refused";

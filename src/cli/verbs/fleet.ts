@@ -196,7 +196,8 @@ function isWrong({ state }: Result): boolean {
 
 /** Sentences for the states of copies. */
 const STATES: Readonly<Record<string, string>> = {
-  different: "other entries than the fleet's; open it by its id, and the fleet's take their place",
+  different:
+    "other entries than the fleet's; open it by its id, and the fleet's take their place. What the copy owes becomes a branch, and a copy without a common entry is another session's and stays as it is",
   unreadable: "cannot be read; verify says more",
   ahead: "more entries than the fleet has; the next write gives it these",
   behind: "fewer entries than the fleet has; opening it brings the rest",
@@ -205,7 +206,8 @@ const STATES: Readonly<Record<string, string>> = {
 };
 
 function* pushedLines({ sessions, refused }: Result): Generator<string> {
-  if (sessions.length === 0) yield "The fleet has all that was acknowledged on this machine";
+  if (sessions.length === 0)
+    yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
   else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
   for (const { sessionPath, outcome, message } of sessions) {
     if (outcome === "branched")

@@ -163,6 +163,11 @@ export interface Log {
    * Rejects with a failure where it cannot be.
    */
   follow?(): Promise<void> | undefined;
+  /**
+   * Gives what other programs wrote here, while this process was the writer, to where the session is kept, too; where that
+   * is away, it is noted that it is owed. Returns undefined where there is nothing to give. Never rejects.
+   */
+  give?(): Promise<void> | undefined;
   /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
   prepareLock?(): void;
   /**

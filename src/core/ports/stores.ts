@@ -38,6 +38,14 @@ export interface Offered {
   readonly ids: readonly string[];
 }
 
+/** The session that is meant by a path, or by an id, or by the beginning of one. */
+export interface WantedSession {
+  readonly sessionPath?: string;
+  readonly sessionId?: string;
+  /** Whether an id is no beginning of one. */
+  readonly isWhole?: boolean;
+}
+
 /** The stores as the workspace needs them. */
 export interface Stores {
   readonly names: readonly string[];
@@ -52,10 +60,7 @@ export interface Stores {
    * log of a long one may be returned while it is on its way. Throws storage_failed where it is not here and they cannot be
    * asked.
    */
-  arrive?(
-    where: { readonly sessionPath?: string; readonly sessionId?: string },
-    early?: boolean,
-  ): Promise<Log | undefined>;
+  arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
   /**
    * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
    * missing where there are none.
@@ -79,8 +84,8 @@ export interface Stores {
   nameBehind(path: string): string | undefined;
   /** Returns the session id in the header of a file; undefined where there is none. */
   idIn(file: string): string | undefined;
-  /** Returns the file of a session id, or of an unambiguous beginning of one. */
-  find(id: string): string;
+  /** Returns the file of a session id, or, unless it `isWhole`, of an unambiguous beginning of one. */
+  find(id: string, isWhole?: boolean): string;
   /**
    * Returns sessions whose ids begin so, by default not the archived ones, the newest first and at most `most`. It goes
    * by the names of files and reads only what it describes, so that it answers while a person types.

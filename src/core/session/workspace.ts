@@ -6,7 +6,7 @@ import { bytesOf, concat, parse } from "../json/json.ts";
 import { whenHere } from "../ports/arrival.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
-import type { Stores } from "../ports/stores.ts";
+import type { Stores, WantedSession } from "../ports/stores.ts";
 import { type ForkPlan, patchLine, planFork } from "./fork.ts";
 import { Session } from "./session.ts";
 import { SessionTable } from "./session-table.ts";
@@ -175,7 +175,7 @@ export class Workspace {
   }
 
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
-  arrive(where: { sessionPath?: string; sessionId?: string }): Promise<void> | undefined {
+  arrive(where: WantedSession): Promise<void> | undefined {
     const { sessionPath, sessionId } = where;
     const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
     if (open) return open.log.arrival?.whole();
@@ -184,7 +184,7 @@ export class Workspace {
   }
 
   /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
-  async opened(where: { sessionPath?: string; sessionId?: string }, mayBeEarly = true): Promise<Session> {
+  async opened(where: WantedSession, mayBeEarly = true): Promise<Session> {
     const { sessionPath, sessionId } = where;
     const resumed = this.resumed(where);
     if (resumed) return resumed;
@@ -205,13 +205,13 @@ export class Workspace {
   }
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
-  open(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
+  open(where: WantedSession, readOnly = false): Session {
     const known = where.sessionId === undefined ? undefined : (this.openWith(where.sessionId) ?? this.resumed(where));
     if (known) return known;
     const file =
       where.sessionPath !== undefined
         ? this.stores.absolute(where.sessionPath)
-        : this.stores.find(where.sessionId as string);
+        : this.stores.find(where.sessionId as string, where.isWhole);
     const same = this.here.at(file);
     if (same) return same;
     const log = this.stores.open(file, readOnly);

@@ -17,6 +17,7 @@ import { parse } from "../../core/json/json.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { Beginning, Log } from "../../core/ports/store.ts";
+import type { WantedSession } from "../../core/ports/stores.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { fileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -59,19 +60,11 @@ export interface ArrivalPlace extends TransferPlace {
   placeFor(header: SessionHeader): { readonly path: string; readonly store: string };
 }
 
-/** The session that is to arrive. */
-export interface ArrivingSession {
-  readonly sessionPath?: string;
-  readonly sessionId?: string;
-  /** Whether an id is no beginning of one. */
-  readonly isWhole?: boolean;
-}
-
 /**
  * Brings a session to where it is in the fleet, if it is there. With `early`, a long one may be returned as a log while it
  * is on its way. Throws storage_failed where it cannot be had.
  */
-export async function arrive(place: ArrivalPlace, where: ArrivingSession, early = false): Promise<Log | undefined> {
+export async function arrive(place: ArrivalPlace, where: WantedSession, early = false): Promise<Log | undefined> {
   const { sessionPath, sessionId = "", isWhole } = where;
   if (sessionPath === undefined) return arriveById(place, sessionId, early, isWhole);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);

@@ -220,7 +220,7 @@ export class FleetKeeping implements FleetCare {
       return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      if (error.name === "content_modified")
+      if (error.name === "content_modified" || error.name === "already_exists")
         return refused(
           "The fleet has a session with this id that goes on differently. clone makes one with another id of the file.",
         );

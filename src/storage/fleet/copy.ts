@@ -23,7 +23,8 @@ import { Inquiry } from "./inquiry.ts";
 import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
-import { lookHere, takeInUpTo } from "./taking-in.ts";
+import { givenOrNoted, stillRefused, taken } from "./refusals.ts";
+import { lookHere, settleHere, takeInUpTo } from "./taking-in.ts";
 import { Tenure } from "./tenure.ts";
 
 export class FleetCopy implements Outside {
@@ -83,10 +84,6 @@ export class FleetCopy implements Outside {
     return this.log.persisted && this.debt.isOwed ? "local" : this.reached;
   }
 
-  private get id(): string {
-    return this.log.header.id;
-  }
-
   /** Whether this process goes on without the fleet for now. */
   private get isAlone(): boolean {
     return this.options.outage?.lasts === true;
@@ -102,11 +99,11 @@ export class FleetCopy implements Outside {
   ready(): Promise<void> | undefined {
     if (this.tenure.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
-    const given = this.options.journal.giving.get(this.id);
+    const given = this.options.journal.giving.get(this.log.header.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
-      this.forgetRefusal(null);
+      this.refusal = stillRefused(this.refusal);
       this.holder = null;
       return undefined;
     }
@@ -123,15 +120,23 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
-    if (this.tenure.isSure || !this.isBegun || this.isAlone) return undefined;
-    if (this.news.take()) return this.follow(true);
+    if (!this.isBegun) return undefined;
+    if (this.tenure.isSure || this.isAlone) return this.give();
+    if (this.news.take()) return this.follow(true).then(() => this.give());
     this.news.renew();
     return undefined;
   }
 
+  give(): Promise<void> | undefined {
+    // What is noted is given when the fleet is back.
+    if (!this.known.isAhead || stillRefused(this.refusal) || (this.isAlone && this.debt.isOwed)) return undefined;
+    const give = (): Promise<void> => this.confirmNow();
+    return givenOrNoted(give, () => this.confirmAlone());
+  }
+
   private async hasNews(): Promise<boolean> {
     const { options, debt, known } = this;
-    const there = await options.fleet.look(this.id);
+    const there = await options.fleet.look(this.log.header.id);
     const { server } = options.fleet;
     debt.renew();
     // Whoever was in the way of a write may have gone.
@@ -140,7 +145,8 @@ export class FleetCopy implements Outside {
     if (there !== null && (await this.differsFrom(there, server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
-    return !there?.holder && debt.isDue(true) && !known.isLeftTo(there);
+    const isAhead = known.isAhead && !stillRefused(this.refusal, there);
+    return !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
   }
 
   /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
@@ -148,15 +154,6 @@ export class FleetCopy implements Outside {
     if (await this.known.differsFrom(end, most)) return true;
     if (isSameEnd(end, this.known.now)) this.tenure.server ??= server;
     return false;
-  }
-
-  /**
-   * Forgets why this process could not write, unless only a write finds out whether that still holds. `there`: what the
-   * fleet has now, if it was looked at and has it.
-   */
-  private forgetRefusal(there: FleetSession | null): void {
-    const { name } = this.refusal ?? {};
-    if (name !== "read_only" && (name !== "session_not_found" || there !== null)) this.refusal = null;
   }
 
   /** Whether all that the copy has is durable, and the same as what the fleet has. */
@@ -171,10 +168,10 @@ export class FleetCopy implements Outside {
     const { log, debt, tenure, known } = this;
     if (tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
     tenure.epoch = null;
-    const there = await this.options.fleet.look(this.id);
+    const there = await this.options.fleet.look(this.log.header.id);
     const { server } = this.options.fleet;
     debt.renew();
-    this.forgetRefusal(there);
+    this.refusal = stillRefused(this.refusal, there);
     const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
     const isLost = known.isLostIn(there, tenure.hasMoved);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
@@ -226,7 +223,7 @@ export class FleetCopy implements Outside {
         return;
       }
       if (taking.kind === "missing") return;
-      if (taking.kind !== "away") throw notTaken(taking, this.id);
+      if (taking.kind !== "away") throw notTaken(taking, this.log.header.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
@@ -268,7 +265,9 @@ export class FleetCopy implements Outside {
     // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
     if (this.isAlone || this.debt.isOwed) return this.confirmAlone();
     try {
-      const there = await this.options.fleet.look(this.id);
+      const { tenure, known, log } = this;
+      if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount));
+      const there = await this.options.fleet.look(this.log.header.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
       this.tenure.epoch = null;
@@ -277,6 +276,7 @@ export class FleetCopy implements Outside {
       if (this.isAlone) await this.confirmAlone();
       else this.requireOurs();
     } catch (error) {
+      this.tenure.epoch = null;
       const told = await this.toldAfter(error);
       if (told !== null) throw told;
       await this.confirmAlone();
@@ -287,13 +287,10 @@ export class FleetCopy implements Outside {
 
   /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
   private confirmAlone(): Promise<void> {
-    const { log } = this;
     // Who had the session before counts for nothing now.
-    this.forgetRefusal(null);
+    this.refusal = stillRefused(this.refusal);
     this.holder = null;
-    log.acquireLock();
-    lookHere(log);
-    log.settle?.();
+    settleHere(this.log);
     return this.goOnAlone();
   }
 
@@ -447,14 +444,18 @@ export class FleetCopy implements Outside {
    */
   private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
-    if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, this.id);
+    const { id } = this.log.header;
+    if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, id);
     const { end: there } = taking;
     const isAll = there.entries > count;
     const here = isAll ? this.known.at(count) : this.known.prefix(there);
-    if (here === null || (isAll && (await linesBetween(this.options.fleet, this.id, here, there)) === null)) {
+    if (here === null || (isAll && (await linesBetween(this.options.fleet, id, here, there)) === null)) {
       commit.doubt = undefined;
       commit.isOvertaken = true;
-      return overtaken(taking);
+      // Nothing of it was ever here: it is another session, that of whoever was first.
+      const isAnother = commit.first === 0 && this.known.had === 0;
+      if (isAnother) this.tenure.release();
+      return isAnother ? taken(id) : overtaken(taking);
     }
     this.known.raise(here);
     // Lines that are there are where the taking is; where another process has them, that is not known.
@@ -462,7 +463,7 @@ export class FleetCopy implements Outside {
     commit.doubt = undefined;
     // What came after ours is fetched before the next write.
     if (isAll) this.tenure.epoch = null;
-    return taking.kind === "held" && here.entries < count ? notTaken(taking, this.id) : null;
+    return taking.kind === "held" && here.entries < count ? notTaken(taking, id) : null;
   }
 
   /** Returns the failure of a commit that the fleet refused, after its lines and those after it were kept aside. */
@@ -470,7 +471,7 @@ export class FleetCopy implements Outside {
     const { log, options, known } = this;
     // What was acknowledged before stays.
     const first = Math.max(known.entries, log.durableCount);
-    if (first >= count) return byOthers(failure);
+    if (first >= count || failure.name === "already_exists") return byOthers(failure);
     return byOthers(failure, () => options.keepAside(log, linesOf(log, first, log.nodes.count)));
   }
 

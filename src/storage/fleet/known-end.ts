@@ -2,7 +2,7 @@
 
 import type { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
-import type { Log } from "../../core/ports/store.ts";
+import type { CopiedLog } from "../log/outside.ts";
 import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
 import type { LateStretch } from "./late-facts.ts";
 import type { Tenure } from "./tenure.ts";
@@ -14,7 +14,7 @@ import type { Tenure } from "./tenure.ts";
 export const COMPARED_FIRST = 1 << 20;
 
 export class KnownEnd {
-  private readonly log: Log;
+  private readonly log: CopiedLog;
   /** The end up to which copy and fleet are known to have the same. */
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
@@ -24,7 +24,7 @@ export class KnownEnd {
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
 
-  constructor(log: Log) {
+  constructor(log: CopiedLog) {
     this.log = log;
   }
 
@@ -46,6 +46,16 @@ export class KnownEnd {
   /** Notes that the fleet has all that can be given back to it. */
   settle(): void {
     this.had = this.now.entries;
+  }
+
+  /**
+   * Whether other programs wrote something to the file that the fleet is not known to have, while this process is the writer
+   * here. What waits for a commit comes there with it.
+   */
+  get isAhead(): boolean {
+    const { log, entries } = this;
+    const isResting = log.isHeld && log.readOnly === null && log.durableCount === log.nodes.count;
+    return isResting && entries < log.durableCount;
   }
 
   /** Returns where facts are missing, for who has the session. */

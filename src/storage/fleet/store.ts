@@ -7,11 +7,11 @@ import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
-import type { Stores } from "../../core/ports/stores.ts";
+import type { Stores, WantedSession } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
-import { type ArrivalPlace, type ArrivingSession, arrive, copyFor } from "./arrival.ts";
+import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
 import { type CarePlace, FleetKeeping } from "./care.ts";
 import { FleetCopy } from "./copy.ts";
 import { locked } from "./failures.ts";
@@ -49,7 +49,7 @@ export interface InFleet {
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
   arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): {
-    arrive?(where: ArrivingSession, early?: boolean): Promise<Log | undefined>;
+    arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
   };

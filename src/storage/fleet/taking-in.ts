@@ -13,6 +13,13 @@ export function lookHere(log: CopiedLog): void {
   if (kind === "replaced" || kind === "gone") throw unsettled(log.file);
 }
 
+/** Becomes the writer of what is in the file, and has it on the medium: nobody else takes it back. */
+export function settleHere(log: CopiedLog): void {
+  log.acquireLock();
+  lookHere(log);
+  log.settle?.();
+}
+
 /** Throws storage_failed where a copy has other entries than the first `count` by now: another program wrote to its file. */
 export function requireCount(log: CopiedLog, count: number): void {
   lookHere(log);

@@ -254,6 +254,14 @@ export class FileLog implements CopiedLog {
     return this.outside?.followNow();
   }
 
+  give(): Promise<void> | undefined {
+    return this.outside?.give();
+  }
+
+  get isHeld(): boolean {
+    return this.backend.state.lock.isHeld;
+  }
+
   acquireLock(): boolean {
     this.outside?.requireOurs();
     return this.lockHere();
@@ -464,8 +472,6 @@ export class FileLog implements CopiedLog {
     }
     return backup;
   }
-
-  // --- the end -------------------------------------------------------------------------------------------------
 
   close(): void {
     const { backend } = this;

@@ -8,6 +8,8 @@ import type { AttachmentFolder } from "./attachments.ts";
 /** A log of which another place has the entries, too. */
 export interface CopiedLog extends Log {
   readonly attachments: AttachmentFolder;
+  /** Whether this process is the writer on this machine. */
+  readonly isHeld: boolean;
   /**
    * Adds lines that are durable there, and makes them durable here; a session that is not created yet is. This process has
    * the lock, and nothing waits.
@@ -41,6 +43,8 @@ export interface Outside {
   follow(): Promise<void>;
   /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */
   followNow(): Promise<void> | undefined;
+  /** See Log. */
+  give(): Promise<void> | undefined;
   /**
    * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when it is noted
    * that they are to be brought there later. Rejects with outcome_unknown when that is not known, and

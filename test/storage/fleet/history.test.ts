@@ -87,7 +87,7 @@ test("what is acknowledged is there once, what is refused is not, and every copy
 test("what is acknowledged while the fleet is away is there once, if need be as a branch", async () => {
   let local = 0;
   let branches = 0;
-  await forSeedsAsync(20, async (random) => {
+  await forSeedsAsync(30, async (random) => {
     const figures = await histories(random, { isJournaled: true });
     local += figures.local;
     branches += figures.branches;
