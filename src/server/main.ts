@@ -137,12 +137,22 @@ export function serve(settings: ServerSettings, world: World): Service {
       return document;
     },
   };
+  const ended = async (): Promise<void> => {
+    confined?.release();
+    sweep?.end();
+    const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
+    if (owed > 0)
+      world.printError(
+        `${owed === 1 ? "A session has" : `${owed} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
+      );
+    await fleet?.fleet.close();
+  };
   if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
     const proxy = new AcpProxy(
       { ...world, workspace },
       { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
     );
-    const done = proxy.serve().finally(() => confined?.release());
+    const done = proxy.serve().finally(ended);
     return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered, fleet: stores.fleet };
   }
   const connection = new Connection({
@@ -159,16 +169,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     agent: settings.agent && agentMeans(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
-  const done = serveUntilEnd(connection, workspace, settings, world).finally(async () => {
-    confined?.release();
-    sweep?.end();
-    const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
-    if (owed > 0)
-      world.printError(
-        `${owed === 1 ? "A session has" : `${owed} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
-      );
-    await fleet?.fleet.close();
-  });
+  const done = serveUntilEnd(connection, workspace, settings, world).finally(ended);
   return {
     done,
     stop: () => connection.stop(true),

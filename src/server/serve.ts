@@ -75,7 +75,8 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });
   } else {
     const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
-    first = latest === undefined ? workspace.create({ id: sessionId, name }) : workspace.open({ sessionPath: latest });
+    if (latest !== undefined) first = await workspace.opened({ sessionPath: latest });
+    else first = await withId(workspace, sessionId, { id: sessionId, name });
   }
   await workspace.replace(first);
   if (settings.asPi) workspace.prepareFolder(first);
@@ -90,6 +91,20 @@ async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSessi
     return await workspace.opened(named);
   } catch (error) {
     if (!mayBeNew || !(error instanceof Failure) || error.name !== "session_not_found") throw error;
+    return workspace.create(wanted);
+  }
+}
+
+/**
+ * Makes a session with an id. Where machines share their sessions, one that has it is opened: whoever is started again
+ * elsewhere with the same arguments goes on.
+ */
+async function withId(workspace: Workspace, sessionId: string | undefined, wanted: NewSession): Promise<Session> {
+  if (sessionId === undefined || !workspace.stores.arrive) return workspace.create(wanted);
+  try {
+    return await workspace.opened({ sessionId, isWhole: true });
+  } catch (error) {
+    if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
     return workspace.create(wanted);
   }
 }

@@ -12,6 +12,8 @@ import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
 /** Bytes of lines that wait for one that is being written, beyond which no more is read. */
 const FULL_AT = 4 << 20;
+/** Milliseconds between looks at what other machines wrote. */
+const KEPT_UP_EVERY = 500;
 /** JSON-RPC's code of an internal error. */
 const INTERNAL = -32603;
 
@@ -113,6 +115,7 @@ export class AcpProxy {
       this.stop();
     });
     output.on("drain", () => this.balance());
+    const keepingUp = setInterval(() => this.recorder.keepUp(), KEPT_UP_EVERY).unref();
     await new Promise<void>((resolve) => {
       this.over = resolve;
       this.agent = new AgentProcess(this.means, this.means.cwd, this.sink());
@@ -128,6 +131,7 @@ export class AcpProxy {
     await this.fromClient.idle();
     await this.agent?.end();
     await this.fromAgent.idle();
+    clearInterval(keepingUp);
     const how = diedItself ? `The agent ${this.ended}.` : "The turn was ended.";
     const unanswered = this.recorder.unanswered;
     await this.recorder.end(how, diedItself ? "error" : "aborted");

@@ -6,6 +6,7 @@
 import { draftOf, SESSION_ID } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
+import { becomeWriter } from "../../core/session/writer.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, loose, userBlocks } from "./acp-turn.ts";
 
 /** A session of the agent, and what is recorded of it. */
@@ -15,6 +16,8 @@ interface RecordedSession {
   turn: AcpTurn;
   /** Whether what comes is known already: the agent tells the past of a session that was recorded. */
   isReplay: boolean;
+  /** What other machines wrote is on its way; nothing is written meanwhile. It never rejects. */
+  following?: Promise<void>;
 }
 
 /** A request that has no reply yet. */
@@ -59,18 +62,17 @@ export class AcpRecorder {
     const { id, method } = message;
     const params = loose(message.params);
     if (typeof method !== "string") {
-      this.answered(this.ofAgent, message);
-      return undefined;
+      return this.answered(this.ofAgent, message);
     }
     if (id !== undefined) remember(this.ofClient, id, { method, params });
     if (method === "session/prompt") return this.prompted(params);
-    if (method === "session/load") this.begin(params, true);
-    if (method === "session/resume") this.begin(params, false);
+    if (method === "session/load" || method === "session/resume")
+      return this.begin(params, method === "session/load").then(() => {});
     return undefined;
   }
 
   private async prompted({ sessionId, prompt }: Loose): Promise<void> {
-    const recorded = this.sessions.get(String(sessionId)) ?? this.begin({ sessionId }, false);
+    const recorded = this.sessions.get(String(sessionId)) ?? (await this.begin({ sessionId }, false));
     const { blocks, isWhole } = userBlocks(Array.isArray(prompt) ? prompt : []);
     const content = blocks;
     const written: AcpDraft[] = recorded.turn.flush("stop");
@@ -79,13 +81,15 @@ export class AcpRecorder {
       rest: { message: { role: "user", content, timestamp: this.workspace.env.now() } },
     });
     if (!isWhole) written.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
-    this.write(recorded, written);
+    await this.write(recorded, written);
     await recorded.session.commit();
   }
 
-  /** Begins to record a session of the agent, or goes on with it. */
-  private begin({ sessionId, cwd }: Loose, isLoaded: boolean): RecordedSession {
+  /** Begins to record a session of the agent, or goes on with it, also where another machine has recorded it. */
+  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
+    const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
+    if (isMeant) await this.workspace.arrive({ sessionId: agentSessionId, isWhole: true });
     const known = this.sessions.get(agentSessionId);
     if (known) {
       known.isReplay = isLoaded;
@@ -103,9 +107,7 @@ export class AcpRecorder {
   private find(agentSessionId: string): Session | undefined {
     if (!SESSION_ID.test(agentSessionId)) return undefined;
     try {
-      const session = this.workspace.open({ sessionId: agentSessionId });
-      if (session.id === agentSessionId) return session;
-      this.workspace.release(session);
+      return this.workspace.open({ sessionId: agentSessionId, isWhole: true });
     } catch {
       // There is none, or none that can be read: it becomes another one.
     }
@@ -161,8 +163,8 @@ export class AcpRecorder {
     const params = loose(message.params);
     if (method === "session/update") {
       const recorded = this.sessions.get(String(params.sessionId));
-      if (recorded && !recorded.isReplay) this.write(recorded, recorded.turn.take(loose(params.update)));
-      return undefined;
+      if (!recorded || recorded.isReplay) return undefined;
+      return this.write(recorded, recorded.turn.take(loose(params.update)));
     }
     if (typeof method === "string") {
       if (id !== undefined) remember(this.ofAgent, id, { method, params });
@@ -182,22 +184,22 @@ export class AcpRecorder {
     const recorded = this.sessions.get(String(params.sessionId));
     if (method === "initialize") this.met(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
-      this.begin({ ...params, sessionId: outcome.sessionId }, false);
+      return this.begin({ ...params, sessionId: outcome.sessionId }, false).then(() => {});
     else if (method === "session/fork" && recorded && typeof outcome.sessionId === "string")
       return this.copy(recorded, outcome.sessionId);
     else if (method === "session/close" && recorded && error === undefined) return this.letGo(recorded);
     else if (method === "session/load" && recorded) {
       // What the past says of itself is written when it was not known.
-      if (!recorded.isReplay) this.write(recorded, recorded.turn.end({}));
+      const { isReplay } = recorded;
       recorded.isReplay = false;
+      if (!isReplay) return this.write(recorded, recorded.turn.end({}));
     } else if (method === "session/request_permission" && recorded)
-      this.write(recorded, [
+      return this.write(recorded, [
         { type: "custom", rest: { customType: "acp_permission", data: { request: params, result, error } } },
       ]);
     else if (method === "session/prompt" && recorded) {
       const failed = error === undefined ? undefined : String(loose(error).message ?? "The agent refused.");
-      this.write(recorded, recorded.turn.end(outcome, failed));
-      return recorded.session.commit();
+      return this.writeDurably(recorded, recorded.turn.end(outcome, failed));
     }
     return undefined;
   }
@@ -210,12 +212,48 @@ export class AcpRecorder {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  private write({ session }: RecordedSession, written: readonly AcpDraft[]): void {
-    if (written.length === 0) return;
+  /** Writes what was said. Returns what must be waited for before that can be, where other machines may write there, too. */
+  private write(recorded: RecordedSession, written: readonly AcpDraft[]): Promise<void> | undefined {
+    if (written.length === 0) return undefined;
+    const { session, following } = recorded;
+    if (following) return following.then(() => this.write(recorded, written));
+    const becoming = becomeWriter(session);
+    if (becoming) return becoming.then(() => this.append(session, written));
+    this.append(session, written);
+    return undefined;
+  }
+
+  private append(session: Session, written: readonly AcpDraft[]): void {
     session.refreshToWrite();
     session.append(written.map(({ type, rest }) => draftOf(type, rest)));
     // Nobody waits for it; whoever does shares it.
     session.commit().catch((error) => this.fail(error));
+  }
+
+  private async writeDurably(recorded: RecordedSession, written: readonly AcpDraft[]): Promise<void> {
+    await this.write(recorded, written);
+    await recorded.session.commit();
+  }
+
+  /**
+   * Does what is to be done while nothing is said, where other machines have the sessions, too: takes in what they wrote, and
+   * gives what they lack.
+   */
+  keepUp(): void {
+    const { stores } = this.workspace;
+    stores.giveOwed?.((id) => [...this.sessions.values()].some(({ session }) => session.id === id));
+    for (const recorded of this.sessions.values()) {
+      const { session } = recorded;
+      if (recorded.following || !session.isDurable) continue;
+      const followed = session.log.follow?.();
+      if (followed)
+        recorded.following = followed
+          // The next prompt meets the same obstacle and says so.
+          .catch(() => {})
+          .then(() => {
+            recorded.following = undefined;
+          });
+    }
   }
 
   /** Tells once that turns cannot be recorded. */
@@ -244,8 +282,8 @@ export class AcpRecorder {
   private async conclude(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
     const { session } = recorded;
     try {
-      this.write(recorded, last);
-      await session.commit();
+      await recorded.following;
+      await this.writeDurably(recorded, last);
       await session.leave();
     } catch (error) {
       this.complain(`What was seen of a turn could not be written. ${(error as Error).message}`);

@@ -5,6 +5,7 @@ import { draftOf } from "../../core/format/entry.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
+import { becomeWriter } from "../../core/session/writer.ts";
 import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
 import { OURS, type PathEntry } from "../acp/narrator.ts";
 import type { AcpLink } from "./acp-link.ts";
@@ -221,9 +222,10 @@ export class AcpSeat {
     let hasBegun = false;
     try {
       await this.inOrder(async (session) => {
+        await becomeWriter(session);
         const seed = bond.needsSeed ? seedOf(session) : undefined;
         if (seed !== undefined) given = [{ type: "text", text: seed }, ...blocks];
-        this.append(session, [
+        await this.append(session, [
           ...this.noteOf(bond),
           ...this.takeBetween(),
           ...promptOf(blocks, this.ends.workspace.env.now()),
@@ -269,7 +271,7 @@ export class AcpSeat {
     await this.settled();
     try {
       await this.inOrder(async (session) => {
-        this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
+        await this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
         await session.commit();
         bond.leafId = session.leafId;
       });
@@ -282,8 +284,10 @@ export class AcpSeat {
     return result;
   }
 
-  private append(session: Session, drafts: readonly AcpDraft[]): readonly string[] {
+  private async append(session: Session, drafts: readonly AcpDraft[]): Promise<readonly string[]> {
     if (drafts.length === 0) return [];
+    const becoming = becomeWriter(session);
+    if (becoming) await becoming;
     session.refreshToWrite();
     const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
     tellOfWritten(this.ends.dispatcher, session, ids);
@@ -312,7 +316,7 @@ export class AcpSeat {
     const { bond } = this;
     const { leafId } = session;
     try {
-      for (const id of this.append(session, said)) this.shown.add(id);
+      for (const id of await this.append(session, said)) this.shown.add(id);
       if (bond?.leafId === leafId) bond.leafId = session.leafId;
       await session.commit();
     } catch (error) {
@@ -388,7 +392,7 @@ export class AcpSeat {
   private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
     try {
       await this.inOrder(async (session) => {
-        this.append(session, drafts);
+        await this.append(session, drafts);
         await session.commit();
       });
     } catch (error) {

@@ -7,6 +7,7 @@
 import { Failure } from "../../core/failure.ts";
 import { draftOf } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
+import { becomeWriter } from "../../core/session/writer.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import { type JoinedServer, NO_COMMAND } from "./joining.ts";
 import { brokenOff, completed, type MessageValue } from "./messages.ts";
@@ -155,6 +156,7 @@ export class PiAgent implements AgentSink {
   private async getInStep(): Promise<void> {
     const { current } = this.host;
     if (current === null) throw new Failure("no_session");
+    if (this.place.isInStepWith(current)) await this.place.holdOn(current);
     if (this.place.isInStepWith(current)) return;
     await this.place.moveTo(current, async (sessionPath) => {
       const reply = await this.ask("switch_session", { sessionPath });
@@ -392,6 +394,7 @@ export class PiAgent implements AgentSink {
 
   private async write({ session, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
     if (!session) return undefined;
+    await becomeWriter(session);
     session.refreshToWrite();
     session.foreign.followsFile = false;
     const whole = (message: MessageValue): MessageValue => completed(message, session, () => this.host.server.now());

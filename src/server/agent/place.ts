@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
+import { becomeWriter } from "../../core/session/writer.ts";
 
 /** A function that has the agent open a session file. Rejects with agent_failed. */
 export type Opening = (sessionPath: string) => Promise<void>;
@@ -18,6 +19,23 @@ export class AgentStand {
   /** Whether the agent stands at a session and knows everything that is in it. */
   isInStepWith(session: Session | null): boolean {
     return session !== null && this.isCurrent && this.at === session;
+  }
+
+  /**
+   * Makes sure, before the agent does more there, that the session in which it is in step is still ours to write. Where others
+   * wrote to it meanwhile, the agent must open it again. Rejects with the reason why it may not write.
+   */
+  async holdOn(session: Session): Promise<void> {
+    const { log } = session;
+    const ready = log.ready?.();
+    if (!ready) return;
+    // What is there until now, the agent has written.
+    session.foreign.checkForChanges();
+    const { count } = log.nodes;
+    await ready;
+    session.foreign.checkForChanges();
+    if (session.log !== log || log.nodes.count !== count) this.outdate(session);
+    else requireOurs(session);
   }
 
   /** Notes that somebody else writes to the session, or moves its leaf: the agent must open it again. */
@@ -43,8 +61,9 @@ export class AgentStand {
     if (before) before.foreign.followsFile = false;
     // Before it is told the path, so that it finds the header there and nobody else's session.
     if (!session.log.persisted) session.putIntoStore();
+    await becomeWriter(session);
     session.refreshToWrite();
-    if (session.log.lockedBy !== null) throw lockedBy(session);
+    requireOurs(session);
     await session.commit();
     // Pi goes on where the file ends.
     await session.leave();
@@ -75,11 +94,19 @@ function requireUsable({ log, holder, file }: Session): void {
     );
 }
 
+/** Throws the reason why an agent of ours may not write to a session. */
+function requireOurs(session: Session): void {
+  const { lockedBy } = session.log;
+  if (lockedBy !== null && lockedBy.host === undefined) throw lockedHere(session);
+  // Of another machine, or of what the fleet has made of the session, it says why.
+  session.log.acquireLock();
+}
+
 function refused(why: string): Failure {
   return new Failure("read_only", `${why} clone makes one that the agent can continue.`);
 }
 
-function lockedBy({ log }: Session): Failure {
+function lockedHere({ log }: Session): Failure {
   const { client, pid } = log.lockedBy ?? { client: "another program", pid: 0 };
   const sentence = `${client} (process ${pid}) is writing to this session, so that the agent must not. Prompt there, or clone the session and prompt in the copy.`;
   return new Failure("session_locked", sentence);

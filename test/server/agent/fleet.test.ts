@@ -1,0 +1,170 @@
+/** Agents behind a server whose sessions are in a fleet, too: what they write is there, and nobody else writes meanwhile. */
+
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { acpLike, data, piLike, said, turn, until } from "../../support/agents.ts";
+import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { HereLives } from "../../support/proof.ts";
+import type { Json, Wire } from "../../support/server.ts";
+
+let seeds = 0;
+
+/** A machine with its own disk. */
+function machine(
+  table: FleetTable,
+  name: string,
+  elapsed = (): number => 0,
+): HereLives & { readonly fleet: MemoryFleet } {
+  const fleet = new MemoryFleet(table, name);
+  const lives = new HereLives({ seed: ++seeds, fleet: fleetOptions(fleet, { elapsed }) });
+  return Object.assign(lives, { fleet });
+}
+
+const theirs = { type: "message", message: { role: "user", content: [{ type: "text", text: "theirs" }] } };
+
+const linesIn = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
+
+async function isSo(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe("an agent like Pi", () => {
+  const PI = ["--mode", "rpc", "--agent", piLike()];
+
+  test("has its turns in the fleet, while it rests there and when it has ended", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    const wire = await one.start(PI);
+    await turn(wire, "one tools 1");
+    const { sessionFile, sessionId } = await data(wire, "get_state");
+    await isSo(() => table.linesOf(sessionId).length === 4);
+    await turn(wire, "two");
+    await one.end();
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+    expect(table.linesOf(sessionId)).toHaveLength(6);
+    expect(table.rows.get(sessionId)?.holder).toBe(null);
+    table.check();
+  });
+
+  test("has the turn in the fleet that it had just before its session was left", async () => {
+    const table = new FleetTable();
+    const wire = await machine(table, "one").start(PI);
+    await turn(wire, "one");
+    const { sessionFile, sessionId } = await data(wire, "get_state");
+    await data(wire, "new_session");
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+  });
+
+  test("is not asked while another machine has the session", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    const wire = await one.start(PI);
+    await turn(wire, "one");
+    const { sessionId, sessionFile } = await data(wire, "get_state");
+    await one.end();
+    const two = machine(table, "two");
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    const again = await one.start([...PI, "--session", sessionId]);
+    const refused = await again.command("prompt", { message: "mine" });
+    expect(refused).toMatchObject({ success: false, error: expect.stringContaining("host of two") });
+    await two.end();
+    await turn(again, "mine");
+    expect((await said(again)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
+    await one.end();
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+    table.check();
+  });
+
+  test("hears what another machine wrote between two of its prompts, and is refused where that one has the session", async () => {
+    const table = new FleetTable();
+    let now = 0;
+    const one = machine(table, "one", () => now);
+    const wire = await one.start(PI);
+    await turn(wire, "one");
+    const { sessionId, sessionFile } = await data(wire, "get_state");
+    await isSo(() => table.linesOf(sessionId).length === 2);
+    const two = machine(table, "two");
+    two.fleet.leasesEnd = true;
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    // The lease has run out, as of a machine that was asleep.
+    now = 10_000;
+    expect((await wire.command("prompt", { message: "mine" })).success).toBe(false);
+    await two.end();
+    await turn(wire, "mine");
+    expect((await said(wire)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
+    await one.end();
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+  });
+});
+
+describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
+  const args = ["--agent", acpLike(), "--agent-protocol", "acp", "--store", store];
+  const text = (message: string): Json[] => [{ type: "text", text: message }];
+
+  async function ask(wire: Wire, id: number, method: string, params: object): Promise<Json> {
+    wire.send({ jsonrpc: "2.0", id, method, params });
+    return until(wire, (message) => message.id === id && !("method" in message));
+  }
+
+  const texts = (table: FleetTable, sessionId: string): string[] =>
+    table.linesOf(sessionId).flatMap((one) => JSON.parse(one).message?.content?.[0]?.text ?? []);
+
+  async function recorded(table: FleetTable, lives: HereLives, prompt: string): Promise<string> {
+    const wire = await lives.start(args);
+    await ask(wire, 1, "initialize", { protocolVersion: 1 });
+    const { result } = await ask(wire, 2, "session/new", { cwd: lives.place.cwd, mcpServers: [] });
+    await ask(wire, 3, "session/prompt", { sessionId: result.sessionId, prompt: text(prompt) });
+    await lives.end();
+    expect(table.rows.get(result.sessionId)?.holder).toBe(null);
+    return result.sessionId;
+  }
+
+  test("goes on with what another machine wrote meanwhile, here and where nothing of it is", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    const sessionId = await recorded(table, one, "one");
+    const two = machine(table, "two");
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    await two.end();
+    for (const [lives, prompt] of [
+      [one, "two"],
+      [machine(table, "three"), "three"],
+    ] as const) {
+      const wire = await lives.start(args);
+      await ask(wire, 1, "initialize", { protocolVersion: 1 });
+      const { error } = await ask(wire, 2, "session/prompt", { sessionId, prompt: text(prompt) });
+      // The scripted agent knows only sessions of its own process; what it was asked is recorded before.
+      expect(error?.message ?? "").not.toContain("recorded");
+      await lives.end();
+      expect(lives.said).toEqual([]);
+    }
+    expect(texts(table, sessionId).filter((one) => !one.startsWith("You said"))).toEqual([
+      "one",
+      "theirs",
+      "two",
+      "three",
+    ]);
+    expect([...table.rows.keys()]).toEqual([sessionId]);
+    table.check();
+  });
+
+  test("is not asked while another machine has the session, and says so", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    const sessionId = await recorded(table, one, "one");
+    const other = await machine(table, "two").start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    const wire = await one.start(args);
+    await ask(wire, 1, "initialize", { protocolVersion: 1 });
+    const { error } = await ask(wire, 2, "session/prompt", { sessionId, prompt: text("mine") });
+    expect(error.message).toContain("host of two");
+    expect(texts(table, sessionId)).not.toContain("mine");
+  });
+});
