@@ -16,7 +16,7 @@ interface RecordedSession {
   turn: AcpTurn;
   /** Whether what comes is known already: the agent tells the past of a session that was recorded. */
   isReplay: boolean;
-  /** What other machines wrote is on its way; nothing is written meanwhile. It never rejects. */
+  /** Resolves when it is as other machines have it; nothing is written meanwhile. Never rejects. */
   following?: Promise<void>;
 }
 
@@ -243,9 +243,9 @@ export class AcpRecorder {
     const { stores } = this.workspace;
     stores.giveOwed?.((id) => [...this.sessions.values()].some(({ session }) => session.id === id));
     for (const recorded of this.sessions.values()) {
-      const { session } = recorded;
-      if (recorded.following || !session.isDurable) continue;
-      const followed = session.log.follow?.();
+      const { log } = recorded.session;
+      if (recorded.following || log.durableCount < log.nodes.count) continue;
+      const followed = log.follow?.();
       if (followed)
         recorded.following = followed
           // The next prompt meets the same obstacle and says so.

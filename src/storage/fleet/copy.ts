@@ -128,10 +128,9 @@ export class FleetCopy implements Outside {
   }
 
   give(): Promise<void> | undefined {
-    // What is noted is given when the fleet is back.
     if (!this.known.isAhead || stillRefused(this.refusal) || (this.isAlone && this.debt.isOwed)) return undefined;
-    const give = (): Promise<void> => this.confirmNow();
-    return givenOrNoted(give, () => this.confirmAlone());
+    // Nobody has asked for it, and what is asked of the session waits meanwhile.
+    return givenOrNoted({ give: () => this.confirmNow(false), note: () => this.confirmAlone() });
   }
 
   private async hasNews(): Promise<boolean> {
@@ -260,13 +259,13 @@ export class FleetCopy implements Outside {
     return !log.persisted || log.readOnly || isThere ? undefined : this.confirmNow();
   }
 
-  private async confirmNow(): Promise<void> {
+  private async confirmNow(isPatient = true): Promise<void> {
     this.debt.renew();
     // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
     if (this.isAlone || this.debt.isOwed) return this.confirmAlone();
     try {
       const { tenure, known, log } = this;
-      if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount));
+      if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
       const there = await this.options.fleet.look(this.log.header.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
@@ -294,9 +293,10 @@ export class FleetCopy implements Outside {
     return this.goOnAlone();
   }
 
-  /** Takes the session, and begins it in the fleet if `begins`. */
+  /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
   private async take(begins = false): Promise<Taking> {
-    const taking = await this.tenure.take(begins ? this.log.headerLine : undefined);
+    const { headerLine, nodes } = this.log;
+    const taking = await this.tenure.take(begins || nodes.count === 0 ? headerLine : undefined);
     this.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
@@ -365,13 +365,13 @@ export class FleetCopy implements Outside {
     }
   }
 
-  private async pushThrough(commit: RunningCommit): Promise<void> {
+  private async pushThrough(commit: RunningCommit, isPatient = true): Promise<void> {
     const { elapsed, patience, fleet } = this.options;
     if (commit.isLong && this.known.entries === 0) commit.source = await commonSource(fleet, this.log, commit.count);
     for (let waits = 0, since = elapsed(); this.known.entries < commit.count; ) {
       const reason = await this.advance(commit);
       if (reason === undefined) [waits, since] = [0, elapsed()];
-      else if (!(await patience(waits++, since))) throw away(reason);
+      else if (!isPatient || !(await patience(waits++, since))) throw away(reason);
       if (commit.noteTry(this.known.now)) throw tooSlow();
     }
     this.late.begin();

@@ -24,7 +24,7 @@ export function stillRefused(refusal: Failure | null, there: FleetSession | null
  * Gives something to the fleet; where that is away, notes that it is owed. Never rejects: what stands in the way of both is
  * told to the next write.
  */
-export async function givenOrNoted(give: () => Promise<void>, note: () => Promise<void>): Promise<void> {
+export async function givenOrNoted({ give, note }: Record<"give" | "note", () => Promise<void>>): Promise<void> {
   try {
     await give();
   } catch (error) {

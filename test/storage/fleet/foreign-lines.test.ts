@@ -6,6 +6,7 @@ import type { Log } from "../../../src/core/ports/store.ts";
 import { MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { SESSION } from "../../support/lines.ts";
+import { beginning } from "../../support/sessions.ts";
 
 const KINDS: readonly MachineKind[] = ["jsonl", "v2"];
 /** Containers have no writers that know no lock. */
@@ -42,6 +43,32 @@ describe.each(FILES)("what another program writes (%s)", (kind) => {
     await foreign(one, log, 1);
     await followed(log);
     expect(there(one)).toEqual([0, 1].map(line));
+  });
+
+  test("comes from who had the session before the first entry was there", async () => {
+    const one = new Machine(kind);
+    one.plain.create(beginning(undefined, one.file)).append([]);
+    const log = one.store.open(one.file);
+    await log.ready?.();
+    expect(one.fleet.table.rows.get(SESSION)?.holder?.id).toBe("one");
+    expect(await one.fleet.look(SESSION)).toBe(null);
+    const two = new MemoryFleet(one.fleet.table, "two");
+    expect((await two.take(SESSION)).kind).toBe("held");
+    await foreign(one, log, 0);
+    await followed(log);
+    expect(there(one)).toEqual([line(0)]);
+  });
+
+  test("has nobody wait where the fleet is away", async () => {
+    let waits = 0;
+    const patience = async (): Promise<boolean> => ++waits < 100;
+    const one = new Machine(kind, undefined, "one", { patience });
+    const log = one.create();
+    await written(log, 0);
+    one.fleet.faultAt = () => "before";
+    await foreign(one, log, 1);
+    await followed(log);
+    expect(waits).toBe(0);
   });
 
   test("stays here while this process only reads: it takes the session from nobody", async () => {
