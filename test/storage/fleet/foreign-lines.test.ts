@@ -110,11 +110,11 @@ describe.each(FILES)("what another program writes (%s)", (kind) => {
       one.fleet.faultAt = () => "before";
       await foreign(one, log, 1);
       await log.give?.();
-      expect(one.journal.of(SESSION)?.from?.entries).toBe(1);
+      expect(one.journal.of(SESSION, log.file as string)?.from?.entries).toBe(1);
       one.fleet.faultAt = () => undefined;
       for (let n = 0; n < 3; n++) await followed(log);
       expect(there(one)).toEqual([0, 1].map(line));
-      expect(one.journal.of(SESSION)?.from ?? null).toBe(null);
+      expect(one.journal.of(SESSION, log.file as string)?.from ?? null).toBe(null);
     },
   );
 
