@@ -87,7 +87,8 @@ test("what is acknowledged is there once, what is refused is not, and every copy
 test("what is acknowledged while the fleet is away is there once, if need be as a branch", async () => {
   let local = 0;
   let branches = 0;
-  await forSeedsAsync(30, async (random) => {
+  // One call that fails is no outage: fewer of them have two machines go on alone.
+  await forSeedsAsync(40, async (random) => {
     const figures = await histories(random, { isJournaled: true });
     local += figures.local;
     branches += figures.branches;
