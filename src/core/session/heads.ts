@@ -12,9 +12,9 @@ import { Failure } from "../failure.ts";
 import type { HeadMark } from "../format/entry.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";
-import type { LeafTracker } from "./leaf.ts";
+import { type LeafTracker, UNSURE } from "./leaf.ts";
 
-/** Where a head is: its leaf, and the last entry that was written through it, or ROOT. */
+/** Where a head is: its leaf, UNSURE until it is found, and the last entry that was written through it, or ROOT. */
 interface HeadPlace {
   readonly leaf: number;
   readonly last: number;
@@ -29,9 +29,9 @@ interface KnownHead {
   users: number;
 }
 
-/** A head in words that outlive its log. */
+/** A head in words that outlive its log; without a leaf, it was not found there yet. */
 interface KeptHead {
-  readonly leafId: string | null;
+  readonly leafId: string | null | undefined;
   readonly lastId: string | null;
   readonly users: number;
 }
@@ -130,8 +130,9 @@ export class SessionHeads {
     head.users--;
     if (head.users > 0) return;
     this.present.delete(name);
+    if (head.now?.leaf === UNSURE) this.known.delete(name);
     // It may have been retired: its older entries mean nothing.
-    if (head.now?.last === ROOT) this.put(head, undefined);
+    else if (head.now?.last === ROOT) this.put(head, undefined);
   }
 
   /** Runs something for whoever stands at a head, or at the shared leaf. */
@@ -224,9 +225,19 @@ export class SessionHeads {
 
   // --- what others wrote ---------------------------------------------------------------------------------------
 
-  /** Follows entries that others wrote, where anybody stands at a head. What the holder of the session writes, it tells. */
-  advance(): void {
-    if (this.present.size > 0 && !this.shared.holder) this.lookOn();
+  /**
+   * Follows entries that others wrote, where anybody stands at a head. What the holder of the session writes, it tells.
+   * Reads; where that fails, it can be called with the same ones again.
+   */
+  advance(come: readonly number[]): void {
+    if (this.present.size === 0) return;
+    this.findUnsure();
+    // In a log that took the place of another, they lie among those that are known.
+    for (const position of come) {
+      const mark = position < this.high ? this.entries.headOf(position) : undefined;
+      if (mark && this.present.has(mark.name)) this.take(mark, position);
+    }
+    if (!this.shared.holder) this.lookOn();
   }
 
   /** Returns what `replaced` needs of the log that is about to be replaced. */
@@ -235,30 +246,40 @@ export class SessionHeads {
     const kept = new Map<string, KeptHead>();
     for (const name of this.present) {
       const { now, users } = this.known.get(name) as KnownHead;
-      const { leaf, last } = now ?? { leaf: this.shared.current, last: ROOT };
-      kept.set(name, { leafId: entries.idOrNull(leaf), lastId: entries.idOrNull(last), users });
+      const isUnsure = now?.leaf === UNSURE;
+      const leafId = isUnsure ? undefined : now ? entries.idOrNull(now.leaf) : this.shared.foundId;
+      kept.set(name, { leafId, lastId: entries.idOrNull(now?.last ?? ROOT), users });
     }
     return kept;
   }
 
-  /** Continues with another log, in which `come` are the entries that were not in the one before. */
-  replaced(kept: ReadonlyMap<string, KeptHead>, come: readonly number[]): void {
+  /** Continues with another log. Reads nothing: where the last entry of a head is gone, it is found when it is needed. */
+  replaced(kept: ReadonlyMap<string, KeptHead>): void {
     const { nodes } = this.entries.log;
     this.known.clear();
     this.unsettled.clear();
     this.low = this.high = nodes.count;
     for (const [name, { leafId, lastId, users }] of kept) {
-      const leaf = leafId === null ? ROOT : nodes.position(leafId);
+      const leaf = leafId === null ? ROOT : leafId === undefined ? UNSURE : nodes.position(leafId);
       const last = lastId === null ? ROOT : nodes.position(lastId);
-      // Where its last entry is gone, the ones before it tell, or the shared leaf.
       const isThere = (leafId === null || leaf >= 0) && (lastId === null || last >= 0);
-      const place = isThere ? { leaf, last } : (this.find(name)?.now ?? { leaf: this.shared.current, last: ROOT });
+      const place = isThere ? { leaf, last } : { leaf: UNSURE, last: ROOT };
       this.known.set(name, { now: place, durable: place, users });
     }
-    for (const position of kept.size === 0 ? [] : come) {
-      const mark = this.entries.headOf(position);
-      if (mark && kept.has(mark.name)) this.take(mark, position);
+  }
+
+  /** Finds the heads whose last entry is gone: the ones before it tell, or the shared leaf. */
+  private findUnsure(): void {
+    const unsure = new Map([...this.known].filter(([, { now }]) => now?.leaf === UNSURE));
+    if (unsure.size === 0) return;
+    const places = new Map<string, HeadPlace | undefined>();
+    for (const [position, mark] of this.entries.backwards(this.entries.log.nodes.count)) {
+      if (mark && unsure.has(mark.name) && !places.has(mark.name))
+        places.set(mark.name, mark.isRetired ? undefined : this.placeAfter(position));
+      if (places.size === unsure.size) break;
     }
+    const { current } = this.shared;
+    for (const [name, head] of unsure) head.now = head.durable = places.get(name) ?? { leaf: current, last: ROOT };
   }
 
   // --- what the entries say ------------------------------------------------------------------------------------
@@ -282,6 +303,7 @@ export class SessionHeads {
 
   private find(name: string): KnownHead | undefined {
     const known = this.known.get(name);
+    if (known?.now?.leaf === UNSURE) this.findUnsure();
     if (known) return known;
     if (this.high < this.entries.log.nodes.count) this.lookOn();
     this.lookBack(() => this.known.has(name));

@@ -4,7 +4,8 @@
  * An opening finds the recorded leaf, else the one that the header names, else the one that the entries give
  * (session-format reference, section 5). Entries of heads give it no place. Between any two calls:
  *
- * - The leaf is ROOT or the position of an entry, and only the methods of this class move it.
+ * - The leaf is ROOT or the position of an entry, and only the methods of this class move it. Where reading failed when a
+ *   log was opened, it is found when it is needed.
  * - It waits to be recorded exactly while an opening would find another one. That is computed and never set, so that no
  *   write can forget it. A record counts for one number of entries; after a failure it is not known what it says.
  * - A failed commit puts it back to where it was when nothing was waiting last.
@@ -18,8 +19,8 @@ import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { SessionEntries } from "./entries.ts";
 
-/** A place at which no leaf is. */
-const UNSURE = -9;
+/** A place at which no leaf is. A leaf that is there is found when it is needed. */
+export const UNSURE = -9;
 
 const AMBIGUOUS =
   "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.";
@@ -62,6 +63,7 @@ export class LeafTracker {
   }
 
   get current(): number {
+    if (this.at === UNSURE) this.open();
     // Its entry may have been undone.
     if (this.at >= this.entries.log.nodes.count) this.at = this.ofEntries().leaf;
     return this.at;
@@ -74,7 +76,12 @@ export class LeafTracker {
 
   /** The leaf that everybody was told of: a failed commit goes back to it. */
   get durableId(): string | null {
-    return this.entries.idOrNull(this.durable);
+    return this.entries.idOrNull(this.durable === UNSURE ? this.current : this.durable);
+  }
+
+  /** The id of the leaf; undefined for one that is not found yet, and that the disk may not give any more. */
+  get foundId(): string | null | undefined {
+    return this.at === UNSURE ? undefined : this.entries.idOrNull(this.current);
   }
 
   get isInFile(): boolean {
@@ -83,17 +90,17 @@ export class LeafTracker {
 
   /** Whether an opening finds this leaf, or nobody can tell from what the disk gives now: what is recorded stays then. */
   get mayBeLeft(): boolean {
-    try {
-      return this.isInFile;
-    } catch (error) {
-      if (error instanceof Failure) return true;
-      throw error;
-    }
+    return unlessUnread(() => this.isInFile);
+  }
+
+  /** Whether `isDurable`, or nobody can tell from what the disk gives now: what is there now can be looked at then. */
+  get maySettle(): boolean {
+    return this.entries.areDurable && unlessUnread(() => this.isDurable);
   }
 
   /** Whether an opening would find another leaf, and this one can be recorded. */
   private get isDue(): boolean {
-    if (!this.keeps || this.store === undefined || this.holder) return false;
+    if (!this.keeps || this.store === undefined || this.holder || this.at === UNSURE) return false;
     const { recorded } = this;
     const { log } = this.entries;
     const found = recorded?.count === log.nodes.count ? recorded.leaf : this.inFile;
@@ -106,9 +113,13 @@ export class LeafTracker {
   /** Finds the leaf of a log that was opened. It stays at `keptId` if that is among the entries. */
   open(keptId?: string | null): void {
     const { log } = this.entries;
+    // What follows reads: where that fails, no position of an earlier log may be left.
+    const kept = this.leafPositionOfId(keptId);
+    this.at = this.durable = kept ?? UNSURE;
+    this.damage = [];
     const recorded = this.leafPositionOfId(this.store?.recall(log));
     this.recorded = recorded === undefined ? undefined : { count: log.nodes.count, leaf: recorded };
-    const known = this.leafPositionOfId(keptId) ?? recorded ?? this.inHeader;
+    const known = kept ?? recorded ?? this.inHeader;
     const given = known === undefined ? this.ofEntries() : undefined;
     const ambiguous = given?.ambiguous ?? ROOT;
     this.damage = ambiguous === ROOT ? [] : [damageOfEntry(log.nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS)];
@@ -278,6 +289,16 @@ export class LeafTracker {
       if (at !== target && !tree.isAncestor(target, at)) given.ambiguous = position;
       given.leaf = given.ambiguous === ROOT ? position : target;
     }
+  }
+}
+
+/** Returns an answer, or true where what it needs cannot be read. */
+function unlessUnread(answer: () => boolean): boolean {
+  try {
+    return answer();
+  } catch (error) {
+    if (error instanceof Failure) return true;
+    throw error;
   }
 }
 

@@ -24,6 +24,10 @@ export class ForeignChanges {
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private reportedDamage: number;
   private untoldDamage: Damage[] = [];
+  /** Ids of entries that the leaf and the heads have still to follow; undefined for none, also where reading failed. */
+  private unfollowedIds: Set<string> | undefined;
+  /** Whether the leaf is to go where the file says, for it was there before what is still to be followed. */
+  private goesToFile = false;
   /** Whether the leaf goes where the file says, if it was there before. */
   followsFile = false;
   /** Whether the session released its lock; it takes it again with the next change. */
@@ -65,6 +69,7 @@ export class ForeignChanges {
   /** Returns what was found since the last call; null for nothing. Throws storage_failed. */
   fresh(): Foreign | null {
     if (this.untoldIds.size === 0 && this.untoldLost === 0) return null;
+    this.follow();
     const { log, tree } = this.entries;
     const known = Array.from(this.untoldIds, (id) => log.nodes.position(id));
     const positions = known.filter((position) => position >= 0 && tree.isVisible(position));
@@ -78,23 +83,44 @@ export class ForeignChanges {
   checkForChanges(): boolean {
     const { log } = this.entries;
     // Where another agent goes on, in its own session, is where a reader wants to be who was not elsewhere.
-    const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.isInFile;
+    const follows = (log.foreign !== undefined || this.followsFile) && this.leaf.mayBeLeft;
     const change = log.refresh();
     if (change.kind === "gone") {
       const sentence = "The session's file is missing. clone writes what is still known of it to a new session.";
       throw new Failure("storage_failed", sentence, { errno: "ENOENT" }, { retryable: false });
     }
     if (change.kind === "replaced" || (change.kind === "none" && log.mayHideEntries && this.leaf.isDurable)) {
-      this.rebase();
-      if (follows) this.leaf.goToFile();
+      this.rebase(undefined, { follows });
       return true;
     }
     const positions = this.entries.addFrom(change.kind === "none" ? log.nodes.count : change.first);
-    for (const position of positions) this.untoldIds.add(log.nodes.id(position));
-    if (follows) this.leaf.goToFile();
-    else this.leaf.advance(positions);
-    this.heads.advance();
+    this.noteCome(positions, follows);
+    this.follow();
     return positions.length > 0;
+  }
+
+  /** Notes entries that came: they are to be told, and followed. Reads nothing. */
+  private noteCome(positions: readonly number[], follows: boolean): void {
+    const { nodes } = this.entries.log;
+    this.unfollowedIds ??= new Set();
+    this.goesToFile ||= follows;
+    for (const position of positions) {
+      this.untoldIds.add(nodes.id(position));
+      this.unfollowedIds.add(nodes.id(position));
+    }
+  }
+
+  /** Moves the leaf and the heads to what came. Reads; where that fails, the next call has it all before it. */
+  private follow(): void {
+    if (!this.unfollowedIds) return;
+    const { nodes } = this.entries.log;
+    const known = Array.from(this.unfollowedIds, (id) => nodes.position(id));
+    const positions = known.filter((position) => position >= 0).sort((a, b) => a - b);
+    if (this.goesToFile) this.leaf.goToFile();
+    else this.leaf.advance(positions);
+    this.heads.advance(positions);
+    this.unfollowedIds = undefined;
+    this.goesToFile = false;
   }
 
   /** Takes the lock if it can be had. Returns whether this call acquired it. */
@@ -116,28 +142,33 @@ export class ForeignChanges {
    * Continues with the log that is now in the place of ours: its entries count, and the leaf stays if it is among them.
    * Changes nothing when that cannot be read. Throws content_modified while changes of ours are not durable. With
    * `isRepair`, the result of the repair reports what was removed.
+   *
+   * From the moment at which the other log counts, what is lost can be told by nothing but the one before: it is counted
+   * first, which reads nothing. Finding the leaf and the heads reads; where that fails, the next look finds them.
    */
-  rebase(successor?: Log, isRepair = false): void {
-    const oldId = this.entries.idOrNull(this.leaf.current);
+  rebase(successor?: Log, { isRepair = false, follows = false }: { isRepair?: boolean; follows?: boolean } = {}): void {
+    const oldId = this.leaf.foundId;
     const leafId = this.entries.log.renamed?.get(oldId ?? "") ?? oldId;
-    if (!this.leaf.isDurable) {
+    if (!this.leaf.maySettle) {
       const sentence = "Another program rewrote the session. Try again to see what is there now.";
       throw new Failure("content_modified", sentence, { leafId });
     }
     const before = this.entries.log;
-    const next = successor ?? before.reopen();
     const kept = this.heads.kept();
+    const next = successor ?? before.reopen();
     this.entries.replace(next);
-    const come = positionsMissingIn(before, next);
-    for (const position of come) this.untoldIds.add(next.nodes.id(position));
-    this.leaf.open(leafId);
-    this.leaf.advance(come);
-    this.heads.replaced(kept, come);
+    this.noteCome(positionsMissingIn(before, next), follows);
     const damaged = stillDamaged(before, next);
     for (const position of positionsMissingIn(next, before))
       if (!isRepair && !damaged.has(before.nodes.id(position))) this.untoldLost++;
     this.noteDamageSince(before);
-    before.close();
+    this.heads.replaced(kept);
+    try {
+      this.leaf.open(leafId);
+      this.follow();
+    } finally {
+      before.close();
+    }
   }
 
   /** Makes sure that damage is reported that the log before this one did not know. */

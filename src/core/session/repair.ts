@@ -55,7 +55,7 @@ export function repaired<S extends Repairable>(
     if (backupPath === null && begun) session.operations?.failed([begun.operationId]);
   }
   if (backupPath === null) return { repaired: found, backupPath };
-  session.foreign.rebase(undefined, true);
+  session.foreign.rebase(undefined, { isRepair: true });
   return { repaired: found, backupPath, ...begun };
 }
 

@@ -368,7 +368,7 @@ async function whileClosed<T>(
     try {
       return await run();
     } finally {
-      open.foreign.rebase(workspace.stores.open(path as string), true);
+      open.foreign.rebase(workspace.stores.open(path as string), { isRepair: true });
     }
   });
 }
