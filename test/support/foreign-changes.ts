@@ -12,7 +12,7 @@ import { changeFile, isFile, KINDS, type Later, putBack } from "./foreign-kinds.
 import type { StoreName } from "./meeting.ts";
 import type { Random } from "./random.ts";
 import { type Framing, type Json, temporaryPlace } from "./server.ts";
-import { type Answer, type Dialect, Witness } from "./witness.ts";
+import { type Answer, type Dialect, type Heard, kindsIn, Witness } from "./witness.ts";
 
 export interface ForeignOptions {
   readonly store: StoreName;
@@ -189,7 +189,7 @@ function withoutMended(element: string): string[] {
 }
 
 /** A session and all that was seen and said of it. */
-class Episode {
+export class Episode {
   private readonly run: Run;
   private readonly random: Random;
   private readonly server: Witness;
@@ -205,8 +205,10 @@ class Episode {
   readonly ids = new Set<string>();
   /** Ids that the server has shown. */
   private shown = new Set<string>();
-  private toldBefore = 0;
-  private damageEvents = 0;
+  /** Damage that was told, and that is not of what was shown before. */
+  private told: Heard[] = [];
+  /** Names of the failures since it was quiet last. */
+  private failed: string[] = [];
   /** Names of the last changes, for whoever reads what is wrong. */
   private readonly history: string[] = [];
 
@@ -221,6 +223,11 @@ class Episode {
 
   private get what(): string {
     return `after ${this.history.slice(-3).join("; ")}`;
+  }
+
+  /** What was done last, and what came of it. */
+  private get whatCame(): string {
+    return `${this.what}; failed since: ${this.failed.join(" ")}; came last: ${this.server.frames.join(", ")}`;
   }
 
   /** Begins with a session that is whole. */
@@ -253,7 +260,7 @@ class Episode {
     run.changed.changes++;
     if (keepTimes && KINDS[name].keepsSize) run.changed.unseen++;
     this.history.push(
-      `${name} of ${path.slice(dirname(this.file).length + 1).slice(-40)}${keepTimes ? ", times kept" : ""}`,
+      `${name} of ${path.slice(dirname(this.file).length + 1).slice(-40)}${keepTimes ? ", times kept" : ""}${atOnce ? ", at once" : ""}`,
     );
     // What was acknowledged before may be gone by it.
     this.acknowledged = [];
@@ -325,7 +332,7 @@ class Episode {
   }
 
   /** Asks while nobody changes anything: what is answered must be complete, and what is acknowledged must stay. */
-  private async quiet(): Promise<void> {
+  async quiet(): Promise<void> {
     const { random, moments, run } = this;
     const { changed } = run;
     const before = moments.look();
@@ -345,20 +352,23 @@ class Episode {
     this.heedEvents();
     const [entries, state] = answers.slice(-2);
     if (state?.result) this.ids.add(state.result.sessionId);
-    const isToldOf = this.damageEvents > this.toldBefore || (state?.result?.diagnostics?.length ?? 0) > 0;
+    const isToldOf = this.told.length > 0 || (state?.result?.diagnostics?.length ?? 0) > 0;
     if (entries?.result) {
       const all: Json[] = entries.result.entries;
       const ids = new Set<string>(all.map(({ id }) => withoutAlias(id)));
       const gone = [...this.shown].filter((id) => !ids.has(id));
-      if (gone.length > 0 && !isToldOf) changed.hidden.push(`${gone.join(" ")} ${this.what}`);
-      if (!moments.cover(ids) && !isToldOf) changed.hidden.push(`a part of what the file says ${this.what}`);
+      if (gone.length > 0 && !isToldOf) changed.hidden.push(`${gone.join(" ")} ${this.whatCame}`);
+      if (!moments.cover(ids) && !isToldOf) changed.hidden.push(`a part of what the file says ${this.whatCame}`);
       this.shown = ids;
       const contents = new Set(all.map(({ message }) => contentOf(message)));
       const unread = this.acknowledged.filter((content) => !contents.has(content));
       if (unread.length > 0) changed.lost.push(`not in get_entries: ${unread.join(", ")} ${this.what}`);
     }
-    // What was told while nothing could be shown is of the entries that are not shown next.
-    if (entries?.result) this.toldBefore = this.damageEvents;
+    // What was told while nothing could be shown is of the entries that are not shown next. So is what was found to be
+    // lost behind a reply: a read shows what is known, and only a look at the file, which comes by itself, finds that.
+    if (entries?.result)
+      this.told = this.told.filter((event) => event.number > entries.heard && kindsIn(event).includes("lost_entries"));
+    this.failed = [];
     if (isToldOf) changed.damageTold++;
     // Whatever the server does with damage, it takes no whole entry of anybody out of the file.
     const there = new Set(now);
@@ -383,6 +393,7 @@ class Episode {
     if (answer.failure) {
       const { name, text } = answer.failure;
       changed.failures[name] = (changed.failures[name] ?? 0) + 1;
+      this.failed.push(name);
       if (name === "internal_error") {
         changed.internalErrors++;
         changed.faults.push(`${text} ${this.what}`);
@@ -396,10 +407,11 @@ class Episode {
   }
 
   private heedEvents(): void {
-    for (const { name, params, text } of this.server.events.splice(0)) {
+    for (const event of this.server.events.splice(0)) {
+      const { name, params, text } = event;
       // What was found of the session before when it was left.
       if (this.run.left.has(params.sessionId)) continue;
-      if (name === "session_damage") this.damageEvents++;
+      if (name === "session_damage") this.told.push(event);
       if (name === "session_append" && params.entries !== undefined) this.checkSound(text, "entries");
     }
   }
@@ -465,7 +477,7 @@ function withoutAlias(id: string): string {
   return id.replace(/(~\d+)+$/, "");
 }
 
-interface Run {
+export interface Run {
   readonly options: ForeignOptions;
   readonly random: Random;
   readonly changed: Changed;
@@ -476,8 +488,8 @@ interface Run {
   readonly left: Set<string>;
 }
 
-/** Makes so many changes under servers that have the files open, every kind of them in turn. */
-export async function changeUnderneath(random: Random, options: ForeignOptions, patience = 0): Promise<Changed> {
+/** Returns a run in which nothing was done yet. */
+export function newRun(random: Random, options: ForeignOptions, patience = 0): Run {
   const changed: Changed = {
     changes: 0,
     unseen: 0,
@@ -493,7 +505,13 @@ export async function changeUnderneath(random: Random, options: ForeignOptions, 
     hidden: [],
     lost: [],
   };
-  const run: Run = { options, random, changed, patience, made: 0, left: new Set() };
+  return { options, random, changed, patience, made: 0, left: new Set() };
+}
+
+/** Makes so many changes under servers that have the files open, every kind of them in turn. */
+export async function changeUnderneath(random: Random, options: ForeignOptions, patience = 0): Promise<Changed> {
+  const run = newRun(random, options, patience);
+  const { changed } = run;
   const ended = new AbortController();
   onTestFinished(() => ended.abort());
   const place = temporaryPlace();

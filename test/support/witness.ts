@@ -31,6 +31,16 @@ export interface Answer {
   readonly failure?: { readonly name: string; readonly text: string; readonly data: Json };
   /** The frame's payload as it came. */
   readonly text: string;
+  /** The number of events that came before it. */
+  readonly heard: number;
+}
+
+/** What the server said on its own, numbered from 1 as it came. */
+export interface Heard {
+  readonly name: string;
+  readonly params: Json;
+  readonly text: string;
+  readonly number: number;
 }
 
 interface Pending {
@@ -40,6 +50,8 @@ interface Pending {
 
 /** After so many milliseconds without a byte, a server that owes replies counts as silent. Nothing is slow on purpose. */
 const SILENCE = 30_000;
+/** As many of the last frames are remembered, for whoever reads what is wrong. */
+const REMEMBERED = 20;
 
 export class Witness {
   readonly process: ChildProcessByStdio<Writable, Readable, Readable>;
@@ -48,7 +60,9 @@ export class Witness {
   /** What came that is no whole frame, answers nothing that was asked, or overtook another reply. */
   readonly faults: string[] = [];
   /** What the server said on its own; whoever wants it takes it out. */
-  readonly events: { readonly name: string; readonly params: Json; readonly text: string }[] = [];
+  readonly events: Heard[] = [];
+  /** What the last frames were, in order. */
+  readonly frames: string[] = [];
   /** Requests that were never answered although nobody killed the server. */
   unanswered = 0;
   /** Whether the server ended before it was told to. */
@@ -63,6 +77,7 @@ export class Witness {
   private told: "nothing" | "end" | "kill" = "nothing";
   private watchdog: NodeJS.Timeout | undefined;
   private count = 0;
+  private heard = 0;
 
   constructor({ args, place, framing, dialect, node, within = [], signal }: WitnessOptions) {
     this.framing = framing ?? "lines";
@@ -226,7 +241,9 @@ export class Witness {
       const { method, params, type, ...rest } = message;
       if (typeof (method ?? type) !== "string" || type === "response")
         this.faults.push(`neither reply nor event: ${text.slice(0, 300)}`);
-      this.events.push({ name: method ?? type, params: params ?? rest, text });
+      const event = { name: method ?? type, params: params ?? rest, text, number: ++this.heard };
+      this.events.push(event);
+      this.remember(`event ${[event.name, ...kindsIn(event)].join(" ")}`);
       return;
     }
     const asked = this.pending.get(message.id);
@@ -244,16 +261,32 @@ export class Witness {
       this.pending.delete(id);
       passed.settle(null);
     }
-    asked.settle(this.answer(message, text));
+    const answer = this.answer(message, text);
+    this.remember(`reply ${asked.method}${answer.failure ? ` ${answer.failure.name}` : ""}`);
+    asked.settle(answer);
+  }
+
+  private remember(frame: string): void {
+    this.frames.push(frame);
+    if (this.frames.length > REMEMBERED) this.frames.shift();
   }
 
   private answer(message: Json, text: string): Answer {
+    const { heard } = this;
     if (this.dialect === "pi") {
-      if (message.success === true) return { result: message.data ?? {}, text };
-      return { failure: { name: message.code ?? "none", text: message.error, data: message }, text };
+      if (message.success === true) return { result: message.data ?? {}, text, heard };
+      return { failure: { name: message.code ?? "none", text: message.error, data: message }, text, heard };
     }
     const { error } = message;
-    if (error === undefined) return { result: message.result, text };
-    return { failure: { name: error.data?.name ?? String(error.code), text: error.message, data: error.data }, text };
+    if (error === undefined) return { result: message.result, text, heard };
+    const name = error.data?.name ?? String(error.code);
+    return { failure: { name, text: error.message, data: error.data }, text, heard };
   }
+}
+
+/** Returns the kinds of damage, or the origin, that an event tells of. */
+export function kindsIn({ params }: Pick<Heard, "params">): string[] {
+  const damage: Json[] = Array.isArray(params?.damage) ? params.damage : [];
+  const origin = typeof params?.origin === "string" ? [params.origin] : [];
+  return [...origin, ...damage.map(({ kind }) => String(kind))];
 }
