@@ -5,11 +5,12 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
-import type { Disk } from "../../src/storage/fs/disk.ts";
+import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { userText } from "../support/lines.ts";
 import { type LockTable, locksOf } from "../support/locks.ts";
+import { writeElsewhere } from "../support/other-programs.ts";
 import { HereLives } from "../support/proof.ts";
 import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
 import { type Json, kinds, serveHere, type Wire } from "../support/server.ts";
@@ -264,6 +265,71 @@ test("what stays because a program without locks wrote after it is not said to b
   );
   expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
   await lives.kill();
+});
+
+/** A disk whose syncs fail, and on which another program does something before the n-th look at a file. */
+class MeddledDisk extends FaultDisk {
+  looks = 0;
+  meddleAt = 0;
+  meddle = (): void => {};
+  isFailing = false;
+
+  override info(path: string): FileInfo {
+    if (++this.looks === this.meddleAt) this.meddle();
+    return super.info(path);
+  }
+
+  override infoOf(fd: number): FileInfo {
+    if (++this.looks === this.meddleAt) this.meddle();
+    return super.infoOf(fd);
+  }
+
+  override write(fd: number, bytes: Uint8Array): number {
+    if (++this.looks === this.meddleAt) this.meddle();
+    return super.write(fd, bytes);
+  }
+
+  override sync = async (fd: number): Promise<void> => {
+    if (this.isFailing) throw eio();
+    this.syncNow(fd);
+  };
+}
+
+// In a container nobody writes beside who has its lock.
+test("whenever another program writes while an append is made whose commit fails, its entry is told once", async () => {
+  let looks = 1;
+  for (let at = 0; at <= looks; at++) {
+    const disk = new MeddledDisk();
+    const { lives, wire } = await started(disk);
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const file = await fileOf(wire);
+    wire.events.splice(0);
+    Object.assign(disk, { looks: 0, meddleAt: at, isFailing: true });
+    disk.meddle = () => {
+      disk.isFailing = false;
+      writeElsewhere("jsonl", file, "foreign", "one", disk);
+      disk.isFailing = true;
+    };
+    const { error } = await wire.request("append", { entries: [user("two", { id: "two" })] });
+    expect(error, `look ${at}`).toBeDefined();
+    if (at === 0) looks = disk.looks;
+    disk.isFailing = false;
+    const { entryIds } = await wire.result("append", { entries: [user("three", { id: "three" })] });
+    expect(entryIds).toEqual(["three"]);
+    const told = wire.events.filter(({ method }) => method === "session_append").map(({ params }) => params);
+    const foreign = told.filter(({ origin }) => origin === "foreign");
+    const ids = foreign.flatMap((params) => params.entryIds);
+    expect(
+      ids.filter((id) => id === "foreign"),
+      `look ${at}`,
+    ).toEqual(at === 0 ? [] : ["foreign"]);
+    const stayed = error.data.name === "outcome_unknown" ? ["two"] : [];
+    const known = (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
+    expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...stayed]));
+    for (const { leafId } of foreign) expect(known, `look ${at}`).toContain(leafId);
+    await lives.kill();
+  }
+  expect(looks).toBeGreaterThan(1);
 });
 
 test.each([

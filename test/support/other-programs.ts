@@ -1,8 +1,9 @@
 /** What other programs do to the files of a server. */
 
-import { appendFileSync, cpSync, rmSync, symlinkSync } from "node:fs";
+import { cpSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { realDisk } from "../../src/storage/fs/disk.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { user } from "./drafts.ts";
@@ -12,12 +13,22 @@ import type { Json } from "./server.ts";
 export type StoreName = "jsonl" | "v2";
 
 /** Appends an entry as another program does. */
-export function writeElsewhere(store: StoreName, file: string, id: string, parentId: string): void {
+export function writeElsewhere(
+  store: StoreName,
+  file: string,
+  id: string,
+  parentId: string,
+  disk: Disk = realDisk,
+): void {
   const { type, ...rest } = user("from elsewhere", {}) as Json;
   const line = JSON.stringify({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
-  if (store === "jsonl") return appendFileSync(file, `${line}\n`);
+  if (store === "jsonl") {
+    const fd = disk.openAppend(file);
+    disk.write(fd, bytesOf(`${line}\n`));
+    return disk.close(fd);
+  }
   const log = segmentedStore({
-    disk: realDisk,
+    disk,
     env: testEnv(9),
     locks: noLocks,
     durability: "os",

@@ -45,6 +45,12 @@ export class ForeignChanges {
     if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
   }
 
+  /** Notes entries again that were to be told with a change that failed, as far as they are still there. */
+  noteAgain(entryIds: readonly string[]): void {
+    const { nodes } = this.entries.log;
+    for (const id of entryIds) if (nodes.position(id) >= 0) this.note(nodes.position(id));
+  }
+
   /**
    * Notes the entries that stayed though their commit failed, as those of another program, for the next look at the file does
    * not find them any more. Returns whether there are any.

@@ -18,6 +18,11 @@ export function eventOf<N extends EventName>(session: Session, name: N, payload:
   return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
 }
 
+/** Whether an event tells of what other programs did, or of damage: whichever call finds that tells of it. */
+export function isFound({ name, payload }: Pick<PendingEvent, "name" | "payload">): boolean {
+  return name === "session_damage" || payload.origin === "foreign";
+}
+
 /** Returns the events that tell that one session takes the place of another; those of the new one once it has it. */
 export function eventsOfReplacement(
   before: Session | null,

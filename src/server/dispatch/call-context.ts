@@ -16,7 +16,7 @@ import type { EventName, EventPayload, Replacement } from "../../handlers/shared
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
-import { eventOf, type PendingEvent } from "../connection/host.ts";
+import { eventOf, isFound, type PendingEvent } from "../connection/host.ts";
 
 /** Runs a part of a call where those stand who asked for it. */
 export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T {
@@ -83,9 +83,8 @@ export class CallContext implements CommandContext {
   notify<N extends EventName>(name: N, payload: EventPayload<N>): void {
     const { session } = this;
     const head = session.heads.name;
-    // Entries of other programs are told of by whichever call finds them.
-    const isFound = name === "session_damage" || (payload as { origin?: string }).origin === "foreign";
-    this.events.push(eventOf(session, name, head === null || isFound ? payload : { ...payload, head }));
+    const isOfNoHead = head === null || isFound({ name, payload: payload as PendingEvent["payload"] });
+    this.events.push(eventOf(session, name, isOfNoHead ? payload : { ...payload, head }));
   }
 
   asks(hook: HookName): boolean {

@@ -27,6 +27,7 @@ import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/h
 import type { AgentGate } from "./agent-gate.ts";
 import { Arrivals } from "./arrivals.ts";
 import { CallContext, type CallHooks, inPlace } from "./call-context.ts";
+import { stillFound } from "./found-events.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type Payload, type QueuedCall, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -309,7 +310,7 @@ export class Dispatcher implements ReplyHost {
       lane.passed--;
       if (lane.running === call) lane.running = undefined;
       if (isHere) this.noteApplied(lane, outcome);
-      if ("error" in outcome) events.length = 0;
+      if ("error" in outcome) events.splice(0, events.length, ...stillFound(this.lanes.sessionOf(lane), events));
       lane.fill(slot, this.replies.shaped(call, outcome));
       this.replies.flush(lane);
       this.goOn(lane);
@@ -448,12 +449,12 @@ export class Dispatcher implements ReplyHost {
     events: PendingEvent[],
     readFrom?: ReadSource,
   ): void {
-    const failed = "error" in outcome;
+    const left = "error" in outcome ? stillFound(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
     // A host that has a leaf of its own from the start hears of no other.
     if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
-    const slot = { call, batch, outcome, readFrom, events: failed ? [] : events };
+    const slot = { call, batch, outcome, readFrom, events: left };
     // Of reads, only those of a host that is asked overtake what the holder has not answered.
     if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
     else lane.push(slot);

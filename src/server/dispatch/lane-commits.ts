@@ -1,6 +1,7 @@
 /** Group commit: everything that a lane applied in one input chunk becomes durable together, or is undone together. */
 
 import { Failure } from "../../core/failure.ts";
+import { stillFound } from "./found-events.ts";
 import type { KeyedResults } from "./keyed-results.ts";
 import { isReply, type Lane, sourceOf } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
@@ -79,7 +80,7 @@ export class LaneCommits {
     for (const slot of lane.slots) {
       if (slot.after <= lane.durable || !isReply(slot)) continue;
       const { command } = slot.call;
-      slot.events = [];
+      slot.events = stillFound(this.lanes.sessionOf(lane), slot.events);
       if (command.effect === "write") {
         // An invalid request is still invalid.
         if ("error" in slot.outcome && !(slot.outcome.error instanceof Failure)) continue;
