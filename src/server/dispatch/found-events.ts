@@ -1,4 +1,4 @@
-/** What a call found rather than did: its failure does not take that back, and nobody finds it a second time. */
+/** Events of a call that found rather than did something: its failure does not take them back, and nobody finds them again. */
 
 import type { Session } from "../../core/session/session.ts";
 import { isFound, type PendingEvent } from "../connection/host.ts";
