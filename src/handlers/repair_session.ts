@@ -1,10 +1,11 @@
 import * as z from "zod";
 import { lostResult } from "../core/context/pairing.ts";
-import { draftOf } from "../core/format/entry.ts";
+import { type Draft, draftOf } from "../core/format/entry.ts";
 import { noteMove } from "../core/session/changes.ts";
 import { incompleteMessages } from "../core/session/check.ts";
+import { noteRepaired, repairedBut } from "../core/session/repair.ts";
 import { appendEntries, notifyForeign } from "./shared/append.ts";
-import { command } from "./shared/command.ts";
+import { type CommandContext, command } from "./shared/command.ts";
 import { damage } from "./shared/shapes.ts";
 
 export default command({
@@ -38,6 +39,7 @@ export default command({
   run(context, { dryRun = false, danglingToolCalls = true }) {
     const { session } = context;
     const { repaired, backupPath, operationId, step } = session.repair(dryRun, incompleteMessages);
+    const begun = operationId !== undefined && step ? { operationId, step } : undefined;
     notifyForeign(session, session.foreign.fresh(), (name, payload) => context.notify(name, payload));
     const calls = danglingToolCalls && session.log.readOnly === null ? session.danglingCalls() : [];
     const answered = calls.map(({ id, name, position }) => ({
@@ -48,16 +50,39 @@ export default command({
     const results = dryRun
       ? []
       : calls.map((call) => draftOf("message", { message: lostResult(call, context.workspace.env.now()) }));
-    const { leafId } = session;
-    const ids = results.length === 0 ? [] : appendEntries(context, results).ids;
-    if (operationId === undefined) noteMove(session, "repair", leafId);
-    else if (step && backupPath !== null)
-      session.operations?.done(operationId, { step: { ...step, other: backupPath, count: session.log.nodes.count } });
-    return {
+    const done = (ids: readonly string[]) => ({
       repaired: repaired.map((found) => ({ ...found })),
       backupPath,
       answered: answered.map((call, index) => ({ ...call, resultId: ids[index] ?? null })),
       entryCount: session.tree.entryCount,
-    };
+    });
+    if (backupPath !== null) return answerAfter(context, results, { backupPath, begun }).then(done);
+    const { leafId } = session;
+    const ids = appendAll(context, results);
+    noteMove(session, "repair", leafId);
+    return done(ids);
   },
 });
+
+function appendAll(context: CommandContext, results: readonly Draft[]): readonly string[] {
+  return results.length === 0 ? [] : appendEntries(context, results).ids;
+}
+
+/** Appends the results after the session was repaired, durably: where that is refused, the repair stays, and is recorded. */
+async function answerAfter(
+  context: CommandContext,
+  results: readonly Draft[],
+  { backupPath, begun }: { readonly backupPath: string; readonly begun?: Parameters<typeof noteRepaired>[1] },
+): Promise<readonly string[]> {
+  const { session } = context;
+  try {
+    const ids = appendAll(context, results);
+    await session.commit();
+    return ids;
+  } catch (error) {
+    const more = " repair_session once more adds the results that tool calls lack.";
+    throw repairedBut(error, "adding the results of tool calls", backupPath, more);
+  } finally {
+    if (begun) noteRepaired(session, begun, backupPath);
+  }
+}

@@ -2,9 +2,10 @@
 
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { contentsOf, put, putDamaged, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
+import { entryText, userText } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const one = { sessionId: sessionId(1) };
@@ -13,7 +14,7 @@ const one = { sessionId: sessionId(1) };
 function refusing(place: Place): { server: HereServer; disk: Disk; refuse: (what: keyof Disk, of: RegExp) => void } {
   let refused: { readonly what: keyof Disk; readonly of: RegExp } | undefined;
   const disk: Disk = { ...realDisk };
-  for (const what of ["syncFolder", "remove", "create"] as const) {
+  for (const what of ["syncFolder", "syncFolderNow", "remove", "create"] as const) {
     const act = realDisk[what] as (path: string) => never;
     disk[what] = (path: string): never => {
       if (refused?.what === what && refused.of.test(path))
@@ -61,6 +62,51 @@ test.each(["jsonl", "v2"])(
     expect((await server.result("undo")).kind).toBe(store === "v2" ? "migrate" : "archive");
   },
 );
+
+describe.each(["jsonl", "v2"])("a repair (%s)", (store) => {
+  const refusal = (): never => {
+    throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+  };
+  const called = (): string[] => {
+    const call = { type: "toolCall", id: "call-1", name: "bash", arguments: {} };
+    const message = { role: "assistant", content: [call], stopReason: "toolUse" };
+    return [entryText("message", "d0000000", "c0000000", { message }), userText("e0000000", "d0000000", "go on?")];
+  };
+
+  test.each([
+    ["its folder was not synced", "folder"],
+    ["what it appends was refused", "append"],
+    ["what it appends was not synced", "sync"],
+  ])("is done, though %s: the failure names the original, and undo brings it back", async (_, refused) => {
+    const place = temporaryPlace();
+    const { server, disk, refuse } = refusing(place);
+    const { file, sessionPath } = await putDamaged(server, place, store, called());
+    const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
+    const damaged = read(part);
+    await server.result("open_session", { sessionPath });
+    disk.rename = (path, name) => {
+      realDisk.rename(path, name);
+      if (name !== sessionPath) return;
+      if (refused === "folder") refuse("syncFolderNow", new RegExp(`${dirname(file)}$`));
+      else if (refused === "append")
+        disk.write = (fd, bytes) =>
+          Buffer.from(bytes).includes('"toolResult"') ? refusal() : realDisk.write(fd, bytes);
+      else Object.assign(disk, { sync: async () => refusal(), syncNow: refusal });
+    };
+    const { data, message } = await server.failure("repair_session", one);
+    const { rename, sync, syncNow, write } = realDisk;
+    Object.assign(disk, { rename, sync, syncNow, write });
+    refuse("syncFolder", /^$/);
+    expect(data.name).toBe("storage_failed");
+    expect(message).not.toContain("Nothing was changed");
+    expect(message).toContain(data.backupPath);
+    expect(read(part)).not.toBe(damaged);
+    expect((await server.result("repair_session", { ...one, dryRun: true })).repaired).toEqual([]);
+    await server.result("close_session", one);
+    expect((await server.result("undo")).kind).toBe("repair");
+    expect(read(part)).toBe(damaged);
+  });
+});
 
 test.each(["jsonl", "v2"])(
   "a session that was deleted for good, and its folder not synced, is deleted (%s)",

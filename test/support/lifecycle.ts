@@ -68,13 +68,14 @@ export function read(file: string): string {
   return readFileSync(file, "latin1");
 }
 
-/** Puts a session with four entries, of which the second is damaged, in a store. Returns its file before, and its path. */
+/** Puts a session with four entries, of which the second is damaged, and more in a store. Returns its file before, and its path. */
 export async function putDamaged(
   server: HereServer,
   place: Place,
   store: string,
+  more: readonly string[] = [],
 ): Promise<{ file: string; sessionPath: string }> {
-  const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x")] });
+  const file = putSession(place, 1, { lines: [...chain(3), userText("c0000000", id(2), "x"), ...more] });
   if (store !== "v2") {
     put(file, read(file).replace('"say a0000001"', '"say a000'));
     return { file, sessionPath: file };

@@ -1,5 +1,7 @@
 /** Repairs of stored sessions: damage goes out of the session, and what entries lack is added. */
 
+import { unfinished } from "../errno.ts";
+import { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { OperationLog, StepOf } from "../ports/operations.ts";
 import type { Log } from "../ports/store.ts";
@@ -51,12 +53,40 @@ export function repaired<S extends Repairable>(
   let backupPath: string | null = null;
   try {
     backupPath = session.log.repair(new Map(lacking.map((one) => [one.position, (line) => one.complete(line)])));
-  } finally {
-    if (backupPath === null && begun) session.operations?.failed([begun.operationId]);
+    if (backupPath !== null) session.foreign.rebase(undefined, { isRepair: true });
+  } catch (error) {
+    const refused = backupPath === null ? error : repairedBut(error, "reading the repaired session", backupPath);
+    const kept = refused instanceof Failure ? refused.details.backupPath : undefined;
+    if (begun && typeof kept === "string") noteRepaired(session, begun, kept);
+    else if (begun) session.operations?.failed([begun.operationId]);
+    throw refused;
   }
-  if (backupPath === null) return { repaired: found, backupPath };
-  session.foreign.rebase(undefined, { isRepair: true });
-  return { repaired: found, backupPath, ...begun };
+  if (backupPath !== null) return { repaired: found, backupPath, ...begun };
+  if (begun) session.operations?.failed([begun.operationId]);
+  return { repaired: found, backupPath };
+}
+
+export const MAKING_DURABLE = "making the repaired session durable";
+
+/** Returns the failure for an error after which the repaired session is in its place all the same. */
+export function repairedBut(error: unknown, doing: string, backupPath: string, more = ""): Failure {
+  const stays = `The session is repaired all the same, and the original is at ${backupPath}.${more}`;
+  return unfinished(error, doing, stays, { backupPath });
+}
+
+/** Returns it for a repaired session whose name could not be made durable. */
+export function repairedButLost(error: unknown, backupPath: string): Failure {
+  const more = " A loss of power may bring that back; repair_session once more makes the repair durable.";
+  return repairedBut(error, MAKING_DURABLE, backupPath, more);
+}
+
+/** Records that a session was repaired. */
+export function noteRepaired(
+  { operations, log }: Pick<Repairable, "operations" | "log">,
+  { operationId, step }: { readonly operationId: string; readonly step: RepairStep },
+  backupPath: string,
+): void {
+  operations?.done(operationId, { step: { ...step, other: backupPath, count: log.nodes.count } });
 }
 
 function begin({

@@ -3,11 +3,12 @@
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
-import { notUndone, storageFailure } from "../../core/errno.ts";
+import { notUndone, storageFailure, unfinished } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import type { Change, FileStamp, Holder, LockKind, Log, Repairs } from "../../core/ports/store.ts";
+import { MAKING_DURABLE, repairedButLost } from "../../core/session/repair.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import type { FileInfo } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
@@ -379,13 +380,17 @@ export class FileLog implements CopiedLog {
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     const { backend } = this;
     this.requireResting();
-    return guarded("putting in place what other machines wrote", () => {
-      const backup = backend.replaceFrom(count, lines);
-      this.isReplaced = true;
-      this.renamed = renamed;
+    const doing = "putting in place what other machines wrote";
+    const backup = guarded(doing, () => backend.replaceFrom(count, lines));
+    this.isReplaced = true;
+    this.renamed = renamed;
+    try {
       backend.state.unsynced.syncNow();
-      return backup;
-    });
+    } catch (error) {
+      const stays = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
+      throw unfinished(error, doing, stays, { backupPath: backup });
+    }
+    return backup;
   }
 
   addDamage(damage: Damage): void {
@@ -468,7 +473,7 @@ export class FileLog implements CopiedLog {
     } catch (error) {
       // The session is whole; the next refresh compares it again.
       backend.distrust();
-      throw storageFailure(error, "making the repaired session durable");
+      throw backup === null ? storageFailure(error, MAKING_DURABLE) : repairedButLost(error, backup);
     }
     return backup;
   }
