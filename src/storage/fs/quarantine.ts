@@ -1,6 +1,7 @@
 /** Quarantine and backups. They keep the bytes that a repair removes from a session, so that nothing is lost. */
 
 import { basename, dirname, join } from "node:path";
+import { unfinished } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
 import { freeName, isNameTaken, nth, publishBytes } from "./files.ts";
 import { namesIn, UnsyncedFolders } from "./folders.ts";
@@ -60,4 +61,23 @@ export function nextBackup(disk: Disk, container: string, kind: "damaged" | "rep
 /** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
 export function backupName(disk: Disk, file: string, kind: string): string {
   return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
+}
+
+/**
+ * Puts a container in the place of another, which is kept at `backup`. A refusal leaves all as it was. Where the disk
+ * refuses that, too, the failure says where the session is: whoever opens it finds it there ({@link nextBackup}).
+ */
+export function swapFolders(disk: Disk, from: string, file: string, backup: string, doing: string): void {
+  disk.rename(file, backup);
+  try {
+    disk.rename(from, file);
+  } catch (error) {
+    try {
+      disk.rename(backup, file);
+    } catch {
+      const stays = `The session is at ${backup} now. Close it and open it again: it is found there, and the next write gives it its name back.`;
+      throw unfinished(error, doing, stays);
+    }
+    throw error;
+  }
 }

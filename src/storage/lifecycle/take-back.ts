@@ -12,7 +12,7 @@ import { isContainerName } from "../fs/container-paths.ts";
 import { exists, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { trashFolder } from "../fs/paths.ts";
-import { backupName, nextBackup } from "../fs/quarantine.ts";
+import { backupName, nextBackup, swapFolders } from "../fs/quarantine.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import { exclusively, type LifecycleDeps, type LockedSession, requireWritable } from "./exclusive.ts";
@@ -244,15 +244,8 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   const inode = inodeAt(deps, file) as number;
   const isFolder = isContainerName(file);
   const kept = isFolder ? nextBackup(disk, file, "repaired") : backupName(disk, file, "repaired");
-  if (isFolder) {
-    disk.rename(file, kept);
-    try {
-      disk.rename(other, file);
-    } catch (error) {
-      disk.rename(kept, file);
-      throw error;
-    }
-  } else {
+  if (isFolder) swapFolders(disk, other, file, kept, TAKING_BACK);
+  else {
     // A program that knows no lock may write to it now: what it adds would be in the kept file only.
     const requireUnchanged = (): void => {
       if (seen === null || !isUnchanged(disk.info(file), seen)) throw writtenMeanwhile(log);

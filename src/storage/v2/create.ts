@@ -9,6 +9,7 @@ import { BLOBS, headerFile, indexFile, ledgerFile, manifestFile, pointerFile } f
 import { type Disk, exists, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { guarded } from "../fs/files.ts";
 import { makeFolderIn } from "../fs/folders.ts";
+import { swapFolders } from "../fs/quarantine.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
@@ -137,6 +138,8 @@ export function recordRepair(
   if (isNew) container.state.unsynced.add(join(folder, "migrations"));
 }
 
+const REBUILDING = "rebuilding the session";
+
 /** Builds a container of these lines, and puts it in the place of the damaged one, which is kept at `backup`. */
 export function rebuild(container: Container, lines: Iterable<Uint8Array>, backup: string): void {
   const { disk, options, file, folder, header, headerLine } = container;
@@ -152,16 +155,10 @@ export function rebuild(container: Container, lines: Iterable<Uint8Array>, backu
     shareAttachments(disk, folder, join(builder.folder, BLOBS));
     shareLock(disk, folder, builder.folder);
     builder.syncFoldersNow();
-    disk.rename(folder, backup);
-    try {
-      disk.rename(builder.folder, file);
-    } catch (error) {
-      disk.rename(backup, folder);
-      throw error;
-    }
+    swapFolders(disk, builder.folder, file, backup, REBUILDING);
   } catch (error) {
     builder.close();
     removeTree(disk, builder.folder);
-    throw storageFailure(error, "rebuilding the session");
+    throw storageFailure(error, REBUILDING);
   }
 }
