@@ -1,7 +1,7 @@
 /** Marks the durable end of a container: writes checkpoints, and a manifest of the same state (seed 003). */
 
 import { join } from "node:path";
-import { isNoFile } from "../../core/errno.ts";
+import { isNoFile, unfinished } from "../../core/errno.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import { Column, type Nodes } from "../../core/tree/nodes.ts";
@@ -193,14 +193,21 @@ export class Checkpoints {
     const manifest = this.manifestNow(at);
     const checkpoint = checkpointOf(manifest, seq, at, reason);
     const mark = await this.writeSynced(`${numbered(seq, "json")}.tmp`, encodeCheckpoint(checkpoint));
+    // Where this is refused, the name may be taken all the same.
+    this.forget();
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
-    const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
-    disk.rename(path, manifestFile(container.folder));
-    if (options.durability === "sync") {
-      await disk.syncFolder(checkpointFolder(container.folder));
-      await disk.syncFolder(container.folder);
-    }
     this.known = { seq, tail };
+    try {
+      const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
+      disk.rename(path, manifestFile(container.folder));
+      if (options.durability === "sync") {
+        await disk.syncFolder(checkpointFolder(container.folder));
+        await disk.syncFolder(container.folder);
+      }
+    } catch (error) {
+      const stays = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. create_checkpoint once more makes the next one.`;
+      throw unfinished(error, "making a checkpoint", stays);
+    }
     this.manifestDue = container.entries.nodes.count > container.state.durableCount;
   }
 

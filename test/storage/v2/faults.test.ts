@@ -472,6 +472,29 @@ describe("a repair", () => {
     },
   );
 
+  test("whose swap of folders is refused, and cannot be taken back, says where the session is", async () => {
+    const disk = damaged();
+    const session = openV2(disk);
+    const rename = disk.rename.bind(disk);
+    disk.rename = (from, to) => {
+      if (to === CONTAINER) throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+      rename(from, to);
+    };
+    const repair = async (): Promise<void> => void session.repair(false);
+    const { name, message } = (await repair().catch((error: Failure) => error)) as Failure;
+    expect([name, message]).toEqual(["storage_failed", expect.stringContaining(`${CONTAINER}.damaged.bak`)]);
+    expect(message).not.toContain("Nothing was changed");
+    session.close();
+    disk.rename = rename;
+    const next = openV2(disk);
+    expect(known(next)).toEqual(THREE_IDS);
+    next.repair(false);
+    await appendMessages(next, NEW);
+    next.close();
+    expect(found(disk)).toEqual([...THREE_IDS, NEW]);
+    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  });
+
   test("that was answered outlasts a loss of power, and so does one that is asked for again", async () => {
     const disk = damaged();
     const session = openV2(disk);
@@ -491,6 +514,56 @@ describe("a repair", () => {
         sound(after, `${JSON.stringify(cut)} after ${operations}`);
     });
   });
+});
+
+describe("a checkpoint that is refused", () => {
+  const seqs = (disk: FaultDisk): number[] =>
+    disk.paths().flatMap((path) => Number(/\/checkpoints\/0*(\d+)\.json$/.exec(path)?.[1] ?? 0) || []);
+
+  test.each(["asked for", "due"] as const)(
+    "%s, takes its number from no later one, and says that nothing was changed only where it is not there",
+    async (way) => {
+      const isDue = way === "due";
+      const begun = async (disk: FaultDisk): Promise<Log> => {
+        const checkpointEvery = { entries: isDue ? 1 : 100, bytes: 1 << 20 };
+        const log = v2On(disk, { checkpointEvery }).open(CONTAINER);
+        log.append([bytesOf(userText(NEW, id(2)))]);
+        if (!isDue) await log.commit();
+        return log;
+      };
+      const go = async (log: Log): Promise<unknown> => (isDue ? log.commit() : log.checkpointNow?.());
+      const whole = three.after();
+      const unharmed = await begun(whole);
+      whole.record();
+      await go(unharmed);
+      unharmed.close();
+      let left = 0;
+      for (const at of faultPoints("fail", whole)) {
+        const disk = three.after();
+        const log = await begun(disk);
+        const before = seqs(disk).length;
+        disk.set({ kind: "fail", at, errno: "ENOSPC" });
+        const failure = await go(log).then(
+          () => undefined,
+          (error: Error) => error,
+        );
+        const where = `operation ${at} of ${disk.operations.join(" ")}`;
+        disk.set(undefined);
+        if (failure && seqs(disk).length > before) {
+          left++;
+          expect(failure.message, where).not.toContain("Nothing was changed");
+        }
+        if (log.nodes.count === 3) log.append([bytesOf(userText(NEW, id(2)))]);
+        log.append([bytesOf(userText(id(31), NEW))]);
+        await log.commit();
+        const next = Math.max(...seqs(disk)) + 1;
+        expect(await log.checkpointNow?.(), where).toBe(next);
+        log.close();
+        expect(faultsOf(disk, CONTAINER, true), where).toEqual([]);
+      }
+      if (!isDue) expect(left).toBeGreaterThan(2);
+    },
+  );
 });
 
 test("a manifest that could not be published counts no frames that a process left which died before they were durable", async () => {
