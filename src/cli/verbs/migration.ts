@@ -93,6 +93,10 @@ function movementLines(result: Result, { home }: OutputStyle): string[] {
       ? [`Pi does not see it there. rollback ${shortIdText(sessionId)} makes its file the session again.`]
       : []),
     ...(rebuilt ? ["There was no snapshot to go back to; the file was written from the container."] : []),
-    ...(keptAt === null ? [] : [`The container is kept as ${shortPath(keptAt, home)}.`]),
+    ...(keptAt === null
+      ? []
+      : [
+          `${hiddenFromPi ? "A container that was there before" : "The container"} is kept as ${shortPath(keptAt, home)}.`,
+        ]),
   ];
 }

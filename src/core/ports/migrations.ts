@@ -61,7 +61,7 @@ export interface Migrated {
   readonly laterEntries: number;
   /** Whether a rollback wrote the file from the container alone, because there was no snapshot. */
   readonly rebuilt: boolean;
-  /** After a rollback: path at which the container is kept. */
+  /** Path at which a container is kept that is not the session any more, or was in the way; null where none was moved. */
   readonly keptAt: string | null;
 }
 

@@ -49,7 +49,12 @@ export const movement = z.object({
   rebuilt: z
     .boolean()
     .describe("of a rollback: there was no snapshot, so that the file was written from the container alone"),
-  keptAt: z.string().nullable().describe("of a rollback: where the container is kept"),
+  keptAt: z
+    .string()
+    .nullable()
+    .describe(
+      "where a container is kept that is not the session any more: after a rollback, or because it was in the way",
+    ),
 });
 
 type Movement = z.input<typeof movement>;

@@ -1,6 +1,7 @@
 /** The steps that migrations and rollbacks share: the ledger, locks, names, and what a failure leaves. */
 
 import { basename, dirname, join } from "node:path";
+import { doneBut, storageFailure, unfinished } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
@@ -19,11 +20,12 @@ import {
   appendEvent,
   CORRELATION,
   type ErrorClass,
+  encodePointer,
   type MigrationEvent,
   type Pointer,
   type SourceFormat,
 } from "./documents.ts";
-import { isLeftOver, missingPointer, pointerAt, rolledBackName } from "./pointer.ts";
+import { isLeftOver, missingPointer, pointerAt, putPointer, rolledBackName } from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
 export interface MigrationOptions {
@@ -82,6 +84,14 @@ export class MigrationRun {
   readonly correlationId: string;
   /** Format of the session outside of the container. */
   format: "jsonl_v3" | "sqlite_v1" = "jsonl_v3";
+  /** Where a container that is not the session any more was put; null while none was. */
+  keptAt: string | null = null;
+  /** Sentences about what has another name now, for where the rest is refused. */
+  readonly moved: string[] = [];
+  /** Whether names or the pointer may be other than they were found. */
+  private hasBegun = false;
+  /** The pointer as it was found first; undefined before that. */
+  private found: Pointer | null | undefined;
   /** Locks that this has, by the key of their files. */
   private readonly locks = new Map<string, Lock>();
 
@@ -110,7 +120,59 @@ export class MigrationRun {
     const { disk, location } = this;
     const pointer = pointerAt(disk, location.pointer) ?? missingPointer(disk, location.container);
     this.format = pointer?.sourceFormat ?? this.format;
+    if (this.found === undefined) this.found = pointer;
     return pointer;
+  }
+
+  /** Records that from here on names or the pointer may be other than they were found. */
+  begin(): void {
+    this.hasBegun = true;
+  }
+
+  /** Publishes the pointer in one step, durably. */
+  publish(pointer: Pointer): Promise<void> {
+    this.begin();
+    return putPointer(this.disk, this.location.pointer, pointer);
+  }
+
+  /** Runs a migration to `wanted`, or a rollback, and says what stays of it where it is refused. Releases the locks. */
+  async tell<T>(doing: string, wanted: "container" | "file", go: () => Promise<T>): Promise<T> {
+    try {
+      return await go();
+    } catch (error) {
+      // A store that is FAILED says so itself.
+      const isTold = error instanceof Failure && error.details.state === "FAILED";
+      const { settledAs, sentence = null } = this.hasBegun && !isTold ? this.standing() : {};
+      const stays = [sentence, ...this.moved].filter((one) => one !== null);
+      if (stays.length === 0) throw storageFailure(error, doing);
+      throw (settledAs === wanted ? doneBut : unfinished)(error, doing, stays.join(" "));
+    } finally {
+      this.release();
+    }
+  }
+
+  /** Says which store is the session by now, and in a sentence what of that is not as before, or not settled. */
+  private standing(): { readonly sentence: string | null; readonly settledAs?: "container" | "file" } {
+    const { disk, location, found = null } = this;
+    const { container } = location;
+    let now: Pointer | null;
+    try {
+      now = pointerAt(disk, location.pointer);
+    } catch {
+      return {
+        sentence: "Where the session can only be read now, rollback_migration makes its file the session again.",
+      };
+    }
+    const isSame = now === null || (found !== null && encodePointer(now) === encodePointer(found));
+    if (now !== null && now.active === "native_v2") {
+      if (now.phase !== "completed")
+        return { sentence: "The session can only be read until rollback_migration makes its file the session again." };
+      return { sentence: isSame ? null : `The session is ${container}.`, settledAs: "container" };
+    }
+    const file = now?.source ? this.pathOf(now.source) : location.source;
+    if (now !== null && exists(disk, container))
+      return { sentence: `The session is ${file} again; rollback_migration once more puts the rest in order.` };
+    return { sentence: isSame ? null : `The session is ${file}.`, settledAs: "file" };
   }
 
   /** Returns the result of an operation that did nothing but what `more` says. */
@@ -126,7 +188,7 @@ export class MigrationRun {
       verification: ALL_VALID,
       laterEntries: 0,
       rebuilt: false,
-      keptAt: null,
+      keptAt: this.keptAt,
       ...more,
     };
   }
@@ -212,8 +274,9 @@ export class MigrationRun {
     const { disk, location } = this;
     if (!exists(disk, location.container)) return;
     const isStaging = isLeftOver(disk, location.container) && !exists(disk, location.staging);
-    if (!isStaging) this.lockPaths(headerFile(location.container));
-    disk.rename(location.container, isStaging ? location.staging : this.freeName());
+    if (isStaging) return disk.rename(location.container, location.staging);
+    this.lockPaths(headerFile(location.container));
+    this.setAside();
   }
 
   /** Removes everything in the staging folder but the ledger. */
@@ -227,9 +290,14 @@ export class MigrationRun {
     }
   }
 
-  /** Returns a free name for a container that is not the session any more. */
-  freeName(): string {
-    return freeName(this.disk, (n) => rolledBackName(this.location, n));
+  /** Gives the container, which is not the session any more, a free name. */
+  setAside(): void {
+    const { disk, location } = this;
+    const keptAt = freeName(disk, (n) => rolledBackName(location, n));
+    this.begin();
+    disk.rename(location.container, keptAt);
+    this.keptAt = keptAt;
+    this.moved.push(`A container that is not the session is kept at ${keptAt}.`);
   }
 }
 

@@ -37,7 +37,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { currentPathOf, locationIn, locationOf, pointerAt, putPointer, snapshotOf, status } from "./pointer.ts";
+import { currentPathOf, locationIn, locationOf, pointerAt, snapshotOf, status } from "./pointer.ts";
 import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
@@ -113,11 +113,11 @@ async function planOf(
 
 /**
  * Migrates a session file, after finishing what an earlier attempt left. Throws migration_failed with the obstacles,
- * session_locked, storage failures; then the file is as before and active, unless the store is FAILED.
+ * session_locked, storage failures; then the file is as before and active, unless the failure says something else.
  */
 export async function migrate(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
-  return guarded("migrating the session", () => forward(run)).finally(() => run.release());
+  return run.tell("migrating the session", "container", () => forward(run));
 }
 
 async function forward(run: MigrationRun): Promise<Migrated> {
@@ -189,19 +189,19 @@ async function copy(going: Going): Promise<Migrated> {
     ...(run.format === "sqlite_v1" ? { sourceFormat: run.format } : {}),
   };
   try {
-    await putPointer(disk, location.pointer, marker);
+    await run.publish(marker);
     const frozen = snapshotOf(source);
     disk.rename(source, frozen);
     await disk.syncFolder(dirname(source));
     const isFrozen = isUnchanged(disk.info(frozen), going.stamp) || (await hashOf(disk, frozen)) === staged.snapshotId;
     if (!isFrozen) throw changedMeanwhile();
     await run.note(location.container, "completed", "ok", verification);
-    await putPointer(disk, location.pointer, { ...marker, phase: "completed" });
+    await run.publish({ ...marker, phase: "completed" });
   } catch (error) {
     // After the marker only going back is allowed (seed 003, "Migration cutover failure").
     machine.to("FAILED", UNFINISHED);
     await forceBack(run, `the cutover failed: ${(error as Error).message}`, true).catch((refusal) => {
-      // An operator must act. Where the disk refuses, the next migration or rollback goes back.
+      // An operator must act. Where the disk refuses, the next migration or rollback goes back, and the failure says so.
       if (refusal instanceof Failure) throw refusal;
     });
     throw error;
@@ -314,7 +314,7 @@ function requireNoObstacles(obstacles: readonly Obstacle[]): void {
     .map(({ reason, entryId }) => (entryId === undefined ? reason : `${entryId}: ${reason}`));
   const more = obstacles.length > 3 ? ` and ${obstacles.length - 3} more` : "";
   throw migrationFailed(
-    `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session repairs what it can; nothing was changed.`,
+    `The session cannot be migrated as it is: ${named.join("; ")}${more}. repair_session repairs what it can.`,
     { obstacles },
   );
 }

@@ -29,7 +29,7 @@ import {
   temporaryName,
   writeAll,
 } from "../fs/disk.ts";
-import { closing, guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
+import { closing, isNameTaken, writeTemporary } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { attachmentFolder, attachmentsIn, shareAttachments } from "../log/attachments.ts";
@@ -50,7 +50,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { headerAt, locationOf, pointerAt, putPointer, snapshotOf } from "./pointer.ts";
+import { headerAt, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -63,7 +63,7 @@ import type { StoreState } from "./states.ts";
  */
 export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
-  return guarded("rolling the migration back", () => back(run)).finally(() => run.release());
+  return run.tell("rolling the migration back", "file", () => back(run));
 }
 
 async function back(run: MigrationRun): Promise<Migrated> {
@@ -71,11 +71,14 @@ async function back(run: MigrationRun): Promise<Migrated> {
   const pointer = run.pointer();
   if (pointer === null || (pointer.active !== "native_v2" && !exists(disk, location.container)))
     throw migrationFailed("The session was not migrated, so there is nothing to roll back.");
-  if (pointer.active !== "native_v2") return isBack(run, pointer, await finishRollback(run, pointer));
+  if (pointer.active !== "native_v2") {
+    await finishRollback(run, pointer);
+    return isBack(run, pointer);
+  }
   if (pointer.phase !== "cutover_commit")
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
   await forceBack(run, wishes.reason ?? UNFINISHED);
-  return isBack(run, pointerAt(disk, location.pointer) as Pointer, null);
+  return isBack(run, pointerAt(disk, location.pointer) as Pointer);
 }
 
 /** Finishes an interrupted migration or rollback as its pointer says. */
@@ -113,20 +116,21 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
       reason: `the rollback target ${basename(source)} is missing`,
     };
     await run.note(location.container, "failed", "fatal_error", NONE_VALID, { errorClass: "atomicity_violation" });
-    await putPointer(disk, location.pointer, failed);
+    await run.publish(failed);
     throw operatorNeeded(failed);
   }
+  run.begin();
   if (target !== source) await nameAgain(disk, target, source);
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
-  await putPointer(disk, location.pointer, after);
+  await run.publish(after);
   await finishRollback(run, after, { isHeld: true });
 }
 
-function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer, keptAt: string | null): Migrated {
+function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer): Migrated {
   const sessionPath = run.pathOf(source as string);
   const entryCount = closing(run.options.openFile(sessionPath, true), ({ nodes }) => nodes.count);
   const active = run.format;
-  return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId, keptAt });
+  return run.done({ state: "ROLLED_BACK", active, sessionPath, entryCount, snapshotId, correlationId });
 }
 
 /**
@@ -146,7 +150,11 @@ async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, s
   const found = infoIfPresent(disk, source);
   if (!isNamed) {
     if (!found || (await hashOf(disk, source)) !== snapshotId) return false;
-    await nameAgain(disk, source, snapshot);
+    const named: Pick<Rollback, "made"> = { made: null };
+    run.begin();
+    await nameAgain(disk, source, snapshot, named).finally(() => {
+      if (named.made !== null) run.moved.push(`The snapshot is at ${snapshot}.`);
+    });
   }
   // Who named it may have died with both names there. A rollback that was cut off later has both, too, and goes on.
   const isLeft = !isNamed || (phase !== "rollback" && found !== null && isOneFile(disk, source, snapshot));
@@ -200,8 +208,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const isSound = whole && log.repairable.length === 0;
   if ((before === null || later.length > 0 || isRehoused(going)) && !isSound) {
     // Nothing was written to the container: it is the session as before, and can be repaired.
-    if (pointer.phase === "rollback")
-      await putPointer(disk, location.pointer, { ...pointer, phase: "completed", reason: null });
+    if (pointer.phase === "rollback") await run.publish({ ...pointer, phase: "completed", reason: null });
     throw migrationFailed(
       "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
     );
@@ -216,7 +223,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
   let verification: Verification;
   try {
-    await putPointer(disk, location.pointer, intent);
+    await run.publish(intent);
     await putBack(going);
     // Whoever finds the marker may write to the file, and migrate it anew, only when the rollback has come to its end.
     run.lockPaths(file, snapshotOf(file));
@@ -231,10 +238,10 @@ async function takeBack(going: Rollback): Promise<Migrated> {
     throw error;
   }
   const after: Pointer = { ...intent, active: run.format };
-  await putPointer(disk, location.pointer, after);
+  await run.publish(after);
   await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
-  const keptAt = await finishRollback(run, after, { verification, version: before?.version });
+  await finishRollback(run, after, { verification, version: before?.version });
   machine.to("ROLLED_BACK", reason);
   return run.done({
     state: machine.state,
@@ -247,18 +254,16 @@ async function takeBack(going: Rollback): Promise<Migrated> {
     sessionPath: file,
     laterEntries: later.length,
     rebuilt: before === null,
-    keptAt,
   });
 }
 
 /** Undoes a rollback that failed before its marker, as far as the disk allows. Removes only what it made. */
 async function withdraw({ run, pointer, file, made }: Rollback): Promise<void> {
-  const { disk, location } = run;
   try {
-    if (made !== null) removeIfSame(disk, file, made);
-    await putPointer(disk, location.pointer, pointer);
+    if (made !== null) removeIfSame(run.disk, file, made);
+    await run.publish(pointer);
   } catch {
-    // Rolling back again goes on from here.
+    // Rolling back again goes on from here, and the failure says so.
   }
 }
 
@@ -382,15 +387,14 @@ interface FinishOptions {
 }
 
 /**
- * Finishes a rollback after its marker. `isHeld`: this has the locks. Returns where the container is kept; null when it
- * was moved before. Throws session_locked, and migration_failed when another process finished it: who has the lock of the
+ * Finishes a rollback after its marker. `isHeld`: this has the locks. Throws session_locked, and migration_failed when another process finished it: who has the lock of the
  * session file may have migrated it anew since, and then the container is the session.
  */
 async function finishRollback(
   run: MigrationRun,
   { source: name, correlationId, phase }: Pointer,
   { isHeld = false, verification = ALL_VALID, version }: FinishOptions = {},
-): Promise<string | null> {
+): Promise<void> {
   const { disk, location } = run;
   const source = run.pathOf(name as string);
   const snapshot = snapshotOf(source);
@@ -400,6 +404,7 @@ async function finishRollback(
     if (!now || now.active === "native_v2" || now.phase !== phase || now.correlationId !== correlationId)
       throw endedMeanwhile();
   }
+  run.begin();
   const isContainerThere = exists(disk, location.container);
   if (isContainerThere) {
     const { events } = readLedger(disk, ledgerFile(location.container));
@@ -417,11 +422,9 @@ async function finishRollback(
     }
     await disk.syncFolder(dirname(source));
   }
-  if (!isContainerThere) return null;
-  const keptAt = run.freeName();
-  disk.rename(location.container, keptAt);
+  if (!isContainerThere) return;
+  run.setAside();
   await disk.syncFolder(dirname(location.container));
-  return keptAt;
 }
 
 /** Returns the state of a store that is to be rolled back, derived from its pointer and files. */

@@ -21,7 +21,7 @@ import type { MigrationOptions } from "../../../src/storage/v2/migration-steps.t
 import { status } from "../../../src/storage/v2/pointer.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";
-import { type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
+import { CHANGES, type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import {
   assistantText,
@@ -713,6 +713,72 @@ describe("failure semantics of the seed", () => {
   });
 });
 
+describe("a container that was moved aside is named", () => {
+  test("where it had lost its pointer, and the file was put back", async () => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    disk.remove(pointerFile(CONTAINER));
+    disk.rename(SNAPSHOT, FILE);
+    const { keptAt } = await migrate(optionsOn(disk), FILE);
+    expect(keptAt).toBe(`${CONTAINER}.rolled-back`);
+    expect(disk.content(ledgerFile(keptAt as string))).toBeDefined();
+  });
+
+  test.each(["migrate", "rollBack"] as const)("where a cutover was cut off (%s)", async (way) => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "cutover_commit" })));
+    const go = way === "migrate" ? migrate : rollBack;
+    expect(await go(optionsOn(disk), CONTAINER)).toMatchObject({ keptAt: `${CONTAINER}.rolled-back` });
+  });
+});
+
+describe("a refusal after the marker", () => {
+  /** Refuses the first changes that `isMeant` is true of. */
+  const refuse = (disk: FaultDisk, name: "rename" | "remove", isMeant: (...paths: string[]) => boolean): void => {
+    const act = (disk[name] as (...paths: string[]) => void).bind(disk);
+    disk[name] = (...paths: string[]) => {
+      if (isMeant(...paths)) throw Object.assign(new Error(`${name} is refused`), { code: "EIO" });
+      act(...paths);
+    };
+  };
+
+  test.each([
+    ["the container keeps its name", "rename", (from: string) => from === CONTAINER],
+    ["the snapshot keeps its second name", "remove", (path: string) => path === SNAPSHOT],
+  ] as const)(
+    "of a rollback, so that %s: the file is the session, and asked again it comes to its end",
+    async (...of) => {
+      const [, name, isMeant] = of;
+      const disk = diskWith(FIVE);
+      await migrate(optionsOn(disk), FILE);
+      refuse(disk, name, isMeant);
+      const failure = await rollBack(optionsOn(disk), CONTAINER).catch((error) => error);
+      expect(failure).toMatchObject({ name: "storage_failed", retryable: true });
+      expect(failure.message).toContain(`The session is ${FILE} again; rollback_migration once more`);
+      expect([activeOn(disk), linesOn(disk)]).toEqual(["jsonl_v3", FIVE_LINES]);
+      Reflect.deleteProperty(disk, name);
+      expect(await rollBack(optionsOn(disk), FILE)).toMatchObject({ keptAt: `${CONTAINER}.rolled-back` });
+    },
+  );
+
+  test("of a rollback whose last sync alone is left is final: asked again, there is nothing to do", async () => {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    const { syncFolder } = disk;
+    disk.syncFolder = async (path) => {
+      if (disk.paths().some((other) => other.includes(".rolled-back/")))
+        throw Object.assign(new Error("no"), { code: "EIO" });
+      await syncFolder.call(disk, path);
+    };
+    const failure = await rollBack(optionsOn(disk), CONTAINER).catch((error) => error);
+    expect(failure).toMatchObject({ name: "storage_failed", retryable: false });
+    expect(failure.message).toContain(`The session is ${FILE}. `);
+    expect(failure.message).toContain(`${CONTAINER}.rolled-back`);
+  });
+});
+
 describe("every disk operation", () => {
   const TWO = fileText(headerText(), userText(id(0), null), assistantText(id(1), id(0)));
   const TWO_LINES = [userText(id(0), null), assistantText(id(1), id(0))];
@@ -873,6 +939,57 @@ describe("every disk operation", () => {
     }
   });
 
+  /** What a reader is told of: the pointer, the session file and its snapshot, and what was put aside. */
+  const toldOf = (disk: FaultDisk): unknown => [
+    ...[pointerFile(CONTAINER), FILE, SNAPSHOT].map((path) => textOf(disk.content(path) ?? bytesOf("none"))),
+    disk.paths().filter((path) => path.includes(".rolled-back")).length,
+  ];
+
+  /** A failure says that nothing was changed only where nothing was, and what to do where the session is not settled. */
+  const expectTold = (disk: FaultDisk, before: unknown, failure: unknown, context: string): void => {
+    const { message } = failure as Error;
+    if (/nothing was changed/i.test(message)) expect(toldOf(disk), `${context}: ${message}`).toEqual(before);
+    const { state, interrupted } = status(disk, activeOn(disk) === "native_v2" ? CONTAINER : FILE);
+    const isUnsettled = state === "FAILED" || (state === "ROLLED_BACK" && interrupted);
+    if (isUnsettled) expect(message, context).toContain("rollback_migration");
+  };
+
+  test.each(ways)("$name: the disk takes no change any more", { timeout: 60_000 }, async (way) => {
+    /** Refuses every change from the n-th on; returns how many there were. */
+    const refuseFrom = (disk: FaultDisk, first: number): (() => number) => {
+      let changes = 0;
+      const names = [...CHANGES, "syncNow", "syncFolderNow"] as "rename"[];
+      for (const name of names) {
+        const act = disk[name].bind(disk);
+        disk[name] = (...given) => {
+          if (++changes >= first) throw Object.assign(new Error(`${name} is refused`), { code: "EROFS" });
+          return act(...given);
+        };
+      }
+      return () => {
+        for (const name of names) Reflect.deleteProperty(disk, name);
+        return changes;
+      };
+    };
+    const beginning = await way.begin();
+    const whole = beginning.after();
+    const end = refuseFrom(whole, Number.POSITIVE_INFINITY);
+    await way.go(whole);
+    for (const first of share(range(1, end() + 1), 24)) {
+      const disk = beginning.after();
+      const before = toldOf(disk);
+      const allow = refuseFrom(disk, first);
+      const failure = await way.go(disk).then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+      allow();
+      const context = `from change ${first} on`;
+      if (failure !== undefined) expectTold(disk, before, failure, context);
+      await expectWhole(way, disk, context);
+    }
+  });
+
   test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
     const whole = await recorded(way);
     const beginning = await way.begin();
@@ -881,6 +998,7 @@ describe("every disk operation", () => {
       for (const at of share(faultPoints(kind, whole, places), kind === "fail" ? 18 : 6)) {
         const disk = beginning.after();
         const fault: Fault = { kind, at, errno: "ENOSPC" };
+        const before = toldOf(disk);
         disk.set(fault);
         let failure: unknown;
         await way.go(disk).catch((error) => {
@@ -888,10 +1006,11 @@ describe("every disk operation", () => {
         });
         const context = `${kind} at ${disk.operations.at(at - 1)} (${at} of ${count})`;
         disk.set(undefined);
-        if (failure !== undefined)
-          expect(failure, context).toMatchObject({
-            name: expect.stringMatching(/^(storage|migration|not_a|session_n)/),
-          });
+        if (failure !== undefined) {
+          const name = expect.stringMatching(/^(storage|migration|not_a|session_n)/);
+          expect(failure, context).toMatchObject({ name });
+          expectTold(disk, before, failure, context);
+        }
         await expectWhole(way, disk, context);
       }
   });
