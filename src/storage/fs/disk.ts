@@ -154,9 +154,15 @@ export const realDisk: Disk = {
   openAppend: (path, plain) => fs.openSync(path, O_RDWR | O_APPEND | (O_NONBLOCK ?? 0) | noFollow(plain)),
   create(path) {
     const fd = fs.openSync(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL, 0o600);
-    // A umask may have removed bits of the owner.
-    fs.fchmodSync(fd, 0o600);
-    return fd;
+    try {
+      // A umask may have removed bits of the owner.
+      fs.fchmodSync(fd, 0o600);
+      return fd;
+    } catch (error) {
+      closeQuietly(realDisk, fd);
+      removeQuietly(realDisk, path);
+      throw error;
+    }
   },
   close: (fd) => fs.closeSync(fd),
   read: (fd, into, offset, length, position) => fs.readSync(fd, into, offset, length, position),

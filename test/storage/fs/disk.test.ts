@@ -12,9 +12,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { storageFailure } from "../../../src/core/errno.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import {
@@ -47,6 +48,23 @@ function write(disk: Disk, path: string, text: string): void {
   writeAll(disk, fd, bytesOf(text));
   disk.close(fd);
 }
+
+test("a file whose mode is refused is closed, and not left", () => {
+  const builtin = process.getBuiltinModule("node:fs");
+  const refused = vi.spyOn(builtin, "fchmodSync").mockImplementation(() => {
+    throw Object.assign(new Error("no"), { code: "EPERM" });
+  });
+  const close = vi.spyOn(builtin, "closeSync");
+  syncBuiltinESMExports();
+  try {
+    expect(() => realDisk.create(join(folder, "file"))).toThrow("no");
+    expect([refused, close].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
+  } finally {
+    vi.restoreAllMocks();
+    syncBuiltinESMExports();
+  }
+  expect(readdirSync(folder)).toEqual([]);
+});
 
 test("a temporary file that cannot be made is not removed", async () => {
   const disk = new FaultDisk();
