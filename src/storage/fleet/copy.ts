@@ -245,17 +245,17 @@ export class FleetCopy implements Outside {
    * This process has the session, and nothing waits.
    */
   private async giveRest(): Promise<void> {
-    const { debt, log, known } = this;
+    const { debt, known } = this;
     const { isOwed } = debt;
-    if (isOwed || this.isConfirming || known.entries < known.had)
-      await this.pushThrough(this.commitOf(log.durableCount));
+    const isLacking = isOwed || this.isConfirming || known.entries < known.had;
+    if (isLacking) await this.pushThrough(this.commitOf(this.log.durableCount));
     known.settle();
     if (isOwed) await debt.end();
   }
 
   confirm(): Promise<void> | undefined {
-    const { log, known, commit } = this;
-    const isThere = known.entries >= log.durableCount && !commit.isOvertaken;
+    const { log, commit } = this;
+    const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
     return !log.persisted || log.readOnly || isThere ? undefined : this.confirmNow();
   }
 
@@ -266,7 +266,7 @@ export class FleetCopy implements Outside {
     try {
       const { tenure, known, log } = this;
       if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
-      const there = await this.options.fleet.look(this.log.header.id);
+      const there = await this.options.fleet.look(log.header.id);
       if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
       this.tenure.epoch = null;
@@ -307,17 +307,14 @@ export class FleetCopy implements Outside {
    * whether the log is still the session, and not another one in its place.
    */
   private async catchUp(there: FleetEnd): Promise<boolean> {
-    const { log } = this;
+    const { log, known } = this;
     lookHere(log);
     const { count } = log.nodes;
-    if (there.entries <= count) {
-      const common = this.known.prefix(there);
-      if (common === null) return this.giveWay(there);
-      this.known.raise(common);
-      return true;
-    }
-    if (!(await takeInUpTo(there, log, this.options.fleet, this.known.at(count)))) return this.giveWay(there);
-    this.known.raise(there);
+    const takeIn = async (): Promise<FleetEnd | null> =>
+      (await takeInUpTo(there, log, this.options.fleet, known.at(count))) ? there : null;
+    const reached = there.entries <= count ? known.prefix(there) : await takeIn();
+    if (reached === null) return this.giveWay(there);
+    known.raise(reached);
     return true;
   }
 
