@@ -1,6 +1,8 @@
 /** The version of Pi that stands behind the server, for clients of Pi, which ask the program that they start. */
 
+import { agentVariables } from "../server/agent/variables.ts";
 import type { AgentSettings } from "../server/settings.ts";
+import type { Variables } from "../storage/fs/paths.ts";
 
 /** Milliseconds that an agent has to tell its version. Pi takes about one second. */
 const WITHIN = 10_000;
@@ -8,12 +10,16 @@ const WITHIN = 10_000;
 const VERSION_LINE = /^v?(\d+\.\d+\.\d+\S*)$/m;
 
 /** Asks an agent that speaks Pi's dialect for its version. Returns undefined where there is none to be had. */
-export async function versionOfAgent({ words, protocol }: AgentSettings): Promise<string | undefined> {
+export async function versionOfAgent(
+  { words, protocol }: AgentSettings,
+  variables: Variables,
+): Promise<string | undefined> {
   if (protocol !== "pi") return undefined;
   const { execFile } = process.getBuiltinModule("node:child_process");
   const [program, ...args] = words;
   return new Promise((resolve) => {
-    const options = { timeout: WITHIN, killSignal: "SIGKILL", windowsHide: true } as const;
+    const env = agentVariables(variables);
+    const options = { timeout: WITHIN, killSignal: "SIGKILL", windowsHide: true, env } as const;
     const child = execFile(program, [...args, "--version"], options, (error, stdout, stderr) =>
       resolve(error ? undefined : VERSION_LINE.exec(`${stdout}\n${stderr}`)?.[1]),
     );

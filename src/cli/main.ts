@@ -85,7 +85,7 @@ async function printHelp(): Promise<void> {
 
 /** Returns the version that a client in Pi's place is to know: that of the agent behind, else our own. */
 async function versionToTell({ agent }: ServerSettings): Promise<string> {
-  return (agent && (await (await import("./agent-version.ts")).versionOfAgent(agent))) ?? VERSION;
+  return (agent && (await (await import("./agent-version.ts")).versionOfAgent(agent, WORLD.variables))) ?? VERSION;
 }
 
 async function main(): Promise<number> {

@@ -3,6 +3,7 @@
 import type { ChildProcessByStdio } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
+import { agentVariables } from "./variables.ts";
 
 /** Bytes that wait for an agent to read them, beyond which nothing more is taken for it. */
 const FULL_AT = 4 << 20;
@@ -78,7 +79,7 @@ export class AgentProcess {
     const { spawn } = process.getBuiltinModule("node:child_process");
     this.child = spawn(program, args, {
       cwd,
-      env: withoutSecrets(variables),
+      env: agentVariables(variables),
       stdio: ["pipe", "pipe", "pipe"],
       // A group of its own, so that it can be ended with what it has started.
       detached: !IS_WINDOWS,
@@ -222,12 +223,6 @@ export class AgentProcess {
       // All of them have ended.
     }
   }
-}
-
-/** Returns the variables without those that give the fleet's database to whoever has them: the agent runs what a model says. */
-function withoutSecrets(variables: AgentLaunch["variables"]): NodeJS.ProcessEnv {
-  const { PI_FLEET_URL, PGPASSWORD, ...rest } = variables;
-  return rest;
 }
 
 /** Returns text without what would move the cursor of a terminal. */

@@ -1,31 +1,43 @@
 /** The process of an agent by itself. */
 
 import { expect, test } from "vitest";
+import { versionOfAgent } from "../../../src/cli/agent-version.ts";
 import { AgentProcess } from "../../../src/server/agent/process.ts";
 
-test("an agent gets the variables of the server but those that give the fleet's database to whoever has them", async () => {
+/** An agent that prints its variables in what could be a version. */
+const TELLS = 'console.log("1.0.0+" + Buffer.from(JSON.stringify(process.env)).toString("base64url"))';
+const words = [process.execPath, "-e", TELLS, "--"];
+
+type Variables = Readonly<Record<string, string | undefined>>;
+
+/** Starts it to work with it, and returns what it printed. */
+async function working(variables: Variables): Promise<string> {
   const lines: string[] = [];
-  const given = { PI_FLEET_URL: "postgres://me:secret@db/a", PGPASSWORD: "secret", PGUSER: "me", OTHER: "one" };
-  const program = "console.log(JSON.stringify(process.env))";
   await new Promise<void>((resolve) => {
-    new AgentProcess(
-      {
-        words: [process.execPath, "-e", program],
-        variables: { ...process.env, ...given },
-        maxLineBytes: 1 << 20,
-        complain: () => {},
-      },
-      process.cwd(),
-      {
-        line: (line) => void lines.push(line.toString("utf8")),
-        tooLong() {},
-        through() {},
-        drained() {},
-        ended: () => resolve(),
-      },
-    );
+    new AgentProcess({ words, variables, maxLineBytes: 1 << 20, complain: () => {} }, process.cwd(), {
+      line: (line) => void lines.push(line.toString("utf8")),
+      tooLong() {},
+      through() {},
+      drained() {},
+      ended: () => resolve(),
+    });
   });
-  const seen = JSON.parse(lines.join(""));
-  expect(seen).toMatchObject({ PGUSER: "me", OTHER: "one", PATH: process.env.PATH });
-  expect(JSON.stringify(seen)).not.toContain("secret");
-});
+  return lines.join("");
+}
+
+test.each([
+  ["works", working],
+  [
+    "is asked for its version",
+    (variables: Variables) => versionOfAgent({ words, protocol: "pi", within: 1 }, variables),
+  ],
+] as const)(
+  "an agent that %s gets no variable that gives the fleet's database to whoever has it",
+  async (_when, start) => {
+    const given = { PI_FLEET_URL: "postgres://me:secret@db/a", PGPASSWORD: "secret", PGUSER: "me", OTHER: "one" };
+    const printed = (await start({ ...process.env, ...given })) as string;
+    const seen = JSON.parse(Buffer.from(printed.replace("1.0.0+", ""), "base64url").toString("utf8"));
+    expect(seen).toMatchObject({ PGUSER: "me", OTHER: "one", PATH: process.env.PATH });
+    expect(JSON.stringify(seen)).not.toContain("secret");
+  },
+);
