@@ -1,5 +1,6 @@
 /** The server and the terminal as a verb sees them, and the errors that the server answers with. */
 
+import type { Failure } from "../core/failure.ts";
 import type { Service } from "../server/main.ts";
 import type { Disk } from "../storage/fs/disk.ts";
 import type { Variables } from "../storage/fs/paths.ts";
@@ -61,4 +62,14 @@ export class CommandFailed extends Error {
     super(inVerbs(error.message, textsIn(error.data)));
     this.error = error;
   }
+}
+
+/** Returns a failure of what a verb does without the server as the error that a command would have been answered with. */
+export function commandFailed({ code, message, name, retryable, details }: Failure): CommandFailed {
+  return new CommandFailed({ code, message, data: { name, retryable, ...details } });
+}
+
+/** Returns the sentence about one of the things in a result in verbs and options, with its paths and ids as they are. */
+export function sentenceOf({ message, ...of }: Result): string {
+  return inVerbs(message, textsIn(of));
 }

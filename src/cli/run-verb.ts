@@ -3,7 +3,7 @@
 import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet/address.ts";
-import type { Asking } from "./asking.ts";
+import { type Asking, commandFailed } from "./asking.ts";
 import { candidateLines, withoutList } from "./candidates.ts";
 import { helpOf, helpWidth, usageOf } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
@@ -195,11 +195,8 @@ async function printError(error: unknown, { verb, world, given, page }: Running)
     return USAGE;
   }
   if (!(error instanceof CommandFailed || error instanceof Failure)) throw error;
-  const { message } = error;
-  const shape =
-    error instanceof CommandFailed
-      ? error.error
-      : { code: error.code, message, data: { name: error.name, retryable: error.retryable, ...error.details } };
+  // What a verb does without the server is told as the server's answers are: in verbs, and with --json in commands.
+  const { message, error: shape } = error instanceof Failure ? commandFailed(error) : error;
   const status = shape.code === INVALID_PARAMS ? USAGE : FAILURE;
   if (given.flags.has("--json")) {
     await printJson(world, JSON.stringify({ error: shape }));

@@ -5,7 +5,7 @@ import type { Flag } from "./options.ts";
 import { named, open } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 
-export { type Asking, CommandFailed, type EventCallback, type Given, type Result } from "./asking.ts";
+export { type Asking, CommandFailed, type EventCallback, type Given, type Result, sentenceOf } from "./asking.ts";
 export { named, open } from "./sessions.ts";
 
 export interface Verb {

@@ -8,9 +8,6 @@ const PHRASES: Readonly<Record<string, string>> = {
   get_session_family: "list",
   "clone or fork": "fork",
   "fork, clone or": "fork or",
-  "clone copies": "fork copies",
-  "clone writes": "fork writes",
-  "clone it": "fork it",
   "Use switch_session or new_session first": "Name one",
   "close_session closes it, switch_session leaves it for another": "Leave it there first",
   "switch_session or new_session makes another one current; migrate_session": "migrate --apply",
@@ -19,6 +16,10 @@ const PHRASES: Readonly<Record<string, string>> = {
   "open_session opens one": "list shows those that exist",
   "get_state and verify_session": "show and verify",
   "by migrate_session or rollback_migration": "by migrate --apply or rollback",
+  "delete_session with permanent": "delete --permanent",
+  "permanent deletes it": "delete --permanent deletes it",
+  "opposite: branch, set_label, set_session_name": "opposite: browse or rename",
+  "branch moves the leaf": "browse moves the leaf",
   "get_fork_messages lists those; position at accepts": "tree shows those; --at accepts",
   "set allowUnjudged": "use --allow-unjudged",
   "Set overwrite": "Use --overwrite",
@@ -34,9 +35,13 @@ const PHRASES: Readonly<Record<string, string>> = {
   "The server is ending. Start a new one and try": "It is ending. Try",
 };
 
-/** The verb that does what a command does, or shows what it returns. `branch` and `clone` are other words, too. */
+/**
+ * The verb that does what a command does, or shows what it returns. Of names that are words of English, too, `clone` is none
+ * in our sentences; `branch` and `append` mostly are, and have phrases where they are not.
+ */
 const COMMANDS: Readonly<Record<string, string>> = {
   archive_session: "archive",
+  clone: "fork",
   close_session: "browse",
   compare_branches: "compare",
   delete_session: "delete",
@@ -130,7 +135,8 @@ export function inVerbs(sentence: string, kept: readonly string[] = []): string 
   let marked = sentence;
   for (const [i, text] of places.entries()) marked = marked.replace(text, () => mark(i));
   return marked
-    .replace(/\w+ \(pi-session-server ([^)]+)\)/g, "$1")
+    // A command with its verb, and not a process with its version.
+    .replace(/\b[a-z]+_\w+ \(pi-session-server ([^)]+)\)/g, "$1")
     .replace(PHRASE, (phrase) => PHRASES[phrase])
     .replace(WORD, (word) => WORDS[word as keyof typeof WORDS])
     .replace(/\ue000(\d+)\ue001/g, (all, i) => places[i] ?? all);

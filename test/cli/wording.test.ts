@@ -5,11 +5,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { findVerb, verbs } from "../../src/cli/table.ts";
+import type { Given, Verb } from "../../src/cli/verb.ts";
 import { inOptions, inVerbs, textsIn } from "../../src/cli/wording.ts";
+import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
 import { table } from "../../src/handlers/shared/table.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { runHere } from "../support/verbs.ts";
+import { runHere, runVerbHere } from "../support/verbs.ts";
 
 test.each([
   ["No such session. list_sessions shows those that exist.", "No such session. list shows those that exist."],
@@ -19,8 +21,12 @@ test.each([
   ["repair_session gives it a new one; clone copies it.", "repair gives it a new one; fork copies it."],
   ["rollback_migration (pi-session-server rollback) completes it.", "rollback completes it."],
   ["migrate_session (pi-session-server migrate --apply) moves it.", "migrate --apply moves it."],
+  ["The process 31 (pi-session-server 0.1.0) has it.", "The process 31 (pi-session-server 0.1.0) has it."],
   ["At /clone/list_sessions/clone it is. Set overwrite.", "At /clone/list_sessions/clone it is. Use --overwrite."],
-  ["branch the clone of it", "branch the clone of it"],
+  ["branch it; clone continues in a copy.", "branch it; fork continues in a copy."],
+  ["Close it there, or clone it here.", "Close it there, or fork it here."],
+  ["Do it again with delete_session with permanent.", "Do it again with delete --permanent."],
+  ["Delete it then; permanent deletes it for good.", "Delete it then; delete --permanent deletes it for good."],
 ])("%s", (onTheWire, typed) => {
   expect(inVerbs(onTheWire)).toBe(typed);
 });
@@ -49,8 +55,8 @@ function sentencesIn(room: string): string[] {
       const text = readFileSync(join(SRC, room, file), "utf8")
         .replace(/\/\*\*[\s\S]*?\*\//g, "")
         .replace(/^\s*\/\/.*$/gm, "")
-        // What documents say of the protocol, in its words.
-        .replace(/(?:describe\(|(?:summary|meaning_?):)\s*(?:(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`)[\s+]*)+/g, "");
+        // What documents say of the protocol, in its words. The meaning of a failure is also its sentence.
+        .replace(/(?:describe\(|summary:)\s*(?:(?:"(?:[^"\\\n]|\\.)*"|`[^`]*`)[\s+]*)+/g, "");
       const texts = text.match(/"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g) ?? [];
       return texts.map((quoted) => quoted.slice(1, -1).replace(/\$\{[^}]*\}/g, "X"));
     })
@@ -60,39 +66,47 @@ function sentencesIn(room: string): string[] {
 /** Sentences that only a host can meet, because no verb asks what they answer. */
 const HOSTS_ONLY: readonly RegExp[] = [
   // Commands about the agent and the model, and the hooks and answers of a host.
-  /compact_append|prepare_compaction|session_before_compact|with append\b|of the role bashExecution/,
-  /in initialize|initialize was answered|protocolVersion/,
+  /compact_append|prepare_compaction|session_before_compact|with append\b|of the role bashExecution|Prompt there|list_heads/,
+  /in initialize|initialize was answered|Send initialize|protocolVersion|was used by branch/,
   // Entries that a host writes.
   /new_session|parentId|toolName|mimeType|stopReason|idempotencyKey/,
   /switch_session opens|entries\./,
 ];
 
-/** Members of entries and of results, of which verbs speak, too. */
-const MEMBERS = /\b(pi_agent_rust|entry_id)\b/g;
+/** Members of entries and of results, of which verbs speak, too, and names of tools. */
+const MEMBERS = /\b(pi_agent_rust|entry_id)\b|^bash shell .*/g;
+
+/** The word before a command's name where that is a word of English: a branch, the next prompt. */
+const BEFORE_NOUNS = /^(?:an?|the|another|every|that|next|no)$/i;
+/** Params with a name that no sentence has but for them, and that an option has, too. */
+const PARAMS_OF_ONE_WORD = ["overwrite", "permanent"];
+
+const params = new Set(table.flatMap((command) => Object.keys(command.params.shape)));
+
+/** Returns the commands and params that a sentence names, but for words that are verbs of the command line, too. */
+function wireWordsIn(sentence: string): string[] {
+  const words = sentence.match(/(?<![-\w])[A-Za-z_]+/g) ?? [];
+  const isCommand = (word: string, before = ""): boolean =>
+    commandNames.includes(word) && !findVerb(word) && !BEFORE_NOUNS.test(before);
+  const isParam = (word: string): boolean =>
+    PARAMS_OF_ONE_WORD.includes(word) || (params.has(word) && /[A-Z]/.test(word));
+  return words.filter((word, i) => isCommand(word, words[i - 1]) || isParam(word));
+}
 
 test("no sentence of a failure brings a command or a param to a person", () => {
   const sentences = ["core", "storage", "handlers", "server"].flatMap(sentencesIn);
   expect(sentences.length).toBeGreaterThan(300);
-  const params = new Set(table.flatMap((command) => Object.keys(command.params.shape)));
-  const isWire = (word: string): boolean =>
-    (commandNames.includes(word) && word.includes("_")) || (params.has(word) && /[A-Z]/.test(word));
   const left = sentences
     .filter((sentence) => !HOSTS_ONLY.some((pattern) => pattern.test(sentence)))
-    .filter((sentence) =>
-      (
-        inVerbs(sentence)
-          .replace(MEMBERS, "")
-          .match(/[A-Za-z_]+/g) ?? []
-      ).some(isWire),
-    );
+    .filter((sentence) => wireWordsIn(inVerbs(sentence).replace(MEMBERS, "")).length > 0);
   expect(left).toEqual([]);
 });
 
 test("every command has its verb, and every verb that is named exists", () => {
   const hosts =
-    /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(abort|follow_up|new_session|edit_context|compact_append|prepare_|create_checkpoint|list_clients|list_heads|delete_head)/;
+    /^(set_model|set_thinking|set_(auto|steering|follow)|cycle_|get_available|get_commands|clear_queue)|^(append|branch|bash|compact|exit|initialize|prompt|shutdown|steer)$|^rpc\.|^(abort|follow_up|new_session|edit_context|compact[_-]append|prepare_|create_checkpoint|list_clients|list_heads|delete_head)/;
   for (const command of commandNames) {
-    if (!command.includes("_") || hosts.test(command)) continue;
+    if (findVerb(command) || hosts.test(command)) continue;
     const typed = inVerbs(`Use ${command} for it.`);
     expect(typed, command).not.toContain(command);
     const [, verb] = /^Use ([a-z]+)/.exec(typed) ?? [];
@@ -115,4 +129,29 @@ test("a verb that fails names verbs, and with --json commands", async () => {
   expect((await runHere(place, ["show", "nowhere"])).stderr).toContain(". list shows those that exist.");
   expect((await runHere(place, ["show", "nowhere", "--json"])).stdout).toContain(". list_sessions shows those");
   expect((await runHere(place, ["search", "x", "--limit", "99999999"])).stderr).not.toContain("Invalid params");
+});
+
+const PATH = "/my clone dir/x";
+const ON_THE_WIRE = `${PATH} was deleted. clone writes what is known of it, and restore_session brings it back.`;
+const TYPED = `${PATH} was deleted. fork writes what is known of it, and restore brings it back.`;
+
+test("so does one that asks no server, whatever throws", async () => {
+  const place = temporaryPlace();
+  const verb: Verb = {
+    ...{ name: "tried", meaning: "fails", operands: [] },
+    run: () => Promise.reject(new Failure("session_not_found", ON_THE_WIRE, { sessionPath: PATH })),
+    print: () => [],
+  };
+  expect((await runVerbHere(place, verb, [])).stderr).toBe(`pi-session-server: ${TYPED}\n`);
+  const { error } = JSON.parse((await runVerbHere(place, verb, ["--json"])).stdout);
+  expect(error).toMatchObject({ message: ON_THE_WIRE, data: { name: "session_not_found", sessionPath: PATH } });
+});
+
+test.each(["push", "verify", "import", "export"])("fleet %s tells in verbs of what it could not do", (word) => {
+  const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
+  const found = { sessions: [told], files: [told], faults: [told], copies: [], journal: [] };
+  const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
+  const given = { operands: [word], flags: new Map(), took: [] } as unknown as Given;
+  const printed = [...(findVerb("fleet") as Verb).print(result, given, undefined as never)];
+  expect(printed.filter((line) => line.endsWith(TYPED))).toHaveLength(1);
 });

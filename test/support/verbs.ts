@@ -24,15 +24,21 @@ export interface RunOptions {
   readonly hashes?: boolean;
 }
 
-export async function runHere(
+export function runHere(place: Place, [verb, ...args]: readonly string[], options?: RunOptions): Promise<Run> {
+  return runVerbHere(place, findVerb(verb) as Verb, args, options);
+}
+
+/** Runs a verb, which need not be in the table. */
+export async function runVerbHere(
   place: Place,
-  [verb, ...args]: readonly string[],
+  verb: Verb,
+  args: readonly string[],
   { terminal, printed, variables, now, hashes }: RunOptions = {},
 ): Promise<Run> {
   let stdout = "";
   let stderr = "";
   const env = hashes ? { ...countingEnv(), sha256: testEnv().sha256 } : countingEnv();
-  const status = await runVerb(findVerb(verb) as Verb, args, {
+  const status = await runVerb(verb, args, {
     env: now === undefined ? env : { ...env, now: typeof now === "number" ? () => now : now },
     disk: realDisk,
     variables: { ...place.variables, ...variables },

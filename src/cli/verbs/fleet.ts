@@ -15,7 +15,7 @@ import { VERSION } from "../../version.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
-import { type Asking, DAMAGE, FAILURE, OK, type Result, type Verb } from "../verb.ts";
+import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
@@ -95,7 +95,7 @@ export default {
       if (word === "take") {
         await fleet.requireTables();
         const sessionId = await wholeId(catalog, operand);
-        return { address: shown, sessionId, holder: await keeper.takeAway(sessionId) };
+        return { address: shown, tenant, sessionId, holder: await keeper.takeAway(sessionId) };
       }
       if (word === "prune") {
         await fleet.requireTables();
@@ -190,6 +190,11 @@ function* takenLines({ sessionId, holder }: Result): Generator<string> {
   }
 }
 
+/** Returns the line about one of what a result has a sentence for. */
+function toldLine(which: string, found: Result): string {
+  return `${inert(which)}: ${inert(sentenceOf(found))}`;
+}
+
 function isWrong({ state }: Result): boolean {
   return state === "different" || state === "unreadable";
 }
@@ -209,10 +214,11 @@ function* pushedLines({ sessions, refused }: Result): Generator<string> {
   if (sessions.length === 0)
     yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
   else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
-  for (const { sessionPath, outcome, message } of sessions) {
+  for (const pushed of sessions) {
+    const { sessionPath, outcome } = pushed;
     if (outcome === "branched")
       yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
-    if (outcome === "refused") yield `${inert(sessionPath)}: ${inert(message)}`;
+    if (outcome === "refused") yield toldLine(sessionPath, pushed);
   }
 }
 
@@ -237,7 +243,7 @@ function* verifiedLines({
 }: Result): Generator<string> {
   const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
-  for (const { sessionId, message } of faults.slice(0, MOST_PRINTED)) yield `${inert(sessionId)}: ${inert(message)}`;
+  for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId, fault);
   yield faults.length === 0
     ? "The database has what was acknowledged"
     : `${count(faults.length, "fault", "faults")} in the database`;
@@ -257,7 +263,7 @@ function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word
   const [did, place] = word === "import" ? ["brought in from", "the fleet"] : ["written into", "the folder"];
   yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already${word === "export" ? others(tenant) : ""}`;
   const told = files.filter(({ message }: Result) => message !== undefined);
-  for (const { sessionPath, message } of told.slice(0, MOST_PRINTED)) yield `${inert(sessionPath)}: ${inert(message)}`;
+  for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
 }

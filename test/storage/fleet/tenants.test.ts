@@ -379,18 +379,23 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     expect(await told()).toContain("Each role sees only");
   });
 
-  test.each(["verify", "export", "pack", "migrate", "status", "prune", "import", "push"])(
+  test.each(["verify", "export", "pack", "migrate", "status", "prune", "import", "push", "take"])(
     "are told whose sessions it is about (fleet %s)",
     async (word) => {
       const { place } = new HereLives({});
-      const given = word === "export" || word === "import" ? [word, place.home] : [word];
+      const operandOf = (tenant?: string): string[] => {
+        if (word === "take") return [tenant === undefined ? "of-nobody-in-particular" : `${THEIRS}-7`];
+        return word === "export" || word === "import" ? [place.home] : [];
+      };
       for (const [tenant, sentence] of [
         ["alice", "Of the tenant alice:"],
         [undefined, "those of tenants are not among them"],
       ] as const) {
         const variables = { PI_FLEET_URL: urlOf("fleet", tenant) };
+        const given = [word, ...operandOf(tenant)];
         const { stdout } = await runHere(place, ["fleet", ...given], { variables });
-        if (tenant !== undefined || !["prune", "import", "push"].includes(word)) expect(stdout).toContain(sentence);
+        if (tenant !== undefined || !["prune", "import", "push", "take"].includes(word))
+          expect(stdout).toContain(sentence);
         const told = await runHere(place, ["fleet", ...given, "--json"], { variables });
         expect(JSON.parse(told.stdout)).toMatchObject({ tenant: tenant ?? "" });
       }
