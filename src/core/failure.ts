@@ -89,12 +89,18 @@ export const FAILURES = {
     meaning: "What the operation changed has changed since, so that it cannot be taken back. Nothing was changed.",
   },
   cannot_undo: { ...REFUSED, meaning: "The operation cannot be taken back. list_operations says why." },
-  storage_full: { ...REFUSED_FOR_NOW, meaning: "The disk is full. Nothing was changed; try again when there is room." },
-  storage_failed: { ...REFUSED_FOR_NOW, meaning: "The disk refused. Nothing was changed." },
+  storage_full: {
+    ...REFUSED_FOR_NOW,
+    meaning: "The disk is full. Nothing was changed, unless this says what is; try again when there is room.",
+  },
+  storage_failed: {
+    ...REFUSED_FOR_NOW,
+    meaning: "The disk, or the fleet's database, refused. Nothing was changed, unless this says what is.",
+  },
   outcome_unknown: {
     ...REFUSED,
     meaning:
-      "Whether it was done is not known: the process that had it ended before it answered, or the disk or the database failed in the middle. Read the state and decide again.",
+      "Whether it was done is not known: the process that had it ended or did not answer, or the disk or the database failed in the middle. Read the state and decide again.",
   },
   unjudged: {
     ...REFUSED,

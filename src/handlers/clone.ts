@@ -8,7 +8,7 @@ export default command({
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
   result: z.object(replacement),
-  failures: ["already_exists", "storage_full", "storage_failed"],
+  failures: ["already_exists"],
   example: { params: {}, result: forkedExample },
   async run(context) {
     const { session, workspace } = context;

@@ -7,7 +7,6 @@ export default command({
   effect: "close",
   params: { sessionId: z.string().optional().describe("the current one by default; then none is current") },
   result: z.null(),
-  failures: ["storage_full", "storage_failed"],
   example: { params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120002" }, result: null },
   async run({ workspace, session }) {
     await workspace.closeSession(session);

@@ -23,7 +23,7 @@ export default command({
     ...redactionParams,
   },
   result: z.object({ path: z.string(), ...redactionResult }),
-  failures: ["already_exists", "unjudged", "storage_full", "storage_failed"],
+  failures: ["path_outside_root", "already_exists", "unjudged", "storage_full", "storage_failed"],
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
   async run(context, params) {
     const { session, workspace } = context;

@@ -22,7 +22,7 @@ export default command({
     text: z.string().describe("the text of the user message, for the editor; empty with at"),
     ...replacement,
   }),
-  failures: ["entry_not_found", "not_a_user_message", "already_exists", "storage_full", "storage_failed"],
+  failures: ["entry_not_found", "not_a_user_message", "already_exists"],
   example: { params: { entryId: "a1b2c3d4" }, result: { text: "Hello", ...forkedExample } },
   async run(context, { entryId, position = "before" }) {
     const { session, workspace } = context;

@@ -20,7 +20,7 @@ export default command({
   effect: "read",
   params: { cursor, limit },
   result: z.object({ heads: z.array(head), sharedLeafId: z.string().nullable(), nextCursor }),
-  failures: ["cursor_expired"],
+  failures: ["cursor_expired", "session_locked"],
   example: {
     params: {},
     result: {

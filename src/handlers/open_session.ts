@@ -16,7 +16,7 @@ export default command({
     ...standing,
   },
   result: z.object(opened),
-  failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
+  failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
   run({ workspace }, { readOnly, leaf, head, ...where }) {
     requireSense({ leaf, head });

@@ -18,7 +18,7 @@ export default command({
     ...standing,
   },
   result: z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
-  failures: ["session_not_found", "ambiguous_id", "invalid_id", "not_a_session", "storage_failed"],
+  failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },
     result: { cancelled: false, sessionId: exampleId, sessionFile: "/home/me/sessions/old.jsonl", leafId: "c3d4e5f6" },

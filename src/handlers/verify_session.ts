@@ -20,7 +20,7 @@ export default command({
     ok: z.boolean().describe("no damage"),
     fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
   }),
-  failures: ["session_not_found", "not_a_session", "storage_failed"],
+  failures: ["session_not_found", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: {}, result: { damage: [], invariants: { linesReadable: true }, unreadableForRust: [], ok: true } },
   async run(context, { sessionPath }) {
     const { workspace } = context;

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { onTestFinished, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
+import { FAILURES } from "../../src/core/failure.ts";
 import type { Env } from "../../src/core/ports/env.ts";
+import { findCommand } from "../../src/handlers/shared/find.ts";
 import type { AgentBehind } from "../../src/server/acp/agent.ts";
 import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { serve } from "../../src/server/main.ts";
@@ -54,6 +56,22 @@ export function frame(framing: Framing, ...messages: unknown[]): string {
     .map((message) => (typeof message === "string" ? message : JSON.stringify(message)))
     .map((text) => (framing === "lines" ? `${text}\n` : `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`))
     .join("");
+}
+
+/** Failures that any command may end with, as protocol.md says. */
+const OF_ANY = new Set([
+  ...["cancelled", "shutting_down", "message_too_large", "storage_full", "storage_failed", "path_outside_root"],
+  // Of the session that was to be opened at the start.
+  ...["not_a_session", "ambiguous_id", "invalid_id"],
+]);
+
+/** Throws unless a change ends with a failure that it declares. */
+function requireDeclared(method: string, error: Json): void {
+  const command = findCommand(method);
+  const name = error?.data?.name;
+  if (!(name in FAILURES) || OF_ANY.has(name) || !command || !["write", "replace", "close"].includes(command.effect))
+    return;
+  if (!command.failures.includes(name)) throw new Error(`${method} does not declare ${name}: ${error.message}`);
 }
 
 /** The host's end of a connection. Frames are cut here by other code than the server's. */
@@ -137,7 +155,9 @@ export class Wire {
   async request(method: string, params?: unknown): Promise<Json> {
     const id = ++this.ids;
     this.send({ jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) });
-    return this.reply(id);
+    const reply = await this.reply(id);
+    requireDeclared(method, reply.error);
+    return reply;
   }
 
   /** The result of a JSON-RPC request that is expected to succeed. */

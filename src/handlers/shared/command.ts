@@ -205,6 +205,19 @@ export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.Zo
   readonly types?: { readonly params: z.input<z.ZodObject<S>>; readonly result: z.output<R> };
 }
 
+/** The failures of a write to a session that can only be read for another reason than that it was opened so. */
+const FAILURES_OF_GUARD = ["unsupported_version", "migration_failed", "corrupt"] as const;
+
+/** The failures of whatever writes to a session. */
+const FAILURES_OF_WRITING = [
+  "content_modified",
+  "read_only",
+  "session_locked",
+  "outcome_unknown",
+  "storage_full",
+  "storage_failed",
+] as const;
+
 /** Declares a command. Adds the params and failures that all commands with its effect have. */
 export function command<const N extends string, R extends z.ZodType, const S extends z.ZodRawShape = NoParams>(
   declaration: Declaration<S, R> & { readonly name: N },
@@ -212,6 +225,8 @@ export function command<const N extends string, R extends z.ZodType, const S ext
   const { effect, params = {} as S, failures = [] } = declaration;
   const onSession = effect !== "server" && effect !== "control";
   const changes = effect === "write" || effect === "replace";
+  // Leaving a session may write to it, too: where its leaf is.
+  const writes = changes || effect === "close";
   const { sessionId, expectedLeafId, idempotencyKey, _meta } = commonParams;
   const shape = {
     ...params,
@@ -221,10 +236,8 @@ export function command<const N extends string, R extends z.ZodType, const S ext
   };
   const common = [
     ...(onSession ? (["no_session", "session_not_found"] as const) : []),
-    ...(changes ? (["content_modified"] as const) : []),
-    ...(effect === "write"
-      ? (["read_only", "session_locked", "outcome_unknown", "storage_full", "storage_failed"] as const)
-      : []),
+    ...(writes ? FAILURES_OF_WRITING : []),
+    ...(effect === "write" ? FAILURES_OF_GUARD : []),
   ];
   let result: R | undefined;
   let strict: z.ZodObject<typeof shape> | undefined;

@@ -23,6 +23,9 @@ const NEED_A_CONTAINER = ["rollback_migration", "create_checkpoint"];
 /** Commands about a session that need none to be open: they make one the current one, or find it by themselves. */
 const NEED_NO_SESSION = ["new_session", "switch_session", "undo", "redo"];
 
+/** Params that name a file as a host likes; the trash is only looked through for one. */
+const PATHS = ["sessionPath", "otherPath", "outputPath", "path"];
+
 /** Whether the command is there only to say that it is not supported. */
 function isRefusal({ result }: Command): boolean {
   return result instanceof z.ZodNever;
@@ -45,10 +48,16 @@ function documentedRefusal(command: Command, dialect: "jsonrpc" | "pi"): Json {
 }
 
 /** A server on the session that the examples speak of, and the params of a command's example in it. */
-function exampleOf(command: Command, dialect: string): { server: ReturnType<typeof serveHere>; params: Json } {
+function exampleOf(
+  command: Command,
+  dialect: string,
+  isConfined = false,
+): { server: ReturnType<typeof serveHere>; params: Json } {
   const { place, session, container, text } = examplePlace();
   const current = NEED_A_CONTAINER.includes(command.name) ? container : session;
-  const server = serveHere(["--session", current, "--dialect", dialect, "--events", "none"], { place });
+  const confined = isConfined ? ["--allow-path", place.home] : [];
+  const options = ["--session", current, "--dialect", dialect, "--events", "none", ...confined];
+  const server = serveHere(options, { place });
   return { server, params: JSON.parse(text(command.example.params)) };
 }
 
@@ -147,5 +156,16 @@ describe.each(table)("$name", (command) => {
     const sessionId = NEED_A_CONTAINER.includes(command.name) ? ID_IN_CONTAINER : ID_OF_CURRENT;
     const reply = await server.request(command.name, { ...params, sessionId });
     expect(reply.error === undefined).toBe(!refuses(command));
+  });
+
+  test("refuses a path outside the folders it may use, as it declares", async () => {
+    if (command.name === "restore_session") return;
+    for (const name of PATHS.filter((one) => one in command.params.shape)) {
+      const { server, params } = exampleOf(command, "jsonrpc", true);
+      const { sessionId: _, ...rest } = params;
+      const error = await server.failure(command.name, { ...rest, [name]: "/nowhere/outside.jsonl" });
+      expect(error.data.name, name).toBe("path_outside_root");
+      expect(command.failures).toContain("path_outside_root");
+    }
   });
 });
