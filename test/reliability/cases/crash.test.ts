@@ -26,7 +26,7 @@ function draft(n: number): { type: string; id: string; rest: Uint8Array } {
 cases("S", [
   {
     id: "S1",
-    fault: "SIGKILL at any time (10,000 runs in soak)",
+    fault: "SIGKILL at any time (10,100 kills in soak)",
     async run() {
       const runs = await killRuns(new Random(101), 2);
       expect(runs.filter(({ answered, recovered }) => answered > recovered)).toEqual([]);

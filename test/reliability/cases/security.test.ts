@@ -273,7 +273,7 @@ cases("P", [
   {
     id: "P7",
     fault: "secrets in exports for others",
-    why: "an export gives the session as it is; one that leaves secrets out is not offered",
+    why: "an export gives the session as it is; with `redact` it leaves out the secrets that it knows, which `test/handlers/redaction.test.ts` shows",
   },
   {
     id: "P8",

@@ -253,7 +253,7 @@ cases("T", [
   },
   {
     id: "T15",
-    fault: "random changes against a simple model, opened again and again (250,000 in soak)",
+    fault: "random changes against a simple model, opened again and again (510,000 in soak)",
     run: () => runModel(new Random(15), new HereLives({ seed: 15 }), 150),
   },
 ]);
