@@ -134,12 +134,14 @@ export function inVerbs(sentence: string, kept: readonly string[] = []): string 
   const mark = (i: number): string => `\ue000${i}\ue001`;
   let marked = sentence;
   for (const [i, text] of places.entries()) marked = marked.replace(text, () => mark(i));
-  return marked
-    // A command with its verb, and not a process with its version.
-    .replace(/\b[a-z]+_\w+ \(pi-session-server ([^)]+)\)/g, "$1")
-    .replace(PHRASE, (phrase) => PHRASES[phrase])
-    .replace(WORD, (word) => WORDS[word as keyof typeof WORDS])
-    .replace(/\ue000(\d+)\ue001/g, (all, i) => places[i] ?? all);
+  return (
+    marked
+      // A command with its verb, and not a process with its version.
+      .replace(/\b[a-z]+_\w+ \(pi-session-server ([^)]+)\)/g, "$1")
+      .replace(PHRASE, (phrase) => PHRASES[phrase])
+      .replace(WORD, (word) => WORDS[word as keyof typeof WORDS])
+      .replace(/\ue000(\d+)\ue001/g, (all, i) => places[i] ?? all)
+  );
 }
 
 /** Returns the texts in the details of a failure: paths, ids and words of a person, which its sentence repeats. */
