@@ -205,8 +205,11 @@ export interface Typed<N extends string, S extends z.ZodRawShape, R extends z.Zo
   readonly types?: { readonly params: z.input<z.ZodObject<S>>; readonly result: z.output<R> };
 }
 
-/** The failures of a write to a session that can only be read for another reason than that it was opened so. */
-const FAILURES_OF_GUARD = ["unsupported_version", "migration_failed", "corrupt"] as const;
+/**
+ * The failures of a write to a session that can only be read for another reason than that it was opened so, or that is new
+ * and has the id of one of the fleet.
+ */
+const FAILURES_OF_GUARD = ["unsupported_version", "migration_failed", "corrupt", "already_exists"] as const;
 
 /** The failures of whatever writes to a session. */
 const FAILURES_OF_WRITING = [

@@ -17,6 +17,7 @@ import type { EntryReader } from "./entry-reader.ts";
 import { GroupCommit } from "./group-commit.ts";
 import type { KnownEntries, KnownHeads } from "./known-entries.ts";
 import type { CopiedLog, Elsewhere, Outside } from "./outside.ts";
+import { StayedEntries } from "./stayed.ts";
 import type { WriteState } from "./write-state.ts";
 
 /** A kind of session on disk. Methods that touch the disk throw failures and errno errors. */
@@ -115,10 +116,7 @@ export class FileLog implements CopiedLog {
   private readonly commits: GroupCommit;
   /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
   private certain = 0;
-  /** Positions of entries that stayed though their commit failed. */
-  private stayed: { readonly from: number; readonly to: number }[] = [];
-  /** The first of these of which nobody was told. */
-  private untold: number | undefined;
+  private readonly stayed = new StayedEntries();
 
   constructor(backend: Backend) {
     this.backend = backend;
@@ -167,7 +165,7 @@ export class FileLog implements CopiedLog {
   }
 
   hasStayed(position: number): boolean {
-    return this.stayed.some(({ from, to }) => position >= from && position < to);
+    return this.stayed.has(position);
   }
 
   get stamp(): FileStamp | null {
@@ -378,14 +376,13 @@ export class FileLog implements CopiedLog {
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
-    const { backend } = this;
     this.requireResting();
     const doing = "putting in place what other machines wrote";
-    const backup = guarded(doing, () => backend.replaceFrom(count, lines));
+    const backup = guarded(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
     this.renamed = renamed;
     try {
-      backend.state.unsynced.syncNow();
+      this.backend.state.unsynced.syncNow();
     } catch (error) {
       const stays = `It is there all the same, and what was there before is at ${backup}; a loss of power may bring that back.`;
       throw unfinished(error, doing, stays, { backupPath: backup });
@@ -423,15 +420,12 @@ export class FileLog implements CopiedLog {
   private keepAll(): boolean {
     const { durableCount: from } = this;
     if (!this.backend.keepAll?.()) return false;
-    this.stayed.push({ from, to: this.nodes.count });
-    this.untold ??= from;
+    this.stayed.add(from, this.nodes.count);
     return true;
   }
 
   takeStayed(): number | undefined {
-    const { untold } = this;
-    this.untold = undefined;
-    return untold;
+    return this.stayed.take();
   }
 
   private async checkpoint(reason: "manual" | "pre_migration"): Promise<number | null> {
@@ -462,7 +456,7 @@ export class FileLog implements CopiedLog {
     }
     if (isNeeded()) {
       backup = backend.rebuild(repairs);
-      this.stayed = [];
+      this.stayed.forget();
       // The session has none of this damage any more, whether or not the rest succeeds.
       backend.entries.forgetDamage(backend.repairable);
     }
@@ -477,6 +471,8 @@ export class FileLog implements CopiedLog {
     }
     return backup;
   }
+
+  // --- the end -------------------------------------------------------------------------------------------------
 
   close(): void {
     const { backend } = this;

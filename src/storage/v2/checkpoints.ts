@@ -205,7 +205,7 @@ export class Checkpoints {
         await disk.syncFolder(container.folder);
       }
     } catch (error) {
-      const stays = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. create_checkpoint once more makes the next one.`;
+      const stays = `Checkpoint ${seq} is there, but it or the manifest of the same state may be lost with the power. The next one that is made gets the next number.`;
       throw unfinished(error, "making a checkpoint", stays);
     }
     this.manifestDue = container.entries.nodes.count > container.state.durableCount;

@@ -1,0 +1,28 @@
+/** Entries of a log that stayed though their commit failed, because another program had written after them. */
+export class StayedEntries {
+  private ranges: { readonly from: number; readonly to: number }[] = [];
+  /** The first of those of which nobody was told. */
+  private untold: number | undefined;
+
+  /** Notes those from a position up to another. */
+  add(from: number, to: number): void {
+    this.ranges.push({ from, to });
+    this.untold ??= from;
+  }
+
+  has(position: number): boolean {
+    return this.ranges.some(({ from, to }) => position >= from && position < to);
+  }
+
+  /** Returns the position from which on nobody was told of them, once. */
+  take(): number | undefined {
+    const { untold } = this;
+    this.untold = undefined;
+    return untold;
+  }
+
+  /** Forgets them, as in a file that was published anew. */
+  forget(): void {
+    this.ranges = [];
+  }
+}
