@@ -11,7 +11,7 @@ import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
   framed,
@@ -359,6 +359,37 @@ describe("at the socket of a holder", () => {
     expect(heard).not.toContain('"reply"');
     holder.send({ jsonrpc: "2.0", id: question.id, result: { cancel: false } });
     expect((await holder.reply(77)).result).toMatchObject({ leafId: entries[0].id });
+  });
+
+  test("what a guest asks while the holder waits for its own host is done there", async () => {
+    const { file, holder } = await held();
+    await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    await holder.result("new_session");
+    await holder.result("open_session", { sessionPath: file });
+    await holder.result("append", { sessionId: "shared", ...said("held again") });
+    const { entries } = await holder.result("get_entries", { sessionId: "shared" });
+    holder.send(request(77, "branch", { sessionId: "shared", entryId: entries[0].id }));
+    const { id } = await holder.next();
+    const announcement = await announced(file);
+    const socket = await knock(announcement, file);
+    sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+    sendTo(socket, { call: 1, name: "set_session_name", params: { name: "by a guest" }, loose: true });
+    sendTo(socket, { ping: true });
+    let heard = "";
+    for await (const piece of socket.iterator({ destroyOnReturn: false })) {
+      heard += piece;
+      if (heard.includes('"pong":true')) break;
+    }
+    expect(heard).not.toContain('"reply"');
+    holder.send({ jsonrpc: "2.0", id, result: {} });
+    for await (const piece of socket) {
+      heard += piece;
+      if (heard.includes('"reply":1')) break;
+    }
+    expect(heard).not.toContain('"error"');
+    expect((await holder.result("get_session_stats", { sessionId: "shared" })).sessionId).toBe("shared");
+    await holder.result("switch_session", { sessionId: "shared" });
+    expect((await holder.result("get_state")).sessionName).toBe("by a guest");
   });
 
   test("who does not read loses events, never replies, and is told how many", async () => {

@@ -62,6 +62,27 @@ describe.each<StoreName>(["jsonl", "v2"])("of two open sessions with one id (%s)
     expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
   });
 
+  test.each(["open_session", "switch_session"])(
+    "what waits for one is done there, also after %s to the other",
+    async (meanwhile) => {
+      const { server, sessionId, first, copy, ids } = await twins(store);
+      server.send({ jsonrpc: "2.0", id: "b", method: "branch", params: { sessionId, entryId: ids[0] } });
+      const { id } = await server.next();
+      server.send({
+        jsonrpc: "2.0",
+        id: "a",
+        method: "append",
+        params: { sessionId, entries: [user("after", { id: "after" })] },
+      });
+      await server.result(meanwhile, { sessionPath: copy });
+      server.send({ jsonrpc: "2.0", id, result: {} });
+      expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
+      expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
+      expect((await stateOf(server, first)).leafId).toBe("after");
+      expect((await server.result("get_entry", { entryId: "after" })).entry.parentId).toBe(ids[0]);
+    },
+  );
+
   test("each keeps its order after the other was closed", async () => {
     const { server, sessionId, first, copy, ids } = await twins(store);
     await server.result("get_state", { sessionId });

@@ -494,5 +494,7 @@ export class Dispatcher implements ReplyHost {
     // What comes from then on belongs to the lane of the current session, which it is in the same turn.
     await this.workspace.replace(next, () => this.lanes.finish(next, () => this.commitPending()));
     events.push(...left, ...arrived());
+    // What comes later for one of these sessions does not overtake them.
+    for (const { call, batch } of this.lanes.takeMoved()) this.enqueue(call, batch);
   }
 }

@@ -50,6 +50,7 @@ export class LaneCommits {
     const session = this.lanes.sessionOf(lane);
     if (!session) {
       lane.markDurable(lane.applied);
+      this.replies.flush(lane);
       return;
     }
     let mark = lane.applied;

@@ -3,7 +3,7 @@
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call } from "../connection/call.ts";
-import { Lane } from "./lane.ts";
+import { Lane, type QueuedCall } from "./lane.ts";
 
 export class Lanes {
   private readonly workspace: Workspace;
@@ -42,9 +42,9 @@ export class Lanes {
     if (session && workspace.isOpen(session)) return session;
     // One that was closed to make room is another one when it is open again.
     const next = workspace.openWith(sessionId);
-    const isNew = next !== undefined && next !== workspace.current && !ofOpen.has(next);
-    if (isNew) ofOpen.set(next, lane);
-    lane.session = isNew ? next : null;
+    const isOurs = next !== undefined && next !== workspace.current && (ofOpen.get(next) ?? lane) === lane;
+    if (isOurs) ofOpen.set(next, lane);
+    lane.session = isOurs ? next : null;
     return lane.session;
   }
 
@@ -56,8 +56,9 @@ export class Lanes {
   ofSession(session: Session): Lane {
     if (session === this.workspace.current) return this.main;
     const lane = this.laneOf(session) ?? new Lane(session.id);
-    lane.session = session;
     this.ofOpen.set(session, lane);
+    // A call may come for one that is closed: its lane may be another one's by now.
+    if (!session.isClosed) lane.session = session;
     this.use(lane);
     return lane;
   }
@@ -98,13 +99,26 @@ export class Lanes {
   isElsewhere(lane: Lane, call: Call): boolean {
     const { target, params } = call;
     if (lane === this.sessionless) return Boolean(target);
+    // What waits for a session stays with it, whichever has its id meanwhile.
+    const owner = target ? null : this.ownerOf(lane);
+    if (owner && owner !== this.workspace.current) return false;
     const namesSession = Boolean(target) || typeof (params as { sessionId?: unknown } | null)?.sessionId === "string";
     return namesSession && this.ofCall(call) !== lane;
   }
 
-  /** Returns the call with its target as it is now. */
+  /** Takes the calls out of the main lane that belong to another, now that another session is the current one. */
+  takeMoved(): QueuedCall[] {
+    const { calls } = this.main;
+    const all = calls.splice(0).map(({ call, batch }) => ({ call: this.resolved(call), batch }));
+    const isMoved = ({ call }: QueuedCall): boolean => this.isElsewhere(this.main, call);
+    const moved = all.filter(isMoved);
+    calls.push(...all.filter((one) => !moved.includes(one)));
+    return moved;
+  }
+
+  /** Returns the call with its target as it is now; what another process passes on names it already. */
   resolved(call: Call): Call {
-    return call.command.ofAny ? { ...call, target: this.targetOf(call) } : call;
+    return call.command.ofAny && !call.peer ? { ...call, target: this.targetOf(call) } : call;
   }
 
   private targetOf({ command, params, fault }: Call): Session | null | undefined {

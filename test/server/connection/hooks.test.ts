@@ -103,6 +103,35 @@ test.each(["jsonl", "v2"])(
   },
 );
 
+test.each(["jsonl", "v2"])(
+  "what waits for a session that is not the current one any more is overtaken by nothing that comes for it (%s)",
+  async (store) => {
+    const { server, ids } = await hostWith(["session_before_fork", "session_before_tree"], ["--store", store]);
+    const { sessionId, sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("open_session", { sessionPath: sessionFile });
+    await server.result("switch_session", { sessionPath: sessionFile });
+    ask(server, "n", "clone");
+    const { id } = await question(server);
+    ask(server, "w", "append", { entries: [user("of the next one", { id: "next" }), user("left")] });
+    ask(server, "b", "branch", { entryId: "next" });
+    ask(server, "1", "append", { sessionId, entries: [user("one more", { id: "one" })] });
+    answer(server, id, {});
+    const replies: Json[] = [];
+    let asked = await server.next();
+    for (; !asked.method; asked = await server.next()) replies.push(asked);
+    ask(server, "2", "append", { sessionId, entries: [user("two more", { id: "two" })] });
+    replies.push(await server.reply("2"));
+    answer(server, asked.id, { cancel: true });
+    const left = ["n", "w", "b", "1", "2"].filter((one) => !replies.some((reply) => reply.id === one));
+    for (const one of left) replies.push(await server.reply(one));
+    expect(replies.filter(({ error }) => error)).toEqual([]);
+    const parentOf = async (entryId: string): Promise<string> =>
+      (await server.result("get_entry", { sessionId, entryId })).entry.parentId;
+    expect([await parentOf("one"), await parentOf("two")]).toEqual([ids[2], "one"]);
+  },
+);
+
 test("members that a hook does not know are ignored beside one that it knows", async () => {
   const { server } = await hostWith(["session_before_switch"]);
   ask(server, "n", "new_session");
