@@ -11,7 +11,7 @@ import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
   framed,
