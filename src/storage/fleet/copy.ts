@@ -128,20 +128,22 @@ export class FleetCopy implements Outside {
   }
 
   give(): Promise<void> | undefined {
-    if (!this.known.isAhead || stillRefused(this.refusal) || (this.isAlone && this.debt.isOwed)) return undefined;
-    // Nobody has asked for it, and what is asked of the session waits meanwhile.
-    return givenOrNoted({ give: () => this.confirmNow(false), note: () => this.confirmAlone() });
+    const { known, debt, isAlone } = this;
+    // Lines that were never compared were acknowledged by nobody: they are not owed. Calls of the session wait meanwhile.
+    const mayNote = known.isCompared && !debt.isOwed;
+    if (!known.isAhead || stillRefused(this.refusal) || (isAlone && !mayNote)) return undefined;
+    const note = async (): Promise<void> => (mayNote ? this.confirmAlone() : undefined);
+    return givenOrNoted({ give: () => this.confirmNow(false), note, refused: () => known.noteRefused() });
   }
 
   private async hasNews(): Promise<boolean> {
     const { options, debt, known } = this;
     const there = await options.fleet.look(this.log.header.id);
-    const { server } = options.fleet;
     debt.renew();
     // Whoever was in the way of a write may have gone.
     if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
     if (known.isLostIn(there, this.tenure.hasMoved)) return true;
-    if (there !== null && (await this.differsFrom(there, server))) return true;
+    if (there !== null && (await this.differsFrom(there, options.fleet.server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
     const isAhead = known.isAhead && !stillRefused(this.refusal, there);
@@ -262,7 +264,7 @@ export class FleetCopy implements Outside {
   private async confirmNow(isPatient = true): Promise<void> {
     this.debt.renew();
     // What is owed is given later. Not all of it is on the medium: another process may be about to write, or have died.
-    if (this.isAlone || this.debt.isOwed) return this.confirmAlone();
+    if (this.isAlone || (this.options.outage && this.debt.isOwed)) return this.confirmAlone();
     try {
       const { tenure, known, log } = this;
       if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
@@ -285,7 +287,7 @@ export class FleetCopy implements Outside {
   }
 
   /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
-  private confirmAlone(): Promise<void> {
+  private async confirmAlone(): Promise<void> {
     // Who had the session before counts for nothing now.
     this.refusal = stillRefused(this.refusal);
     this.holder = null;

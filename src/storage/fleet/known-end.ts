@@ -23,6 +23,10 @@ export class KnownEnd {
   private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
+  /** Whether the fleet was seen to have the beginning of the copy: of one that was not compared, nobody knows whose it is. */
+  isCompared = false;
+  /** Number of entries that the fleet refused for good: it is not asked again before there are more. */
+  private refusedAt = -1;
 
   constructor(log: CopiedLog) {
     this.log = log;
@@ -36,6 +40,7 @@ export class KnownEnd {
   raise(end: FleetEnd): void {
     this.now = end;
     this.had = Math.max(this.had, end.entries);
+    this.isCompared = true;
   }
 
   /** Goes back to what was known of a log that went back, too. What the fleet had it had. */
@@ -55,7 +60,12 @@ export class KnownEnd {
   get isAhead(): boolean {
     const { log, entries } = this;
     const isResting = log.isHeld && log.readOnly === null && log.durableCount === log.nodes.count;
-    return isResting && entries < log.durableCount;
+    return isResting && entries < log.durableCount && log.durableCount !== this.refusedAt;
+  }
+
+  /** Notes that the fleet refuses for good what the copy has now. */
+  noteRefused(): void {
+    this.refusedAt = this.log.durableCount;
   }
 
   /** Returns where facts are missing, for who has the session. */

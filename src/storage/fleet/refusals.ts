@@ -20,14 +20,24 @@ export function stillRefused(refusal: Failure | null, there: FleetSession | null
   return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
 }
 
+/** What is done with lines that nobody waits for. */
+interface Giving {
+  give(): Promise<void>;
+  /** Notes that they are owed. */
+  note(): Promise<void>;
+  /** Notes that they are refused for good. */
+  refused(): void;
+}
+
 /**
  * Gives something to the fleet; where that is away, notes that it is owed. Never rejects: what stands in the way of both is
  * told to the next write.
  */
-export async function givenOrNoted({ give, note }: Record<"give" | "note", () => Promise<void>>): Promise<void> {
+export async function givenOrNoted({ give, note, refused }: Giving): Promise<void> {
   try {
     await give();
   } catch (error) {
     if (isAway(error)) await note().catch(() => {});
+    else if (error instanceof Failure && !error.retryable) refused();
   }
 }

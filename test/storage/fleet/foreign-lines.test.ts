@@ -118,6 +118,52 @@ describe.each(FILES)("what another program writes (%s)", (kind) => {
     },
   );
 
+  test.each([false, true])(
+    "is not owed where the fleet was never seen to have what it continues (alone: %s)",
+    async (isAlone) => {
+      const one = new Machine(kind, undefined, "one", { isJournaled: isAlone });
+      await one.put([line(0)]);
+      one.fleet.faultAt = () => "before";
+      const log = one.store.open(one.file);
+      await log.ready?.();
+      if (isAlone) log.acquireLock();
+      if (isAlone) await followed(log);
+      await log.give?.();
+      expect(one.journal.of(SESSION, log.file as string)?.from ?? null).toBe(null);
+      if (!isAlone) await expect(log.confirm?.()).rejects.toEqual(failed("storage_failed"));
+    },
+  );
+
+  test("keeps nobody from leaving, though its file is gone and the fleet away", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    one.fleet.faultAt = () => "before";
+    await foreign(one, log, 1);
+    one.disk.remove(one.file);
+    await expect(Promise.resolve(log.give?.())).resolves.toBeUndefined();
+  });
+
+  test("is not given again and again where the fleet refuses it for good", async () => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const { append } = one.fleet;
+    let appends = 0;
+    one.fleet.append = async () => {
+      appends++;
+      return { kind: "unfit", reason: "a value", isOfValue: false };
+    };
+    await foreign(one, log, 1);
+    for (let n = 0; n < 10; n++) await followed(log);
+    expect(appends).toBeGreaterThan(0);
+    expect(appends).toBeLessThan(4);
+    one.fleet.append = append;
+    await foreign(one, log, 2);
+    await followed(log);
+    expect(there(one)).toEqual([0, 1, 2].map(line));
+  });
+
   test("is given once, whichever call of that fails (each in turn)", async () => {
     for (const fault of ["before", "after", "late"] as const)
       for (let at = 0; at < 6; at++) {
