@@ -20,7 +20,7 @@ export function stillRefused(refusal: Failure | null, there: FleetSession | null
   return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
 }
 
-/** What is done with lines that nobody waits for. */
+/** Ways to deal with lines that nobody waits for. */
 interface Giving {
   give(): Promise<void>;
   /** Notes that they are owed. */
