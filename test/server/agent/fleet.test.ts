@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { textOf } from "../../../src/core/json/json.ts";
 import { acpLike, data, piLike, said, turn, until } from "../../support/agents.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -122,6 +123,21 @@ describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded 
     expect(table.rows.get(result.sessionId)?.holder).toBe(null);
     return result.sessionId;
   }
+
+  test("has the working directory that it was begun in, though the fleet was away then", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    const wire = await one.start(args);
+    await ask(wire, 1, "initialize", { protocolVersion: 1 });
+    one.fleet.faultAt = () => "before";
+    const { result } = await ask(wire, 2, "session/new", { cwd: one.place.home, mcpServers: [] });
+    one.fleet.faultAt = () => undefined;
+    const { sessionId } = result;
+    await ask(wire, 3, "session/prompt", { sessionId, prompt: text("one") });
+    await one.end();
+    expect(JSON.parse(textOf(table.rows.get(sessionId)?.headerLine as Uint8Array)).cwd).toBe(one.place.home);
+    expect(texts(table, sessionId)[0]).toBe("one");
+  });
 
   test("goes on with what another machine wrote meanwhile, here and where nothing of it is", async () => {
     const table = new FleetTable();
