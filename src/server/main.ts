@@ -140,7 +140,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const ended = async (): Promise<void> => {
     confined?.release();
     sweep?.end();
-    const owed = stores.fleet?.owed().length ?? 0;
+    const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
     if (owed > 0)
       world.printError(
         `${owed === 1 ? "A session has" : `${owed} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
