@@ -86,11 +86,10 @@ export class AcpRecorder {
   }
 
   /** Begins to record a session of the agent, or goes on with it, also where another machine has recorded it. */
-  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
+  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
     const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
-    // Nobody has one that the agent has just begun, and the fleet may be away.
-    if (isMeant && !isNew) await this.workspace.arrive({ sessionId: agentSessionId, isWhole: true });
+    if (isMeant) await this.workspace.arrive({ sessionId: agentSessionId, isWhole: true });
     const known = this.sessions.get(agentSessionId);
     if (known) {
       known.isReplay = isLoaded;
@@ -185,7 +184,7 @@ export class AcpRecorder {
     const recorded = this.sessions.get(String(params.sessionId));
     if (method === "initialize") this.met(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
-      return this.begin({ ...params, sessionId: outcome.sessionId }, false, true).then(() => {});
+      return this.begin({ ...params, sessionId: outcome.sessionId }, false).then(() => {});
     else if (method === "session/fork" && recorded && typeof outcome.sessionId === "string")
       return this.copy(recorded, outcome.sessionId);
     else if (method === "session/close" && recorded && error === undefined) return this.letGo(recorded);

@@ -156,9 +156,7 @@ export class PiAgent implements AgentSink {
   private async getInStep(): Promise<void> {
     const { current } = this.host;
     if (current === null) throw new Failure("no_session");
-    // While it works, its own lines are no reason to open the session again, which would end its turn.
-    const mayAsk = current.log.durability !== undefined && !(await this.isAtWork());
-    if (mayAsk && this.place.isInStepWith(current)) await this.place.holdOn(current);
+    if (this.place.isInStepWith(current)) await this.place.holdOn(current);
     if (this.place.isInStepWith(current)) return;
     await this.place.moveTo(current, async (sessionPath) => {
       const reply = await this.ask("switch_session", { sessionPath });
