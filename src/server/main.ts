@@ -149,7 +149,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   };
   if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
     const proxy = new AcpProxy(
-      { ...world, workspace },
+      { ...world, workspace, absence: fleet?.outage },
       { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
     );
     const done = proxy.serve().finally(ended);

@@ -5,7 +5,7 @@
 
 import type { Readable, Writable } from "node:stream";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { AcpRecorder } from "./acp-recorder.ts";
+import { type Absence, AcpRecorder } from "./acp-recorder.ts";
 import { droppedMessage, LineCutter, type LineSink } from "./line-cutter.ts";
 import { isObject, membersOfLine } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
@@ -26,6 +26,8 @@ interface ProxyEnds {
   readonly input: Readable;
   readonly output: Writable;
   readonly workspace: Workspace;
+  /** See {@link AcpRecorder}. */
+  readonly absence?: Absence;
 }
 
 /** Lines that are passed on one after the other, each when it may. */
@@ -91,7 +93,7 @@ export class AcpProxy {
   constructor(ends: ProxyEnds, means: ProxyMeans) {
     this.ends = ends;
     this.means = means;
-    this.recorder = new AcpRecorder(ends.workspace, (sentence) => means.printError(sentence));
+    this.recorder = new AcpRecorder(ends.workspace, (sentence) => means.printError(sentence), ends.absence);
     this.fromClient = new Passage(
       (line) => this.toAgent(line),
       () => this.balance(),

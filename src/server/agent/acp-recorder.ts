@@ -26,6 +26,14 @@ interface OpenRequest {
   readonly params: Loose;
 }
 
+/** The time for which other machines cannot be asked, where work goes on without them. */
+export interface Absence {
+  /** Whether nobody should ask them. */
+  readonly lasts: boolean;
+  /** Returns whether it begins, or has begun: they do not answer. */
+  begins(): Promise<boolean>;
+}
+
 /** Requests of either side that are kept until their replies come. */
 const MAX_OPEN = 10_000;
 /** A member of entries that tells which agent a session is of. */
@@ -34,6 +42,7 @@ const CUSTOM = "acp";
 export class AcpRecorder {
   private readonly workspace: Workspace;
   private readonly complain: (sentence: string) => void;
+  private readonly absence: Absence | undefined;
   private readonly sessions = new Map<string, RecordedSession>();
   /** Requests of the client, and of the agent, by the JSON text of their ids. */
   private readonly ofClient = new Map<string, OpenRequest>();
@@ -42,9 +51,11 @@ export class AcpRecorder {
   private agentInfo: Loose = {};
   private hasFailed = false;
 
-  constructor(workspace: Workspace, complain: (sentence: string) => void) {
+  /** `absence`: missing where nothing is recorded while other machines cannot be asked. */
+  constructor(workspace: Workspace, complain: (sentence: string) => void, absence?: Absence) {
     this.workspace = workspace;
     this.complain = complain;
+    this.absence = absence;
   }
 
   /** Ids, as JSON text, of the requests of the client that have no reply. */
@@ -86,21 +97,39 @@ export class AcpRecorder {
   }
 
   /** Begins to record a session of the agent, or goes on with it, also where another machine has recorded it. */
-  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean): Promise<RecordedSession> {
+  private async begin({ sessionId, cwd }: Loose, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
     const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
-    if (isMeant) await this.workspace.arrive({ sessionId: agentSessionId, isWhole: true });
+    const mayHaveId = !isMeant || (await this.arrived(agentSessionId, isNew));
     const known = this.sessions.get(agentSessionId);
     if (known) {
       known.isReplay = isLoaded;
       return known;
     }
     const found = this.find(agentSessionId);
-    const session = found ?? this.make(agentSessionId, typeof cwd === "string" ? cwd : undefined);
+    const session = found ?? this.make(agentSessionId, typeof cwd === "string" ? cwd : undefined, mayHaveId);
     const turn = new AcpTurn(this.speaker, () => this.workspace.env.now());
     const recorded = { agentSessionId, session, turn, isReplay: isLoaded && found !== undefined };
     this.sessions.set(agentSessionId, recorded);
     return recorded;
+  }
+
+  /**
+   * Brings the session here that another machine may have recorded. Returns whether one that is made because there is none
+   * may have its id: another machine may have that where it cannot be asked, unless the agent has just made it. Rejects
+   * where it must be asked.
+   */
+  private async arrived(sessionId: string, isNew: boolean): Promise<boolean> {
+    const isAlone = this.absence?.lasts === true;
+    try {
+      await this.workspace.arrive({ sessionId, isWhole: true });
+      return isNew || !isAlone;
+    } catch (error) {
+      const begins = await this.absence?.begins();
+      // The agent has begun it all the same: the first write meets the same obstacle, if it lasts, and says so.
+      if (!isNew && !begins) throw error;
+      return isNew;
+    }
   }
 
   /** Returns the session in which one of the agent was recorded; undefined when there is none. */
@@ -114,8 +143,8 @@ export class AcpRecorder {
     return undefined;
   }
 
-  private make(agentSessionId: string, cwd: string | undefined): Session {
-    const id = SESSION_ID.test(agentSessionId) ? agentSessionId : undefined;
+  private make(agentSessionId: string, cwd: string | undefined, mayHaveId: boolean): Session {
+    const id = mayHaveId && SESSION_ID.test(agentSessionId) ? agentSessionId : undefined;
     let session: Session;
     try {
       session = this.workspace.create({ cwd, id });
@@ -184,7 +213,7 @@ export class AcpRecorder {
     const recorded = this.sessions.get(String(params.sessionId));
     if (method === "initialize") this.met(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
-      return this.begin({ ...params, sessionId: outcome.sessionId }, false).then(() => {});
+      return this.begin({ ...params, sessionId: outcome.sessionId }, false, true).then(() => {});
     else if (method === "session/fork" && recorded && typeof outcome.sessionId === "string")
       return this.copy(recorded, outcome.sessionId);
     else if (method === "session/close" && recorded && error === undefined) return this.letGo(recorded);

@@ -1,8 +1,11 @@
 /** Agents behind a server whose sessions are in a fleet, too: what they write is there, and nobody else writes meanwhile. */
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
+import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { acpLike, data, piLike, said, turn, until } from "../../support/agents.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -15,9 +18,11 @@ function machine(
   table: FleetTable,
   name: string,
   elapsed = (): number => 0,
+  isJournaled = false,
 ): HereLives & { readonly fleet: MemoryFleet } {
   const fleet = new MemoryFleet(table, name);
-  const lives = new HereLives({ seed: ++seeds, fleet: fleetOptions(fleet, { elapsed }) });
+  const outage = isJournaled ? new Outage(fleet, 0, elapsed) : undefined;
+  const lives = new HereLives({ seed: ++seeds, fleet: fleetOptions(fleet, { elapsed, outage }) });
   return Object.assign(lives, { fleet });
 }
 
@@ -114,13 +119,14 @@ describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded 
   const texts = (table: FleetTable, sessionId: string): string[] =>
     table.linesOf(sessionId).flatMap((one) => JSON.parse(one).message?.content?.[0]?.text ?? []);
 
-  async function recorded(table: FleetTable, lives: HereLives, prompt: string): Promise<string> {
+  async function recorded(table: FleetTable, lives: HereLives, prompt: string, cwd = lives.place.cwd): Promise<string> {
     const wire = await lives.start(args);
     await ask(wire, 1, "initialize", { protocolVersion: 1 });
-    const { result } = await ask(wire, 2, "session/new", { cwd: lives.place.cwd, mcpServers: [] });
-    await ask(wire, 3, "session/prompt", { sessionId: result.sessionId, prompt: text(prompt) });
+    const { result } = await ask(wire, 2, "session/new", { cwd, mcpServers: [] });
+    const { error } = await ask(wire, 3, "session/prompt", { sessionId: result.sessionId, prompt: text(prompt) });
+    expect(error).toBeUndefined();
     await lives.end();
-    expect(table.rows.get(result.sessionId)?.holder).toBe(null);
+    expect(table.rows.get(result.sessionId)?.holder ?? null).toBe(null);
     return result.sessionId;
   }
 
@@ -183,4 +189,71 @@ describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded 
     expect(error.message).toContain("host of two");
     expect(texts(table, sessionId)).not.toContain("mine");
   });
+
+  /** Returns the cwd of a session as all machines have it, once it was opened where it was recorded. */
+  async function cwdOf(table: FleetTable, lives: HereLives, sessionId: string): Promise<string> {
+    const wire = await lives.start();
+    await wire.result("switch_session", { sessionId });
+    await wire.result("append", { entries: [theirs] });
+    await lives.end();
+    return JSON.parse(Buffer.from(table.rows.get(sessionId)?.headerLine ?? []).toString("utf8")).cwd;
+  }
+
+  test("works where the database is away and work goes on alone, in the folder that the editor named", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one", () => 0, true);
+    one.fleet.faultAt = () => "before";
+    const sessionId = await recorded(table, one, "mine", one.place.home);
+    expect(one.said).toEqual([]);
+    const notes = readdirSync(join(one.place.state, JOURNAL_FOLDER));
+    expect(notes.map((name) => readFileSync(join(one.place.state, JOURNAL_FOLDER, name), "utf8"))).toEqual([
+      expect.stringContaining(sessionId),
+    ]);
+    one.fleet.faultAt = () => undefined;
+    expect(await cwdOf(table, one, sessionId)).toBe(one.place.home);
+    expect(texts(table, sessionId)).toEqual(["mine", "You said: mine", "theirs"]);
+    table.check();
+  });
+
+  test("has the folder that the editor named where only the first question to the database had no answer", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one");
+    let looks = 0;
+    one.fleet.faultAt = (_, name) => (name === "look" && looks++ === 0 ? "before" : undefined);
+    const sessionId = await recorded(table, one, "mine", one.place.home);
+    expect(one.said).toEqual([]);
+    expect(await cwdOf(table, one, sessionId)).toBe(one.place.home);
+  });
+
+  test.each([false, true])(
+    "is recorded elsewhere where only an absent database may have its past (known: %s)",
+    async (isKnown) => {
+      const table = new FleetTable();
+      const sessionId = await recorded(table, machine(table, "one"), "one");
+      const before = table.linesOf(sessionId);
+      const two = machine(table, "two", () => 0, true);
+      two.fleet.faultAt = () => "before";
+      const wire = await two.start([...args.with(1, acpLike("--loads"))]);
+      await ask(wire, 1, "initialize", { protocolVersion: 1 });
+      // By then it is known that the database is away, or it is not.
+      if (isKnown) {
+        const { result } = await ask(wire, 2, "session/new", { cwd: two.place.cwd, mcpServers: [] });
+        await ask(wire, 3, "session/prompt", { sessionId: result.sessionId, prompt: text("another") });
+      }
+      const loaded = await ask(wire, 4, "session/load", { sessionId, cwd: two.place.home, mcpServers: [] });
+      expect(loaded.error).toBeUndefined();
+      await ask(wire, 5, "session/prompt", { sessionId, prompt: text("mine") });
+      await two.end();
+      two.fleet.faultAt = () => undefined;
+      const again = await two.start();
+      const { sessions } = await again.result("list_sessions", { cwd: two.place.home });
+      expect(sessions).toHaveLength(1);
+      const [{ sessionId: elsewhere }] = sessions;
+      await again.result("switch_session", { sessionId: elsewhere });
+      await again.result("append", { entries: [theirs] });
+      await two.end();
+      expect(texts(table, elsewhere)).toContain("mine");
+      expect(table.linesOf(sessionId)).toEqual(before);
+    },
+  );
 });
