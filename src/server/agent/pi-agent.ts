@@ -156,7 +156,8 @@ export class PiAgent implements AgentSink {
   private async getInStep(): Promise<void> {
     const { current } = this.host;
     if (current === null) throw new Failure("no_session");
-    if (this.place.isInStepWith(current)) await this.place.holdOn(current);
+    // In a turn the lines that come are its own, and it would be lost if the agent opened the session again.
+    if (!this.isInTurn && this.place.isInStepWith(current)) await this.place.holdOn(current);
     if (this.place.isInStepWith(current)) return;
     await this.place.moveTo(current, async (sessionPath) => {
       const reply = await this.ask("switch_session", { sessionPath });
@@ -169,6 +170,11 @@ export class PiAgent implements AgentSink {
         throw new Failure("agent_failed", "An extension of the agent refused to open the session.");
     });
     this.hasNews = true;
+  }
+
+  /** Whether a turn is under way, as far as that is known without asking the agent. */
+  private get isInTurn(): boolean {
+    return this.seen.isRunning || this.requests.has(LONG);
   }
 
   /** Asks for what the agent has, or has it change that, and starts it. Rejects with the reason why it does not answer. */

@@ -1,12 +1,12 @@
 /** Agents behind a server whose sessions are in a fleet, too: what they write is there, and nobody else writes meanwhile. */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
-import { acpLike, data, piLike, said, turn, until } from "../../support/agents.ts";
+import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
@@ -105,6 +105,45 @@ describe("an agent like Pi", () => {
     await one.end();
     expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
   });
+
+  test.each(["steer", "follow_up", "bash", "set_model"])(
+    "keeps its turn where it writes while %s waits for the database",
+    async (type) => {
+      const table = new FleetTable();
+      let now = 0;
+      const one = machine(table, "one", () => now);
+      const heard = join(one.place.home, "heard");
+      const agent = ownAgent(
+        one.place,
+        `say({ id, type: "response", command: type, success: true, data: { isStreaming: true } });
+       if (type === "prompt") say({ type: "agent_start" });`,
+      );
+      const wire = await one.start(["--mode", "rpc", "--agent", `sh -c "tee '${heard}' | ${agent}"`]);
+      await wire.command("prompt", { message: "one" });
+      await event(wire, "agent_start");
+      const { sessionFile } = await data(wire, "get_state");
+      const line = {
+        type: "custom",
+        id: "0badcafe",
+        parentId: null,
+        timestamp: "2026-01-24T16:22:26.831Z",
+        customType: "of the turn",
+      };
+      one.fleet.turns = async () => {
+        one.fleet.turns = () => Promise.resolve();
+        await new Promise(setImmediate);
+        appendFileSync(sessionFile, `${JSON.stringify(line)}\n`);
+      };
+      // It is not sure any more that the session is still this machine's.
+      now = 10_000;
+      await data(wire, type, { message: "more" });
+      const types = readFileSync(heard, "utf8")
+        .trimEnd()
+        .split("\n")
+        .map((text) => JSON.parse(text).type);
+      expect(types.filter((one) => one !== "get_state")).toEqual(["switch_session", "prompt", type]);
+    },
+  );
 });
 
 describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
