@@ -16,8 +16,11 @@ interface RecordedSession {
   turn: AcpTurn;
   /** Whether what comes is known already: the agent tells the past of a session that was recorded. */
   isReplay: boolean;
-  /** Resolves when it is as other machines have it; nothing is written meanwhile. Never rejects. */
-  following?: Promise<void>;
+  /**
+   * Resolves when what is asked of other machines for it is answered, and what waited for that is written. Nothing else is
+   * written or asked meanwhile. Never rejects.
+   */
+  busy?: Promise<void>;
 }
 
 /** A request that has no reply yet. */
@@ -244,10 +247,14 @@ export class AcpRecorder {
   /** Writes what was said. Returns what must be waited for before that can be, where other machines may write there, too. */
   private write(recorded: RecordedSession, written: readonly AcpDraft[]): Promise<void> | undefined {
     if (written.length === 0) return undefined;
-    const { session, following } = recorded;
-    if (following) return following.then(() => this.write(recorded, written));
+    const { session, busy } = recorded;
+    if (busy) return busy.then(() => this.write(recorded, written));
     const becoming = becomeWriter(session);
-    if (becoming) return becoming.then(() => this.append(session, written));
+    if (becoming)
+      return occupied(
+        recorded,
+        becoming.then(() => this.append(session, written)),
+      );
     this.append(session, written);
     return undefined;
   }
@@ -272,16 +279,18 @@ export class AcpRecorder {
     const { stores } = this.workspace;
     stores.giveOwed?.((id) => [...this.sessions.values()].some(({ session }) => session.id === id));
     for (const recorded of this.sessions.values()) {
-      const { log } = recorded.session;
-      if (recorded.following || log.durableCount < log.nodes.count) continue;
-      const followed = log.follow?.();
-      if (followed)
-        recorded.following = followed
-          // The next prompt meets the same obstacle and says so.
-          .catch(() => {})
-          .then(() => {
-            recorded.following = undefined;
-          });
+      const { session } = recorded;
+      const { log } = session;
+      if (recorded.busy || log.durableCount < log.nodes.count) continue;
+      try {
+        session.refresh();
+      } catch {
+        // As below.
+        continue;
+      }
+      // The next prompt meets the same obstacle and says so.
+      const followed = session.log.follow?.();
+      if (followed) occupied(recorded, followed).catch(() => {});
     }
   }
 
@@ -311,7 +320,7 @@ export class AcpRecorder {
   private async conclude(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
     const { session } = recorded;
     try {
-      await recorded.following;
+      await recorded.busy;
       await this.writeDurably(recorded, last);
       await session.leave();
     } catch (error) {
@@ -320,6 +329,16 @@ export class AcpRecorder {
       session.close();
     }
   }
+}
+
+/** Has nothing else done with a session until some work has ended. Returns that work. */
+function occupied(recorded: RecordedSession, work: Promise<void>): Promise<void> {
+  recorded.busy = work
+    .catch(() => {})
+    .then(() => {
+      recorded.busy = undefined;
+    });
+  return work;
 }
 
 /** Keeps a request until its reply, or until there are too many. */
