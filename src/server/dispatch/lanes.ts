@@ -48,7 +48,7 @@ export class Lanes {
     return lane.session;
   }
 
-  /** Returns the session of a lane that no other session has, if it is open. */
+  /** Returns the session of a lane of its own, if it is open; null for the lane that sessions have in turn, as they are current. */
   ownerOf(lane: Lane): Session | null {
     return lane === this.main ? null : this.sessionOf(lane);
   }
@@ -108,11 +108,12 @@ export class Lanes {
 
   /** Takes the calls out of the main lane that belong to another, now that another session is the current one. */
   takeMoved(): QueuedCall[] {
-    const { calls } = this.main;
-    const all = calls.splice(0).map(({ call, batch }) => ({ call: this.resolved(call), batch }));
-    const isMoved = ({ call }: QueuedCall): boolean => this.isElsewhere(this.main, call);
-    const moved = all.filter(isMoved);
-    calls.push(...all.filter((one) => !moved.includes(one)));
+    const { main } = this;
+    const moved: QueuedCall[] = [];
+    for (const { call: named, batch } of main.calls.splice(0)) {
+      const call = this.resolved(named);
+      (this.isElsewhere(main, call) ? moved : main.calls).push({ call, batch });
+    }
     return moved;
   }
 

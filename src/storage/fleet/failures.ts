@@ -10,12 +10,12 @@ export function unknown(known: string, cause: unknown): Failure {
   return new Failure("outcome_unknown", sentence, { fleet: true }, { cause, retryable: true });
 }
 
+const NOT_REACHED = "database cannot be reached";
+
 export function away(reason: string): Failure {
-  return new Failure(
-    "storage_failed",
-    `The fleet's database cannot be reached (${reason}). Nothing was changed; try again.`,
-    { fleet: true },
-  );
+  return new Failure("storage_failed", `The fleet's ${NOT_REACHED} (${reason}). Nothing was changed; try again.`, {
+    fleet: true,
+  });
 }
 
 /**
@@ -45,7 +45,7 @@ export function isAway(error: unknown): boolean {
 
 /** Returns what a failure says where the database answers others, and is not away. */
 export function stopped({ name, message, details, retryable, cause }: Failure): Failure {
-  const sentence = message.replace("database cannot be reached (", "database is there, and did not do it (");
+  const sentence = message.replace(NOT_REACHED, "database is there, and did not do it");
   return new Failure(name, sentence, details, { cause, retryable });
 }
 

@@ -387,8 +387,9 @@ interface FinishOptions {
 }
 
 /**
- * Finishes a rollback after its marker. `isHeld`: this has the locks. Throws session_locked, and migration_failed when another process finished it: who has the lock of the
- * session file may have migrated it anew since, and then the container is the session.
+ * Finishes a rollback after its marker. `isHeld`: this has the locks. Throws session_locked, and migration_failed when another
+ * process finished it: who has the lock of the session file may have migrated it anew since, and then the container is the
+ * session.
  */
 async function finishRollback(
   run: MigrationRun,

@@ -37,12 +37,21 @@ async function isSo(isTrue: () => boolean): Promise<void> {
 describe("an agent like Pi", () => {
   const PI = ["--mode", "rpc", "--agent", piLike()];
 
+  /** Starts a server with an agent, and has it take a turn. */
+  async function working(
+    lives: HereLives,
+    message = "one",
+  ): Promise<{ wire: Wire; sessionId: string; sessionFile: string }> {
+    const wire = await lives.start(PI);
+    await turn(wire, message);
+    const { sessionId, sessionFile } = await data(wire, "get_state");
+    return { wire, sessionId, sessionFile };
+  }
+
   test("has its turns in the fleet, while it rests there and when it has ended", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const wire = await one.start(PI);
-    await turn(wire, "one tools 1");
-    const { sessionFile, sessionId } = await data(wire, "get_state");
+    const { wire, sessionFile, sessionId } = await working(one, "one tools 1");
     await isSo(() => table.linesOf(sessionId).length === 4);
     await turn(wire, "two");
     await one.end();
@@ -54,9 +63,7 @@ describe("an agent like Pi", () => {
 
   test("has the turn in the fleet that it had just before its session was left", async () => {
     const table = new FleetTable();
-    const wire = await machine(table, "one").start(PI);
-    await turn(wire, "one");
-    const { sessionFile, sessionId } = await data(wire, "get_state");
+    const { wire, sessionFile, sessionId } = await working(machine(table, "one"));
     await data(wire, "new_session");
     expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
   });
@@ -64,9 +71,7 @@ describe("an agent like Pi", () => {
   test("is not asked while another machine has the session", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const wire = await one.start(PI);
-    await turn(wire, "one");
-    const { sessionId, sessionFile } = await data(wire, "get_state");
+    const { sessionId, sessionFile } = await working(one);
     await one.end();
     const two = machine(table, "two");
     const other = await two.start();
@@ -87,9 +92,7 @@ describe("an agent like Pi", () => {
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
-    const wire = await one.start(PI);
-    await turn(wire, "one");
-    const { sessionId, sessionFile } = await data(wire, "get_state");
+    const { wire, sessionId, sessionFile } = await working(one);
     await isSo(() => table.linesOf(sessionId).length === 2);
     const two = machine(table, "two");
     two.fleet.leasesEnd = true;
