@@ -395,7 +395,7 @@ export class FaultDisk implements Disk {
     inode.changed = this.nextChange();
   }
 
-  sync = async (fd: number): Promise<void> => this.syncNow(fd);
+  sync = async (fd: number, _beside?: boolean): Promise<void> => this.syncNow(fd);
 
   syncNow(fd: number): void {
     this.step("sync");

@@ -65,8 +65,8 @@ export interface Disk {
   /** Follows links. `plain`: describes the link itself. */
   info(path: string, plain?: boolean): FileInfo;
   truncate(fd: number, size: number): void;
-  /** Waits until the file's content is on the medium; with `much` to write there, nothing else waits for it. */
-  sync(fd: number, much?: boolean): Promise<void>;
+  /** Waits until the file's content is on the medium. `beside`: nothing else waits for it, as it may for a quick medium. */
+  sync(fd: number, beside?: boolean): Promise<void>;
   /** Does the same, and blocks everything else meanwhile: for a file that gets its name next. */
   syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */

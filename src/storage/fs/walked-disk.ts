@@ -68,7 +68,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
     infoOf: (fd) => disk.infoOf(fd),
     info,
     truncate: (fd, size) => disk.truncate(fd, size),
-    sync: (fd, much) => disk.sync(fd, much),
+    sync: (fd, beside) => disk.sync(fd, beside),
     syncNow: (fd) => disk.syncNow(fd),
     // `disk.syncFolder` opens the folder before it returns.
     syncFolder: async (path) => way.use(path, "folder", (at) => disk.syncFolder(at)),

@@ -352,8 +352,8 @@ export class JsonlBackend implements Backend {
     const { disk, file } = this;
     const { count } = this.entries.nodes;
     const { size } = this.end;
-    const keep = async (): Promise<void> => {
-      await disk.sync(file.fd);
+    const keep = async (beside: boolean): Promise<void> => {
+      await disk.sync(file.fd, beside);
       await this.state.unsynced.sync();
     };
     await keptInBoth(keep, count, elsewhere);

@@ -65,8 +65,13 @@ export type Elsewhere = (count: number, kept: Promise<void>) => Promise<void>;
  * Brings the first `count` entries to the disk and elsewhere at the same time, and waits for both. Rejects as elsewhere
  * does, which knows best what became of them, or with what the disk refused.
  */
-export async function keptInBoth(keep: () => Promise<void>, count: number, elsewhere?: Elsewhere): Promise<void> {
-  const kept = keep();
+export async function keptInBoth(
+  keep: (beside: boolean) => Promise<void>,
+  count: number,
+  elsewhere?: Elsewhere,
+): Promise<void> {
+  // A thread that waits for the disk cannot send meanwhile.
+  const kept = keep(elsewhere !== undefined);
   if (!elsewhere) return kept;
   const [disk, there] = await Promise.allSettled([kept, elsewhere(count, kept)]);
   if (there.status === "rejected") throw there.reason;

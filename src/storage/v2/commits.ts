@@ -67,8 +67,8 @@ export class ContainerCommits {
     const { count } = entries.nodes;
     const { tail } = end;
     const rows = end.rows.length;
-    const keep = async (): Promise<void> => {
-      await frames.sync();
+    const keep = async (beside: boolean): Promise<void> => {
+      await frames.sync(beside);
       // This includes the names of new segments: no row may name a frame that a loss of power takes away (INV-003).
       await state.unsynced.sync();
     };

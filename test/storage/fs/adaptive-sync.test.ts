@@ -3,6 +3,8 @@
 import { expect, test } from "vitest";
 import { quickSync } from "../../../src/storage/fs/adaptive-sync.ts";
 
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** Syncs that take so many milliseconds each; answers the ways they went. */
 async function waysOf(...durations: (number | Error)[]): Promise<string[]> {
   let clock = 0;
@@ -51,7 +53,10 @@ test("while one is under way the next goes beside, too", async () => {
     },
     now: () => 0,
   });
-  const both = [sync(3), sync(4)];
+  const first = sync(3);
+  await turn();
+  const both = [first, sync(4)];
+  await turn();
   for (const end of ends) end();
   await Promise.all(both);
   await sync(3);
@@ -74,7 +79,28 @@ test("one that had to block tells how quick the medium is, too", async () => {
   expect(ways).toEqual(["at once", "at once"]);
 });
 
-test("where much was written it goes beside, however quick the medium was, and says nothing about the next one", async () => {
+test("many that are asked for together go beside, at the same time, and one or two are waited for at once", async () => {
+  const ways: string[] = [];
+  const { sync } = quickSync({
+    atOnce: () => ways.push("at once"),
+    inBackground: async () => {
+      ways.push("begun");
+      await undefined;
+      ways.push("ended");
+    },
+    now: () => 0,
+  });
+  await sync(3);
+  for (const count of [2, 3, 1]) {
+    ways.length = 0;
+    await Promise.all(Array.from({ length: count }, (_, fd) => sync(fd)));
+    expect(ways).toEqual(
+      count < 3 ? Array(count).fill("at once") : ["begun", "begun", "begun", "ended", "ended", "ended"],
+    );
+  }
+});
+
+test("what is to go beside does, however quick the medium was, and says nothing about the next one", async () => {
   const ways: string[] = [];
   const { sync } = quickSync({
     atOnce: () => ways.push("at once"),
@@ -83,6 +109,6 @@ test("where much was written it goes beside, however quick the medium was, and s
     },
     now: () => 0,
   });
-  for (const much of [false, false, true, false]) await sync(3, much);
+  for (const beside of [false, false, true, false]) await sync(3, beside);
   expect(ways).toEqual(["beside", "at once", "beside", "at once"]);
 });
