@@ -9,7 +9,7 @@ import { closedAfterALook } from "../support/open-sessions.ts";
 import { copyTo, type StoreName } from "../support/other-programs.ts";
 import { type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
 
-const HOOKS = ["session_before_tree", "session_before_compact"].map((name) => ({ name }));
+const HOOKS = ["session_before_tree", "session_before_compact", "session_before_fork"].map((name) => ({ name }));
 
 /** Sessions that are open: one beside the current one, and a copy of it that is closed. */
 interface Twins {
@@ -82,6 +82,20 @@ describe.each<StoreName>(["jsonl", "v2"])("of two open sessions with one id (%s)
       expect((await server.result("get_entry", { entryId: "after" })).entry.parentId).toBe(ids[0]);
     },
   );
+
+  test("what waits for the current one is done there, also after another session has become the current one", async () => {
+    const { server, sessionId, first, copy, ids } = await twins(store);
+    await server.result("switch_session", { sessionPath: first });
+    await server.result("open_session", { sessionPath: copy });
+    server.send({ jsonrpc: "2.0", id: "n", method: "clone" });
+    const { id } = await server.next();
+    const entries = [user("after", { id: "after" })];
+    server.send({ jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } });
+    server.send({ jsonrpc: "2.0", id, result: {} });
+    expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
+    expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
+    expect(await stateOf(server, first)).toEqual({ leafId: "after", entryCount: 4 });
+  });
 
   test("each keeps its order after the other was closed", async () => {
     const { server, sessionId, first, copy, ids } = await twins(store);

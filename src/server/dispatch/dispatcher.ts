@@ -355,7 +355,7 @@ export class Dispatcher implements ReplyHost {
   }
 
   private goOn(lane: Lane): void {
-    this.pump(lane);
+    for (const next of [...this.lanes.takeMoved(), lane]) this.pump(next);
     this.commitPending();
     this.lanes.wake();
   }
@@ -490,11 +490,11 @@ export class Dispatcher implements ReplyHost {
   }
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
-    const [left, arrived] = eventsOfReplacement(this.workspace.current, next, replacement);
+    const before = this.workspace.current;
+    const [left, arrived] = eventsOfReplacement(before, next, replacement);
     // What comes from then on belongs to the lane of the current session, which it is in the same turn.
     await this.workspace.replace(next, () => this.lanes.finish(next, () => this.commitPending()));
     events.push(...left, ...arrived());
-    // What comes later for one of these sessions does not overtake them.
-    for (const { call, batch } of this.lanes.takeMoved()) this.enqueue(call, batch);
+    this.lanes.moveFrom(before);
   }
 }

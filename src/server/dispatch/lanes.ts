@@ -3,7 +3,7 @@
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call } from "../connection/call.ts";
-import { Lane, type QueuedCall } from "./lane.ts";
+import { Lane } from "./lane.ts";
 
 export class Lanes {
   private readonly workspace: Workspace;
@@ -15,6 +15,8 @@ export class Lanes {
   private readonly ofOpen = new WeakMap<Session, Lane>();
   /** Those in which something may be under way: what is done after each chunk of input need not look at a thousand others. */
   private readonly active = new Set<Lane>();
+  /** Those to which calls of the main lane were moved that are not run yet. */
+  private readonly moved = new Set<Lane>();
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
   constructor(workspace: Workspace) {
@@ -106,14 +108,32 @@ export class Lanes {
     return namesSession && this.ofCall(call) !== lane;
   }
 
-  /** Takes the calls out of the main lane that belong to another, now that another session is the current one. */
-  takeMoved(): QueuedCall[] {
+  /**
+   * Gives what waits in the main lane to the lanes that it belongs to, now that another session is the current one than
+   * `before`: nothing that comes later overtakes it. `takeMoved` says when it is run.
+   */
+  moveFrom(before: Session | null): void {
     const { main } = this;
-    const moved: QueuedCall[] = [];
     for (const { call: named, batch } of main.calls.splice(0)) {
       const call = this.resolved(named);
-      (this.isElsewhere(main, call) ? moved : main.calls).push({ call, batch });
+      const lane = this.isElsewhere(main, call) ? this.ofMoved(call, before) : main;
+      lane.calls.push({ call, batch });
+      if (lane !== main) this.moved.add(lane);
     }
+  }
+
+  /** Returns the lane of a call that leaves the main one. What waits for a session stays with it, whoever has its id, too. */
+  private ofMoved(call: Call, before: Session | null): Lane {
+    const { sessionId } = (call.params ?? {}) as { sessionId?: string };
+    const isOfBefore = before && !call.target && sessionId === before.id && this.workspace.isOpen(before);
+    return isOfBefore ? this.ofSession(before) : this.ofCall(call);
+  }
+
+  /** Returns the lanes with calls that were moved there, once what replaced the session in the main lane is answered. */
+  takeMoved(): readonly Lane[] {
+    if (this.moved.size === 0 || this.main.running) return [];
+    const moved = [...this.moved];
+    this.moved.clear();
     return moved;
   }
 

@@ -132,6 +132,26 @@ test.each(["jsonl", "v2"])(
   },
 );
 
+test.each(["jsonl", "v2"])(
+  "what waits for a session that is left is answered after what leaves it (%s)",
+  async (store) => {
+    const { server } = await hostWith(["session_before_fork"], ["--store", store]);
+    const { sessionId, sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("open_session", { sessionPath: sessionFile });
+    await server.result("switch_session", { sessionPath: sessionFile });
+    ask(server, "leaves", "clone");
+    const { id } = await question(server);
+    ask(server, "reads", "get_state", { sessionId });
+    ask(server, "fails", "get_entry", { sessionId, entryId: "nothing" });
+    ask(server, "writes", "append", { sessionId, entries: [user("one more")] });
+    answer(server, id, {});
+    const order: Json[] = [];
+    while (order.length < 4) order.push((await server.next()).id);
+    expect(order).toEqual(["leaves", "reads", "fails", "writes"]);
+  },
+);
+
 test("members that a hook does not know are ignored beside one that it knows", async () => {
   const { server } = await hostWith(["session_before_switch"]);
   ask(server, "n", "new_session");
