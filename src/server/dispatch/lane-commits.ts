@@ -16,6 +16,7 @@ export class LaneCommits {
   private readonly lanes: Lanes;
   private readonly replies: Replies;
   private readonly keyed: KeyedResults;
+  private isGoingOn = false;
 
   constructor(sink: Sink, lanes: Lanes, replies: Replies, keyed: KeyedResults) {
     this.sink = sink;
@@ -71,9 +72,19 @@ export class LaneCommits {
       .then(() => {
         lane.committing = undefined;
         this.replies.flush(lane);
-        this.commitAll();
-        this.lanes.wake();
+        this.goOn();
       });
+  }
+
+  /** Commits what was applied meanwhile, once for all commits that end in one turn: their replies leave together. */
+  private goOn(): void {
+    if (this.isGoingOn) return;
+    this.isGoingOn = true;
+    queueMicrotask(() => {
+      this.isGoingOn = false;
+      this.commitAll();
+      this.lanes.wake();
+    });
   }
 
   /** Handles a failed commit, after which the session is as it was: writes that waited fail, reads are run again. */
