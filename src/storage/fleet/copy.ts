@@ -8,27 +8,26 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { FleetBatch, FleetEnd, FleetSession, Taking } from "../../core/ports/fleet.ts";
+import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import { CopyAtRest, type Standing } from "./at-rest.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { isSameEnd, linesBetween, NOTHING } from "./ends.ts";
+import { linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, byOthers, isAway, notTaken, overtaken, stopped, tooSlow, unfit } from "./failures.ts";
 import { giveWay } from "./giving-way.ts";
-import { Inquiry } from "./inquiry.ts";
-import { COMPARED_FIRST, KnownEnd } from "./known-end.ts";
+import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
-import { givenOrNoted, stillRefused, taken } from "./refusals.ts";
+import { stillRefused, taken } from "./refusals.ts";
 import { lookHere, settleHere, takeInUpTo } from "./taking-in.ts";
 import { Tenure } from "./tenure.ts";
 
 export class FleetCopy implements Outside {
-  holder: Holder | null = null;
   private readonly log: CopiedLog;
   private readonly options: FleetOptions;
   private readonly facts: CopyFacts;
@@ -38,10 +37,8 @@ export class FleetCopy implements Outside {
   private readonly known: KnownEnd;
   /** The adding of facts that the fleet lacks. */
   private readonly late: LateWork;
-  /** Whether there is something to take in or to give. */
-  private readonly news: Inquiry;
-  /** The reason why this process may not write, as it was found last. */
-  private refusal: Failure | null = null;
+  private readonly atRest: CopyAtRest;
+  private readonly standing: Standing = { holder: null, refusal: null, reached: undefined };
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
@@ -50,8 +47,6 @@ export class FleetCopy implements Outside {
   private commit = new RunningCommit(0, 0, false);
   /** Whether the fleet may have the session, although its first commit failed here. */
   private isBegunInDoubt = false;
-  /** Where the entries are that were committed last. */
-  private reached: "replicated" | "primary" | undefined;
 
   constructor(log: CopiedLog, options: FleetOptions) {
     this.log = log;
@@ -61,11 +56,29 @@ export class FleetCopy implements Outside {
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure));
-    this.news = new Inquiry(options.followedEvery, options.elapsed, () => this.hasNews());
+    const { tenure, known, debt, standing } = this;
+    this.atRest = new CopyAtRest({
+      ...{ log, options, tenure, known, debt, standing },
+      isAlone: () => this.isAlone,
+      isBegun: () => this.isBegun,
+      isBecoming: () => this.readying !== undefined,
+      becomeWriter: (isHost) => this.becomeWriter(isHost),
+      catchUp: (there) => this.catchUp(there),
+      giveNow: () => this.confirmNow(false),
+      confirmAlone: () => this.confirmAlone(),
+    });
+  }
+
+  private get id(): string {
+    return this.log.header.id;
+  }
+
+  get holder(): Holder | null {
+    return this.standing.holder;
   }
 
   requireOurs(): void {
-    if (this.refusal) throw this.refusal;
+    if (this.standing.refusal) throw this.standing.refusal;
   }
 
   /** The end up to which fleet and copy are known to have the same. */
@@ -81,7 +94,7 @@ export class FleetCopy implements Outside {
 
   get durability(): Log["durability"] {
     // A process before this one may have gone on alone.
-    return this.log.persisted && this.debt.isOwed ? "local" : this.reached;
+    return this.log.persisted && this.debt.isOwed ? "local" : this.standing.reached;
   }
 
   /** Whether this process goes on without the fleet for now. */
@@ -99,19 +112,19 @@ export class FleetCopy implements Outside {
   ready(): Promise<void> | undefined {
     if (this.tenure.isSure || !this.isBegun || this.log.readOnly) return undefined;
     // Nobody here writes what is being given.
-    const given = this.options.journal.giving.get(this.log.header.id);
+    const given = this.options.journal.giving.get(this.id);
     if (given) return given.then(() => this.ready());
     if (this.isAlone) {
       // Who has the session cannot be known. If somebody wrote meanwhile, what is written here becomes a branch.
-      this.refusal = stillRefused(this.refusal);
-      this.holder = null;
+      this.standing.refusal = stillRefused(this.standing.refusal);
+      this.standing.holder = null;
       return undefined;
     }
     this.readying ??= this.becomeWriter(true)
       .catch(async (error) => {
         this.tenure.epoch = null;
         const told = await this.toldAfter(error);
-        if (told !== null) this.refusal = asFailure(told);
+        if (told !== null) this.standing.refusal = asFailure(told);
       })
       .finally(() => {
         this.readying = undefined;
@@ -120,87 +133,23 @@ export class FleetCopy implements Outside {
   }
 
   followNow(): Promise<void> | undefined {
-    if (!this.isBegun) return undefined;
-    if (this.tenure.isSure || this.isAlone) return this.give();
-    if (this.news.take()) return this.follow(true).then(() => this.give());
-    this.news.renew();
-    return undefined;
+    return this.atRest.followNow();
   }
 
   give(): Promise<void> | undefined {
-    const { known, debt, isAlone } = this;
-    // Lines that were never compared were acknowledged by nobody: they are not owed. Calls of the session wait meanwhile.
-    const mayNote = known.isCompared && !debt.isOwed;
-    if (!known.isAhead || stillRefused(this.refusal) || (isAlone && !mayNote)) return undefined;
-    const note = async (): Promise<void> => (mayNote ? this.confirmAlone() : undefined);
-    return givenOrNoted({ give: () => this.confirmNow(false), note, refused: () => known.noteRefused() });
-  }
-
-  private async hasNews(): Promise<boolean> {
-    const { options, debt, known } = this;
-    const there = await options.fleet.look(this.log.header.id);
-    debt.renew();
-    // Whoever was in the way of a write may have gone.
-    if (this.holder && !this.tenure.isSure) this.holder = there?.holder ?? null;
-    if (known.isLostIn(there, this.tenure.hasMoved)) return true;
-    if (there !== null && (await this.differsFrom(there, options.fleet.server))) return true;
-    // Another process of this machine may have given the fleet what this one has acknowledged.
-    if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) this.reached = "primary";
-    const isAhead = known.isAhead && !stillRefused(this.refusal, there);
-    return !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
-  }
-
-  /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
-  private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
-    if (await this.known.differsFrom(end, most)) return true;
-    if (isSameEnd(end, this.known.now)) this.tenure.server ??= server;
-    return false;
-  }
-
-  /** Whether all that the copy has is durable, and the same as what the fleet has. */
-  private isAllIn(there: FleetEnd): boolean {
-    const { log, known } = this;
-    const isResting = log.durableCount === log.nodes.count && this.readying === undefined;
-    return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
+    return this.atRest.give();
   }
 
   /** `most`: bytes of the copy that are compared, at most. */
-  async follow(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
-    const { log, debt, tenure, known } = this;
-    if (tenure.isSure || !this.isBegun || log.durableCount < log.nodes.count) return;
-    tenure.epoch = null;
-    const there = await this.options.fleet.look(this.log.header.id);
-    const { server } = this.options.fleet;
-    debt.renew();
-    this.refusal = stillRefused(this.refusal, there);
-    const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
-    const isLost = known.isLostIn(there, tenure.hasMoved);
-    const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
-    if (!isDue && !isLost && !differs) return;
-    // Somebody may write by now, who finds it out, too.
-    if (tenure.isSure || log.durableCount < log.nodes.count) return;
-    // Whoever begins the session has its lock from then on.
-    const isNew = log.acquireLock() || !log.persisted;
-    try {
-      // Another process of this machine may have acknowledged something until then, or have given it.
-      debt.renew();
-      // What is lost is given back, unless others have written since.
-      if ((debt.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await this.becomeWriter(isHost);
-      else if (there && (await this.catchUp(there.end))) tenure.server ??= server;
-    } catch (error) {
-      // What is not done yet is done the next time, also by who only reads.
-      tenure.epoch = null;
-      throw error;
-    } finally {
-      if (isNew) log.unlock();
-    }
+  follow(most?: number): Promise<void> {
+    return this.atRest.follow(false, most);
   }
 
   /** `isHost`: somebody is told of what is found. */
   private async becomeWriter(isHost: boolean): Promise<void> {
     const { log } = this;
-    this.refusal = null;
-    this.holder = null;
+    this.standing.refusal = null;
+    this.standing.holder = null;
     // What waits for a commit is asked for there.
     if (log.durableCount < log.nodes.count) return;
     try {
@@ -224,7 +173,7 @@ export class FleetCopy implements Outside {
         return;
       }
       if (taking.kind === "missing") return;
-      if (taking.kind !== "away") throw notTaken(taking, this.log.header.id);
+      if (taking.kind !== "away") throw notTaken(taking, this.id);
       if (!(await this.options.patience(tries, since))) throw away(taking.reason);
     }
   }
@@ -268,8 +217,8 @@ export class FleetCopy implements Outside {
     try {
       const { tenure, known, log } = this;
       if (tenure.isSure && known.isAhead) return await this.pushThrough(this.commitOf(log.durableCount), isPatient);
-      const there = await this.options.fleet.look(log.header.id);
-      if (there && this.isAllIn(there.end)) return this.madeOf(there.end);
+      const there = await this.options.fleet.look(this.id);
+      if (there && this.atRest.isAllIn(there.end)) return this.madeOf(there.end);
       await this.readying;
       this.tenure.epoch = null;
       this.isConfirming = true;
@@ -289,8 +238,8 @@ export class FleetCopy implements Outside {
   /** Has what is in the file count without the fleet: nobody else may take it back, and it is on the medium. */
   private async confirmAlone(): Promise<void> {
     // Who had the session before counts for nothing now.
-    this.refusal = stillRefused(this.refusal);
-    this.holder = null;
+    this.standing.refusal = stillRefused(this.standing.refusal);
+    this.standing.holder = null;
     settleHere(this.log);
     return this.goOnAlone();
   }
@@ -299,7 +248,7 @@ export class FleetCopy implements Outside {
   private async take(begins = false): Promise<Taking> {
     const { headerLine, nodes } = this.log;
     const taking = await this.tenure.take(begins || nodes.count === 0 ? headerLine : undefined);
-    this.holder = taking.kind === "held" ? taking.holder : null;
+    this.standing.holder = taking.kind === "held" ? taking.holder : null;
     if (taking.kind === "taken") this.known.indexed = taking.indexed;
     return taking;
   }
@@ -433,7 +382,7 @@ export class FleetCopy implements Outside {
   private committed({ after, facts }: FleetBatch, durability: "replicated" | "primary"): void {
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
-    this.reached = durability;
+    this.standing.reached = durability;
     this.facts.committed(after);
   }
 
@@ -443,7 +392,7 @@ export class FleetCopy implements Outside {
    */
   private async judge(taking: Exclude<Taking, { kind: "away" }>, commit: RunningCommit): Promise<Failure | null> {
     const { count } = commit;
-    const { id } = this.log.header;
+    const { id } = this;
     if (taking.kind !== "taken" && taking.kind !== "held") return notTaken(taking, id);
     const { end: there } = taking;
     const isAll = there.entries > count;
@@ -458,7 +407,7 @@ export class FleetCopy implements Outside {
     }
     this.known.raise(here);
     // Lines that are there are where the taking is; where another process has them, that is not known.
-    this.reached = taking.kind === "taken" ? taking.durability : "primary";
+    this.standing.reached = taking.kind === "taken" ? taking.durability : "primary";
     commit.doubt = undefined;
     // What came after ours is fetched before the next write.
     if (isAll) this.tenure.epoch = null;

@@ -374,7 +374,7 @@ async function bringRest({ open }: LifeCyclePlace, _id: string, file: string, th
     await closing(open(file), async (log) => {
       // All of it is compared: a long one may have other lines, too.
       if (log instanceof FileLog && log.outside instanceof FleetCopy)
-        await log.outside.follow(false, Number.POSITIVE_INFINITY);
+        await log.outside.follow(Number.POSITIVE_INFINITY);
     });
   } catch (error) {
     if (error instanceof Failure && error.name === "read_only") return false;

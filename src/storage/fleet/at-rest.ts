@@ -1,0 +1,153 @@
+/**
+ * A working copy while nobody writes to it: what others wrote is taken in, and what the fleet lacks is given to it, beside
+ * everything else.
+ */
+
+import type { Failure } from "../../core/failure.ts";
+import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
+import type { Holder } from "../../core/ports/store.ts";
+import type { CopiedLog } from "../log/outside.ts";
+import type { Debt } from "./debt.ts";
+import { isSameEnd } from "./ends.ts";
+import { Inquiry } from "./inquiry.ts";
+import { COMPARED_FIRST, type KnownEnd } from "./known-end.ts";
+import type { FleetOptions } from "./options.ts";
+import { givenOrNoted, stillRefused } from "./refusals.ts";
+import type { Tenure } from "./tenure.ts";
+
+/** How a working copy stands to the fleet, as it was found last. */
+export interface Standing {
+  /** Another process that writes to the session there. */
+  holder: Holder | null;
+  /** The reason why this process may not write. */
+  refusal: Failure | null;
+  /** Where the entries are that were committed last. */
+  reached: "replicated" | "primary" | undefined;
+}
+
+/** A working copy, with what is done to it by who becomes its writer. */
+export interface CopyParts {
+  readonly log: CopiedLog;
+  readonly options: FleetOptions;
+  readonly tenure: Tenure;
+  readonly known: KnownEnd;
+  readonly debt: Debt;
+  readonly standing: Standing;
+  /** Whether this process goes on without the fleet for now. */
+  isAlone(): boolean;
+  /** Whether the fleet may have something of the session. */
+  isBegun(): boolean;
+  /** Whether this process is about to become the writer. */
+  isBecoming(): boolean;
+  /** `isHost`: somebody is told of what is found. */
+  becomeWriter(isHost: boolean): Promise<void>;
+  /** Adds what the fleet has up to an end. Returns whether the log is still the session. */
+  catchUp(there: FleetEnd): Promise<boolean>;
+  /** Gives the fleet all that is here, and gives up at the first answer that is missing. */
+  giveNow(): Promise<void>;
+  /** Has what is here count without the fleet. */
+  confirmAlone(): Promise<void>;
+}
+
+export class CopyAtRest {
+  private readonly copy: CopyParts;
+  /** Whether there is something to take in or to give. */
+  private readonly news: Inquiry;
+
+  constructor(copy: CopyParts) {
+    this.copy = copy;
+    const { followedEvery, elapsed } = copy.options;
+    this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
+  }
+
+  /** See Outside. */
+  followNow(): Promise<void> | undefined {
+    const { copy, news } = this;
+    if (!copy.isBegun()) return undefined;
+    if (copy.tenure.isSure || copy.isAlone()) return this.give();
+    if (news.take()) return this.follow(true).then(() => this.give());
+    news.renew();
+    return undefined;
+  }
+
+  /** See Outside. */
+  give(): Promise<void> | undefined {
+    const { copy } = this;
+    const { known, debt, standing } = copy;
+    const isAlone = copy.isAlone();
+    // Lines that were never compared were acknowledged by nobody: they are not owed. Calls of the session wait meanwhile.
+    const mayNote = known.isCompared && !debt.isOwed;
+    if (!known.isAhead || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
+    const note = async (): Promise<void> => (mayNote ? copy.confirmAlone() : undefined);
+    return givenOrNoted({ give: () => copy.giveNow(), note, refused: () => known.noteRefused() });
+  }
+
+  /** Returns what the fleet has, and the server that said so. */
+  private async look(): Promise<{ there: FleetSession | null; server: string | undefined }> {
+    const { fleet } = this.copy.options;
+    const there = await fleet.look(this.copy.log.header.id);
+    return { there, server: fleet.server };
+  }
+
+  private async hasNews(): Promise<boolean> {
+    const { tenure, debt, known, standing } = this.copy;
+    const { there, server } = await this.look();
+    debt.renew();
+    // Whoever was in the way of a write may have gone.
+    if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
+    if (known.isLostIn(there, tenure.hasMoved)) return true;
+    if (there !== null && (await this.differsFrom(there, server))) return true;
+    // Another process of this machine may have given the fleet what this one has acknowledged.
+    if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) standing.reached = "primary";
+    const isAhead = known.isAhead && !stillRefused(standing.refusal, there);
+    return !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
+  }
+
+  /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
+  private async differsFrom({ end }: FleetSession, server: string | undefined, most?: number): Promise<boolean> {
+    const { known, tenure } = this.copy;
+    if (await known.differsFrom(end, most)) return true;
+    if (isSameEnd(end, known.now)) tenure.server ??= server;
+    return false;
+  }
+
+  /** Whether all that the copy has is durable, and the same as what the fleet has. */
+  isAllIn(there: FleetEnd): boolean {
+    const { copy } = this;
+    const { log, known } = copy;
+    const isResting = log.durableCount === log.nodes.count && !copy.isBecoming();
+    return isResting && there.entries === log.durableCount && known.prefix(there) !== null;
+  }
+
+  /** See Outside. `most`: bytes of the copy that are compared, at most. */
+  async follow(isHost = false, most = isHost ? undefined : COMPARED_FIRST): Promise<void> {
+    const { copy } = this;
+    const { log, debt, tenure, known, standing } = copy;
+    if (tenure.isSure || !copy.isBegun() || log.durableCount < log.nodes.count) return;
+    tenure.epoch = null;
+    const { there, server } = await this.look();
+    debt.renew();
+    standing.refusal = stillRefused(standing.refusal, there);
+    const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
+    const isLost = known.isLostIn(there, tenure.hasMoved);
+    const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
+    if (!isDue && !isLost && !differs) return;
+    // Somebody may write by now, who finds it out, too.
+    if (tenure.isSure || log.durableCount < log.nodes.count) return;
+    // Whoever begins the session has its lock from then on.
+    const isNew = log.acquireLock() || !log.persisted;
+    try {
+      // Another process of this machine may have acknowledged something until then, or have given it.
+      debt.renew();
+      // What is lost is given back, unless others have written since.
+      if ((debt.isDue(isHost) && !known.isLeftTo(there)) || (isLost && !differs)) await copy.becomeWriter(isHost);
+      else if (there && (await copy.catchUp(there.end))) tenure.server ??= server;
+    } catch (error) {
+      // What is not done yet is done the next time, also by who only reads.
+      tenure.epoch = null;
+      throw error;
+    } finally {
+      if (isNew) log.unlock();
+    }
+  }
+}
