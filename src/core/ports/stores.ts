@@ -63,9 +63,9 @@ export interface Stores {
   arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
   /**
    * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
-   * missing where there are none.
+   * missing where there are none. `open`: returns those that are, which give it themselves.
    */
-  giveOwed?(isOpen: (sessionId: string) => boolean): void;
+  giveOwed?(open: () => readonly Log[]): void;
   /** Entries that were refused, or gave way to those of other machines. */
   readonly kept: KeptPlace;
   exists(file: string): boolean;

@@ -277,7 +277,7 @@ export class AcpRecorder {
    */
   keepUp(): void {
     const { stores } = this.workspace;
-    stores.giveOwed?.((id) => [...this.sessions.values()].some(({ session }) => session.id === id));
+    stores.giveOwed?.(() => Array.from(this.sessions.values(), ({ session }) => session.log));
     for (const recorded of this.sessions.values()) {
       const { session } = recorded;
       const { log } = session;

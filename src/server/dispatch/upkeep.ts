@@ -58,7 +58,7 @@ export class Upkeep {
     for (const { log } of sessions) log.renewLock?.();
     sharing?.hosting.renew(sessions);
     sharing?.sweep(undefined, sessions);
-    workspace.stores.giveOwed?.((id) => workspace.openWith(id) !== undefined);
+    workspace.stores.giveOwed?.(() => workspace.sessions.map(({ log }) => log));
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
       if (!lane.idle || sharing?.attaching.of(session)) continue;

@@ -1,6 +1,6 @@
 /**
  * The giving of what only this machine has, because the fleet's database was away: by `fleet push` at once, and by a server
- * beside everything else, of sessions that it does not have open. Those that are open give it themselves.
+ * beside everything else, of copies that it does not have open. Those that are open give it themselves.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -147,8 +147,8 @@ export class BackgroundGiving {
     this.asked = options.elapsed();
   }
 
-  /** Begins with the next session, when it is time. `isOpen`: whether it is open here, and gives by itself. */
-  renew(isOpen: (sessionId: string) => boolean): void {
+  /** Begins with the next session, when it is time. `open`: returns the logs that are open here. */
+  renew(open: () => readonly Log[]): void {
     const { elapsed, followedEvery, outage } = this.options;
     if (outage?.lasts) {
       this.isDue = true;
@@ -159,7 +159,7 @@ export class BackgroundGiving {
     if (this.isBusy || !(this.isDue || elapsed() - this.asked >= this.wait)) return;
     this.isDue = false;
     this.asked = elapsed();
-    const next = this.next(isOpen);
+    const next = this.next(open());
     if (!next) {
       this.wait = Math.min(LONGEST_WAIT, 2 * this.wait);
       return;
@@ -173,12 +173,24 @@ export class BackgroundGiving {
     giving.set(next.sessionId, given);
   }
 
-  private next(isOpen: (sessionId: string) => boolean): JournaledSession | undefined {
+  private next(open: readonly Log[]): JournaledSession | undefined {
     const now = this.options.elapsed();
     return owedIn(this.place).find(
       (one) =>
-        one.unreadable === undefined && !isOpen(one.sessionId) && (this.refused.get(keyOf(one))?.at ?? now) <= now,
+        one.unreadable === undefined &&
+        (this.refused.get(keyOf(one))?.at ?? now) <= now &&
+        !open.some((log) => this.isLeftTo(log, one)),
     );
+  }
+
+  /**
+   * Whether what is noted waits for an open log: for its own copy, which gives by itself, and for another one of the session
+   * that is written to, whose writes would be refused where this process took the session anew.
+   */
+  private isLeftTo(log: Log, known: JournaledSession): boolean {
+    if (log.header.id !== known.sessionId) return false;
+    // One that is on its way here has no file yet.
+    return !(log instanceof FileLog) || log.isHeld || this.place.journal.isOf(known, log.file);
   }
 
   private async give(known: JournaledSession): Promise<void> {

@@ -118,7 +118,7 @@ export class Journal {
    * Whether a note is of the copy at a path. One whose file is gone, or is another session by now, as after it was moved, is
    * of whichever copy there is; one whose file is there is of that alone, because others may lack what it owes.
    */
-  private isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
+  isOf({ sessionId, sessionPath }: JournaledSession, file: string): boolean {
     if (sessionPath === file || sessionPath === "") return true;
     try {
       if (!ifPresent(() => this.disk.info(sessionPath)) || ifPresent(() => isOneFile(this.disk, sessionPath, file)))

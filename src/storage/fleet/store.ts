@@ -99,7 +99,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
         : {},
     giving(place) {
       const giving = new BackgroundGiving({ ...place, journal }, connection);
-      return { giveOwed: (isOpen) => giving.renew(isOpen) };
+      return { giveOwed: (open) => giving.renew(open) };
     },
     catalog: (of) => (catalog ? new JointFleetCatalog({ ...of, there: catalog }) : of.here),
   };

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundGiving } from "../../../src/storage/fleet/giving.ts";
 import type { Journal } from "../../../src/storage/fleet/journal.ts";
 import { line, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
@@ -37,7 +38,7 @@ async function turns(count = 60): Promise<void> {
   for (let n = 0; n < count; n++) await Promise.resolve();
 }
 
-const nobody = (): boolean => false;
+const nobody = (): Log[] => [];
 const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
@@ -49,9 +50,11 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     machine.fleet.faultAt = () => undefined;
     clock.now = 1000;
     const { length } = machine.fleet.calls;
-    giving.renew((sessionId) => sessionId === SESSION);
+    const opened = machine.store.open(machine.file);
+    giving.renew(() => [opened]);
     await turns();
     expect(machine.fleet.calls).toHaveLength(length);
+    opened.close();
     clock.now = 2000;
     giving.renew(nobody);
     await turns();
@@ -59,6 +62,45 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(machine.disk.paths().filter((path) => path.includes("fleet-journal/"))).toEqual([]);
     // Nobody has it.
     expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
+  });
+
+  test("another copy of the session that is open has nobody wait for what this one owes, unless it is written to", async () => {
+    const { machine, giving, clock } = await left(kind);
+    const { disk, journal, fleet } = machine;
+    fleet.faultAt = () => undefined;
+    fleet.table.leave();
+    const folder = "/root/other";
+    const beside = new Machine(kind, fleet.table, "one", { isJournaled: true, disk, journal, folder });
+    await beside.put([line(0)]);
+    const open = beside.store.open(beside.file);
+    open.acquireLock();
+    giving.renew(() => [open]);
+    await turns();
+    expect(inFleet(machine)).toEqual([line(0)]);
+    open.unlock();
+    clock.now = 2000;
+    giving.renew(() => [open]);
+    await turns();
+    expect(inFleet(machine)).toEqual([0, 1].map(line));
+    // It takes in what came, and goes on after it.
+    await open.ready?.();
+    await written(open, 2);
+    expect([inFleet(machine), textsOf(open)]).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
+    fleet.table.check();
+  });
+
+  test("a copy that is open gives what is noted for a file that is gone", async () => {
+    const { machine, giving } = await left(kind);
+    const { disk, fleet } = machine;
+    fleet.faultAt = () => undefined;
+    const folder = "/root/other";
+    const beside = new Machine(kind, fleet.table, "one", { isJournaled: true, disk, journal: machine.journal, folder });
+    disk.rename(machine.file, beside.file);
+    const open = beside.store.open(beside.file);
+    const { length } = fleet.calls;
+    giving.renew(() => [open]);
+    await turns();
+    expect(fleet.calls).toHaveLength(length);
   });
 
   test("where others wrote, the branch is made, and whoever opens the session next is told of it", async () => {

@@ -238,7 +238,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       // Nothing is tried with it.
       const { length } = again.fleet.calls;
       const giving = new BackgroundGiving(placeOf(again), { elapsed: () => 1e6, followedEvery: 0 });
-      giving.renew(() => false);
+      giving.renew(() => []);
       await Promise.resolve();
       expect(again.fleet.calls).toHaveLength(length);
     }
@@ -280,7 +280,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const clock = { now: 0 };
     const giving = new BackgroundGiving(placeOf(again), { elapsed: () => clock.now, followedEvery: 100 });
     for (; clock.now < 600_000; clock.now += 500) {
-      giving.renew(() => false);
+      giving.renew(() => []);
       await Promise.resolve();
     }
     expect(again.fleet.calls).not.toContain("take");
@@ -399,7 +399,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           const giving = new BackgroundGiving(placeOf(one), { elapsed: () => clock.now, followedEvery: 2000 });
           const before = one.fleet.calls.filter((name) => name === "take").length;
           for (; clock.now < 4 * 3_600_000; clock.now += 60_000) {
-            giving.renew(() => false);
+            giving.renew(() => []);
             await one.journal.giving.get(SESSION);
           }
           expect(one.fleet.calls.filter((name) => name === "take").length - before).toBeLessThan(20);

@@ -60,7 +60,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const two = machineOf(kind, theirs, new FleetTable(), disk);
     expect(owedIn(placeOf(two))).toEqual([]);
     const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
-    giving.renew(() => false);
+    giving.renew(() => []);
     const opened = two.store.open(two.file);
     await followed(opened);
     expect([two.fleet.calls.includes("take"), inFleet(two)]).toEqual([false, []]);
