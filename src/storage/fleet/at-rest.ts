@@ -12,7 +12,7 @@ import { isSameEnd } from "./ends.ts";
 import { Inquiry } from "./inquiry.ts";
 import { COMPARED_FIRST, type KnownEnd } from "./known-end.ts";
 import type { FleetOptions } from "./options.ts";
-import { givenOrNoted, stillRefused } from "./refusals.ts";
+import { givenOrNoted, LinesRefused, stillRefused } from "./refusals.ts";
 import type { Tenure } from "./tenure.ts";
 
 /** How a working copy stands to the fleet, as it was found last. */
@@ -53,10 +53,12 @@ export class CopyAtRest {
   private readonly copy: CopyParts;
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
+  private readonly refused: LinesRefused;
 
   constructor(copy: CopyParts) {
     this.copy = copy;
     const { followedEvery, elapsed } = copy.options;
+    this.refused = new LinesRefused(copy.log, copy.options);
     this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
   }
 
@@ -64,7 +66,10 @@ export class CopyAtRest {
   followNow(): Promise<void> | undefined {
     const { copy, news } = this;
     if (!copy.isBegun()) return undefined;
-    if (copy.tenure.isSure || copy.isAlone()) return this.give();
+    const isAlone = copy.isAlone();
+    // When the database is back, it may be another one.
+    if (isAlone) this.refused.forget();
+    if (copy.tenure.isSure || isAlone) return this.give();
     if (news.take()) return this.follow(true).then(() => this.give());
     news.renew();
     return undefined;
@@ -72,14 +77,19 @@ export class CopyAtRest {
 
   /** See Outside. */
   give(): Promise<void> | undefined {
-    const { copy } = this;
+    const { copy, refused } = this;
     const { known, debt, standing } = copy;
     const isAlone = copy.isAlone();
     // Lines that were never compared were acknowledged by nobody: they are not owed. Calls of the session wait meanwhile.
     const mayNote = known.isCompared && !debt.isOwed;
-    if (!known.isAhead || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
+    if (!this.mayGive || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
     const note = async (): Promise<void> => (mayNote ? copy.confirmAlone() : undefined);
-    return givenOrNoted({ give: () => copy.giveNow(), note, refused: () => known.noteRefused() });
+    return givenOrNoted({ give: () => copy.giveNow(), note, refused: (error) => refused.note(error) });
+  }
+
+  /** Whether other programs wrote something that can be given. */
+  private get mayGive(): boolean {
+    return this.copy.known.isAhead && !this.refused.holds;
   }
 
   /** Returns what the fleet has, and the server that said so. */
@@ -95,12 +105,13 @@ export class CopyAtRest {
     debt.renew();
     // Whoever was in the way of a write may have gone.
     if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
-    if (known.isLostIn(there, tenure.hasMoved)) return true;
+    const { holds } = this.refused;
+    if (!holds && known.isLostIn(there, tenure.hasMoved)) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) standing.reached = "primary";
     const isAhead = known.isAhead && !stillRefused(standing.refusal, there);
-    return !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
+    return !holds && !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
   }
 
   /** Whether the fleet has something else than the copy. Where it has the same, the server that was asked has said so. */
@@ -145,6 +156,7 @@ export class CopyAtRest {
     } catch (error) {
       // What is not done yet is done the next time, also by who only reads.
       tenure.epoch = null;
+      this.refused.note(error);
       throw error;
     } finally {
       if (isNew) log.unlock();

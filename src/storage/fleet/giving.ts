@@ -12,10 +12,9 @@ import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import { type Journal, keyOf } from "./journal.ts";
 import type { FleetOptions } from "./options.ts";
+import { LONGEST_WAIT } from "./refusals.ts";
 
-/** Milliseconds after which what was refused is tried again, at most, and the journal is looked through. */
-const LONGEST_WAIT = 60_000;
-/** The same for what is refused until somebody does something about it. */
+/** Milliseconds after which what is refused until somebody does something about it is tried again, at most. */
 const LONGEST_LEFT = 3_600_000;
 
 /** The sentence where nothing failed, and the note is still there. */

@@ -25,8 +25,6 @@ export class KnownEnd {
   indexed = 0;
   /** Whether the fleet was seen to have the beginning of the copy: of one that was not compared, nobody knows whose it is. */
   isCompared = false;
-  /** Number of entries that the fleet refused for good: it is not asked again before there are more. */
-  private refusedAt = -1;
 
   constructor(log: CopiedLog) {
     this.log = log;
@@ -60,12 +58,7 @@ export class KnownEnd {
   get isAhead(): boolean {
     const { log, entries } = this;
     const isResting = log.isHeld && log.readOnly === null && log.durableCount === log.nodes.count;
-    return isResting && entries < log.durableCount && log.durableCount !== this.refusedAt;
-  }
-
-  /** Notes that the fleet refuses for good what the copy has now. */
-  noteRefused(): void {
-    this.refusedAt = this.log.durableCount;
+    return isResting && entries < log.durableCount;
   }
 
   /** Returns where facts are missing, for who has the session. */

@@ -2,7 +2,9 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
+import type { CopiedLog } from "../log/outside.ts";
 import { isAway } from "./failures.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** Returns the failure of a new session with the id of one that is there. */
 export function taken(sessionId: string): Failure {
@@ -20,13 +22,55 @@ export function stillRefused(refusal: Failure | null, there: FleetSession | null
   return name === "read_only" || (name === "session_not_found" && there === null) ? refusal : null;
 }
 
+/** Milliseconds after which lines that were refused for good are tried again, at first and at last. */
+const FIRST_WAIT = 4000;
+export const LONGEST_WAIT = 60_000;
+
+/**
+ * The refusal of lines that the fleet does not take, however often it is asked. They are tried again where there are other
+ * lines, where another server answers, and, because a person may have changed something, less and less often. Whoever writes
+ * tries them at once.
+ */
+export class LinesRefused {
+  private readonly log: CopiedLog;
+  private readonly options: Pick<FleetOptions, "fleet" | "elapsed">;
+  private last: { readonly of: string; readonly until: number; readonly wait: number } | undefined;
+
+  constructor(log: CopiedLog, options: Pick<FleetOptions, "fleet" | "elapsed">) {
+    this.log = log;
+    this.options = options;
+  }
+
+  /** The state of which a refusal speaks. */
+  private get of(): string {
+    return `${this.log.durableCount} ${this.options.fleet.server}`;
+  }
+
+  /** Whether they were refused, and nothing has changed since. */
+  get holds(): boolean {
+    return this.last?.of === this.of && this.options.elapsed() < this.last.until;
+  }
+
+  /** Notes an error with which they were not taken, if it says that they never are. */
+  note(error: unknown): void {
+    if (!(error instanceof Failure) || error.retryable) return;
+    const { of, last } = this;
+    const wait = last?.of === of ? Math.min(LONGEST_WAIT, 2 * last.wait) : FIRST_WAIT;
+    this.last = { of, wait, until: this.options.elapsed() + wait };
+  }
+
+  forget(): void {
+    this.last = undefined;
+  }
+}
+
 /** Ways to deal with lines that nobody waits for. */
 interface Giving {
   give(): Promise<void>;
   /** Notes that they are owed. */
   note(): Promise<void>;
-  /** Notes that they are refused for good. */
-  refused(): void;
+  /** Hears with what they were refused. */
+  refused(error: unknown): void;
 }
 
 /**
@@ -38,6 +82,6 @@ export async function givenOrNoted({ give, note, refused }: Giving): Promise<voi
     await give();
   } catch (error) {
     if (isAway(error)) await note().catch(() => {});
-    else if (error instanceof Failure && !error.retryable) refused();
+    else refused(error);
   }
 }

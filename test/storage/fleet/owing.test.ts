@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { FleetOutcome } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { BackgroundGiving, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
@@ -289,6 +290,76 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     one.disk.put(damaged, whole);
     expect(await giveAll(placeOf(again))).toEqual([expect.objectContaining({ outcome: "given" })]);
     expect([inFleet(one), notesOn(one.disk)]).toEqual([[0, 1].map(line), []]);
+  });
+
+  describe("what the database refuses for good, while the session is open", () => {
+    /** A session that owes an entry which the database does not take, and how often it is asked to. */
+    const refusing = async (lost = 0) => {
+      const clock = { now: 0 };
+      const one = new Machine(kind, undefined, "one", { ...journaled, elapsed: () => clock.now });
+      const { fleet } = one;
+      if (lost > 0) fleet.table.past = [];
+      const log = one.create();
+      await written(log, 0);
+      if (lost > 0) await written(log, 1);
+      else await owing(one, log, line(1));
+      healed(one);
+      const { append } = fleet;
+      let appends = 0;
+      const unfit = async (): Promise<FleetOutcome> => {
+        appends++;
+        return { kind: "unfit", reason: "a value" };
+      };
+      fleet.append = unfit;
+      fleet.table.promote(lost);
+      const tries = async (milliseconds: number): Promise<number> => {
+        const before = appends;
+        for (const end = clock.now + milliseconds; clock.now < end; clock.now += 2000) await followed(log);
+        return appends - before;
+      };
+      const heal = () => {
+        fleet.append = append;
+      };
+      return { one, log, unfit, tries, heal };
+    };
+
+    test.each([0, 1])("is tried less and less often, and comes there when it is taken (lost: %i)", async (lost) => {
+      const { one, tries, heal } = await refusing(lost);
+      // That it was promoted is known with the first question.
+      expect(await tries(4000)).toBe(1);
+      expect(await tries(600_000)).toBeLessThan(15);
+      heal();
+      await tries(62_000);
+      expect([inFleet(one), notesOn(one.disk)]).toEqual([[0, 1].map(line), []]);
+      one.fleet.table.check();
+    });
+
+    test("is tried at once where something has changed", async () => {
+      const { one, log, tries } = await refusing();
+      await tries(600_000);
+      // Another server.
+      one.fleet.table.promote(0);
+      expect(await tries(2000)).toBe(1);
+      expect(await tries(2000)).toBe(0);
+      // The same after an outage.
+      one.fleet.faultAt = () => "before";
+      one.outage?.begin();
+      await tries(2000);
+      healed(one);
+      expect(await tries(4000)).toBe(1);
+      // Whoever writes is told the reason.
+      await expect(written(await found(log), 2)).rejects.toEqual(failed("storage_failed", { retryable: false }));
+    });
+
+    test("is tried by who gives all, who is told why", async () => {
+      const { one, tries, unfit } = await refusing();
+      await tries(600_000);
+      const push = new Machine(kind, one.fleet.table, "push", { ...journaled, disk: one.disk });
+      push.fleet.leasesEnd = true;
+      push.fleet.append = unfit;
+      const [{ outcome, message }] = await giveAll(placeOf(push));
+      expect([outcome, message]).toEqual(["refused", expect.stringContaining("a value")]);
+    });
   });
 
   test("what is still owed although nothing failed is not put down to the database", async () => {
