@@ -1,6 +1,7 @@
 /** Where an agent stands that speaks Pi's dialect: the session that it was told to open, and whether it knows all of that. */
 
 import { Failure } from "../../core/failure.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 
@@ -11,6 +12,8 @@ export class AgentStand {
   /** The session at which the agent stands; undefined when it stands at none of ours. */
   private at: Session | undefined;
   private isCurrent = false;
+  /** The log of which the agent has read the file, and how often others' entries had been put there by then. */
+  private read: { readonly log: Log; readonly brought: number | undefined } | undefined;
 
   get session(): Session | undefined {
     return this.at;
@@ -27,6 +30,8 @@ export class AgentStand {
    */
   async holdOn(session: Session): Promise<void> {
     const { log } = session;
+    // While it rested, its session may have got what others wrote, or be another file.
+    if (this.read?.log !== log || this.read.brought !== log.broughtHere) return this.outdate(session);
     const ready = log.ready?.();
     if (!ready) return;
     // What is there until now, the agent has written.
@@ -67,7 +72,9 @@ export class AgentStand {
     await session.commit();
     // Pi goes on where the file ends.
     await session.leave();
+    const { log } = session;
     this.at = session;
+    this.read = { log, brought: log.broughtHere };
     session.foreign.followsFile = true;
     try {
       await open(session.file as string);

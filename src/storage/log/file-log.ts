@@ -112,6 +112,7 @@ export class FileLog implements CopiedLog {
   readonly outside: Outside | undefined;
   /** Whether something else was put in this one's place here. */
   private isReplaced = false;
+  broughtHere = 0;
   renamed: Log["renamed"];
   private readonly commits: GroupCommit;
   /** Entries before this position are certain, but for those that stayed; found out while this process has the lock. */
@@ -378,6 +379,7 @@ export class FileLog implements CopiedLog {
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
     this.requireResting();
     const doing = "putting in place what other machines wrote";
+    this.broughtHere++;
     const backup = guarded(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
     this.renamed = renamed;
@@ -402,6 +404,7 @@ export class FileLog implements CopiedLog {
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
     const { backend, commits } = this;
     this.requireResting();
+    this.broughtHere++;
     guarded("writing what other machines wrote", () => this.write(lines));
     await commits.run(
       this.nodes.count,

@@ -109,6 +109,58 @@ describe("an agent like Pi", () => {
     expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
   });
 
+  test("hears what another machine wrote between two of its prompts, also where this one took that in before", async () => {
+    const table = new FleetTable();
+    let now = 0;
+    const one = machine(table, "one", () => now);
+    const { wire, sessionId, sessionFile } = await working(one);
+    await isSo(() => table.linesOf(sessionId).length === 2);
+    const two = machine(table, "two");
+    two.fleet.leasesEnd = true;
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    await two.end();
+    now = 10_000;
+    // Nobody asks for anything.
+    await isSo(() => linesIn(sessionFile).length === 3);
+    await turn(wire, "mine");
+    expect((await said(wire)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
+    await one.end();
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+  });
+
+  test("goes on with what is in the session where lines of its own gave way to another machine's between two prompts", async () => {
+    const table = new FleetTable();
+    let now = 0;
+    const one = machine(table, "one", () => now);
+    const { wire, sessionId, sessionFile } = await working(one);
+    await isSo(() => table.linesOf(sessionId).length === 2);
+    const two = machine(table, "two");
+    two.fleet.leasesEnd = true;
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    await two.end();
+    const parentId = JSON.parse(linesIn(sessionFile)[1]).id;
+    const custom = {
+      type: "custom",
+      customType: "of the agent",
+      id: "0badcafe",
+      parentId,
+      timestamp: "2026-01-24T16:22:26.831Z",
+    };
+    appendFileSync(sessionFile, `${JSON.stringify(custom)}\n`);
+    now = 10_000;
+    await isSo(() => linesIn(sessionFile).at(-1)?.includes("theirs") === true);
+    // The server knows the file in its place.
+    expect(await said(wire)).toContain("user: theirs");
+    await turn(wire, "mine");
+    expect((await said(wire)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
+    await one.end();
+    expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+  });
+
   test.each(["steer", "follow_up", "bash", "set_model"])(
     "keeps its turn where it writes while %s waits for the database",
     async (type) => {
