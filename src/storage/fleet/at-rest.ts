@@ -16,7 +16,7 @@ import { givenOrNoted, LinesRefused, stillRefused } from "./refusals.ts";
 import type { Tenure } from "./tenure.ts";
 
 /** How a working copy stands to the fleet, as it was found last. */
-export interface Standing {
+export interface FleetStanding {
   /** Another process that writes to the session there. */
   holder: Holder | null;
   /** The reason why this process may not write. */
@@ -32,7 +32,7 @@ export interface CopyParts {
   readonly tenure: Tenure;
   readonly known: KnownEnd;
   readonly debt: Debt;
-  readonly standing: Standing;
+  readonly standing: FleetStanding;
   /** Whether this process goes on without the fleet for now. */
   isAlone(): boolean;
   /** Whether the fleet may have something of the session. */

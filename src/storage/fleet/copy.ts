@@ -11,7 +11,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { CopyAtRest, type Standing } from "./at-rest.ts";
+import { CopyAtRest, type FleetStanding } from "./at-rest.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
@@ -38,7 +38,7 @@ export class FleetCopy implements Outside {
   /** The adding of facts that the fleet lacks. */
   private readonly late: LateWork;
   private readonly atRest: CopyAtRest;
-  private readonly standing: Standing = { holder: null, refusal: null, reached: undefined };
+  private readonly standing: FleetStanding = { holder: null, refusal: null, reached: undefined };
   private readying: Promise<void> | undefined;
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
