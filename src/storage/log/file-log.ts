@@ -359,14 +359,12 @@ export class FileLog implements CopiedLog {
     const { backend, outside } = this;
     const { count } = this.nodes;
     let isThere = false;
-    const elsewhere: Elsewhere | undefined =
-      outside &&
-      (async (count, kept) => {
-        await outside.push(count, kept);
-        isThere = true;
-      });
+    const elsewhere: Elsewhere = async (count, kept) => {
+      await outside?.push(count, kept);
+      isThere = true;
+    };
     try {
-      await backend.makeDurable(requireCurrent, elsewhere);
+      await backend.makeDurable(requireCurrent, outside && elsewhere);
     } catch (error) {
       if (outside && isThere) throw outside.lost(error);
       requireCurrent();
@@ -377,9 +375,8 @@ export class FileLog implements CopiedLog {
   }
 
   replaceFrom(count: number, lines: readonly Uint8Array[], renamed?: ReadonlyMap<string, string>): string {
-    this.requireResting();
+    this.beginToBring();
     const doing = "putting in place what other machines wrote";
-    this.broughtHere++;
     const backup = guarded(doing, () => this.backend.replaceFrom(count, lines));
     this.isReplaced = true;
     this.renamed = renamed;
@@ -396,15 +393,15 @@ export class FileLog implements CopiedLog {
     this.backend.entries.damage.push(damage);
   }
 
-  private requireResting(): void {
+  private beginToBring(): void {
     if (this.commits.isRunning || this.durableCount < this.nodes.count)
       throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
+    this.broughtHere++;
   }
 
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
     const { backend, commits } = this;
-    this.requireResting();
-    this.broughtHere++;
+    this.beginToBring();
     guarded("writing what other machines wrote", () => this.write(lines));
     await commits.run(
       this.nodes.count,
