@@ -8,12 +8,14 @@ import { Failure } from "../../src/core/failure.ts";
 import { draftOfValues } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
-import { SESSION } from "../support/lines.ts";
+import { id, SESSION, userText } from "../support/lines.ts";
+import { type LockTable, locksOf } from "../support/locks.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
-import { beginning, FOLDER, jsonlOn, workspaceOn } from "../support/sessions.ts";
+import { beginning, FOLDER, idsOf, jsonlOn, workspaceOn } from "../support/sessions.ts";
 import { v2On } from "../support/v2.ts";
 
 type Kind = "jsonl" | "v2";
@@ -132,6 +134,85 @@ describe.each([
           beginningDisk.content(path),
         );
     }
+  });
+});
+
+describe.each([
+  ["jsonl", "publish"],
+  ["jsonl", "publishNow"],
+  ["v2", "publish"],
+] as const)("a new log that fails when it has its name, in %s by %s", (kind, way) => {
+  const SOURCE = `${FOLDER}/source.${kind}`;
+  const MADE = `${FOLDER}/${SESSION}.${kind}`;
+  const blobOf = (path: string): string => `${kind === "v2" ? `${path}/blobs` : `${path}.blobs`}/${"a".repeat(64)}`;
+
+  /** A disk that does something before each operation, which may make that one fail. */
+  const disturbed = (disk: FaultDisk, before: (n: number) => void): Disk => {
+    let n = 0;
+    return new Proxy(disk, {
+      get(target, name) {
+        const value = Reflect.get(target, name) as unknown;
+        if (typeof value !== "function") return value;
+        return (...given: unknown[]) => {
+          before(++n);
+          return value.apply(target, given);
+        };
+      },
+    });
+  };
+
+  /** Publishes a log whose operation `failing` fails; before operation `at`, another process writes to it. */
+  async function publishOn(disk: FaultDisk, failing: number, at: number) {
+    const table: LockTable = new Map();
+    const other = (kind === "v2" ? v2On : jsonlOn)(disk, { durability: "os", locks: locksOf("another", table) });
+    let first = Number.POSITIVE_INFINITY;
+    let last = 0;
+    let acknowledged = false;
+    const ours = disturbed(disk, (n) => {
+      last = n;
+      if (n < first && disk.content(kind === "v2" ? `${MADE.slice(0, -3)}.store.json` : MADE) !== undefined) first = n;
+      if (n === at) {
+        try {
+          const log = other.open(MADE);
+          log.append([bytesOf(userText(id(9), null))]);
+          log.close();
+          acknowledged = true;
+        } catch (error) {
+          expect(error).toBeInstanceOf(Failure);
+        }
+      }
+      if (n === failing) throw Object.assign(new Error("the disk fails"), { code: "EIO" });
+    });
+    const store = (kind === "v2" ? v2On : jsonlOn)(ours, { locks: locksOf("this", table) });
+    let failure: Failure | undefined;
+    try {
+      (await (store[way] as Store["publish"])({ ...beginning(), file: MADE, attachmentsOf: SOURCE }, [])).close();
+    } catch (error) {
+      failure = error as Failure;
+    }
+    return { first, last, acknowledged, failure, other };
+  }
+
+  test("leaves what another process wrote to it, and says that it is there; else nothing", async () => {
+    const source = new FaultDisk();
+    source.put(blobOf(SOURCE), bytesOf("of the source"));
+    const { first, last } = await publishOn(source.after(), 0, 0);
+    expect(last - first).toBeGreaterThan(3);
+    const seen = new Set<string>();
+    for (let failing = first; failing <= last; failing++) {
+      const alone = await publishOn(source.after(), failing, 0);
+      for (let at = first; at <= Math.max(last, alone.last); at++) {
+        const disk = source.after();
+        const { acknowledged, failure, other } = await publishOn(disk, failing, at);
+        const there = acknowledged || failure === undefined;
+        seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
+        const told = `operation ${failing} fails, another comes before ${at}`;
+        if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
+        expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(there);
+        if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
+      }
+    }
+    expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
   });
 });
 

@@ -7,7 +7,7 @@ import { Session } from "../../src/core/session/session.ts";
 import { Workspace } from "../../src/core/session/workspace.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
+import { type Locks, noLocks } from "../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../src/storage/log/leaf-store.ts";
 import type { Durability } from "../../src/storage/log/write-state.ts";
 import { memoryStore } from "../../src/storage/memory.ts";
@@ -32,11 +32,14 @@ export async function sessionOf(lines: readonly string[], header = headerText())
   return new Session(log, testEnv());
 }
 
-export function jsonlOn(disk: Disk, more: { durability?: Durability; readOnly?: boolean; seed?: number } = {}): Store {
+export function jsonlOn(
+  disk: Disk,
+  more: { durability?: Durability; readOnly?: boolean; seed?: number; locks?: Locks } = {},
+): Store {
   return jsonlStore({
     disk,
     env: testEnv(more.seed),
-    locks: noLocks,
+    locks: more.locks ?? noLocks,
     quarantine: QUARANTINE,
     cwd: "/home/me/project",
     durability: more.durability ?? "sync",

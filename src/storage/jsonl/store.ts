@@ -6,11 +6,15 @@ import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, ComingContent, Content, Log, Store } from "../../core/ports/store.ts";
 import { nameExclusive } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, removeIfSame, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
+import { isUnchanged } from "../fs/stamps.ts";
+import { lockNextTo } from "../locks/lock-paths.ts";
+import { withFreeLock } from "../locks/locks.ts";
 import { attachmentFolder, dropAttachments, shareAttachments } from "../log/attachments.ts";
+import { notPublished } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import type { Durability } from "../log/write-state.ts";
@@ -96,16 +100,44 @@ class Publication {
     return openLog(this.options, this.file, false, this.written);
   }
 
-  /** Removes what was made. Returns the failure that a caller gets. */
+  /** Removes what was made, unless somebody works with it by now. Returns the failure that a caller gets. */
   undo(error: unknown): Failure {
-    const { disk } = this.options;
-    if (this.named) removeIfSame(disk, this.file, this.named);
-    if (this.isFolderOurs) dropAttachments(disk, this.file);
-    if (!this.named && isNameTaken(error))
-      return new Failure("already_exists", `There is a file at ${this.file} already. Choose another path.`, {
-        sessionPath: this.file,
+    const { file, named } = this;
+    if (named) return notPublished(error, file, this.unpublish(named));
+    this.dropUnused();
+    if (isNameTaken(error))
+      return new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
+        sessionPath: file,
       });
     return storageFailure(error, "writing the new session");
+  }
+
+  /** Removes the file that has its name, and its attachments. Returns whether it did. */
+  private unpublish(named: FileInfo): boolean {
+    const { options, file } = this;
+    const { disk, locks } = options;
+    return withFreeLock(
+      locks,
+      () => named,
+      lockNextTo(disk, file, named.inode),
+      () => {
+        if (!isUnchanged(disk.info(file), named)) return false;
+        disk.remove(file);
+        if (this.isFolderOurs) dropAttachments(disk, file);
+        return true;
+      },
+    );
+  }
+
+  /** Removes the attachments of a file that has no name. Where another file got it meanwhile, they are that one's. */
+  private dropUnused(): void {
+    const { file, isFolderOurs } = this;
+    const { disk } = this.options;
+    try {
+      if (isFolderOurs && isAbsent(disk, file)) dropAttachments(disk, file);
+    } catch {
+      // Without the session nothing uses them.
+    }
   }
 }
 

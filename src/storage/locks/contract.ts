@@ -71,6 +71,24 @@ export function isLock(acquired: Lock | Holder): acquired is Lock {
   return "release" in acquired;
 }
 
+/**
+ * Does something with the lock of the file that is found, and returns what it returned; false when another process has the lock, when that
+ * cannot be taken, and after any failure.
+ */
+export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => boolean): boolean {
+  try {
+    const lock = locks.acquire(find(), place);
+    if (!isLock(lock)) return false;
+    try {
+      return deed();
+    } finally {
+      lock.release();
+    }
+  } catch {
+    return false;
+  }
+}
+
 /** Returns a lock whose release has an effect only once. */
 export function lockWith(release: () => void, facts: Omit<Lock, "release"> = {}): Lock {
   let held = true;

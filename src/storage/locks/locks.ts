@@ -7,7 +7,15 @@ import { isLock, keyOf, type Lock, type LockOptions, type Locks, lockWith } from
 import { fileLocks } from "./file-lock.ts";
 import { socketLocks } from "./socket-lock.ts";
 
-export { type FileKey, isLock, type Lock, type LockLocation, type LockOptions, type Locks } from "./contract.ts";
+export {
+  type FileKey,
+  isLock,
+  type Lock,
+  type LockLocation,
+  type LockOptions,
+  type Locks,
+  withFreeLock,
+} from "./contract.ts";
 export { fileLocks } from "./file-lock.ts";
 
 export function makeLocks(options: LockOptions): Locks {

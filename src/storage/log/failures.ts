@@ -1,5 +1,6 @@
 /** Failures of sessions on disk that several backends throw. */
 
+import { storageFailure, unfinished } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
 export function notASession(file: string, reason: string): Failure {
@@ -12,6 +13,14 @@ export function noSession(path: string): Failure {
   return new Failure("session_not_found", `There is no session at ${path}. list_sessions shows those that exist.`, {
     sessionPath: path,
   });
+}
+
+/** Returns the failure of a new session that had its path already. */
+export function notPublished(error: unknown, sessionPath: string, isRemoved: boolean): Failure {
+  const doing = "writing the new session";
+  if (isRemoved) return storageFailure(error, doing);
+  const stays = `The new session is at ${sessionPath} all the same, because another process works with it or it could not be removed. switch_session opens it, delete_session removes it.`;
+  return unfinished(error, doing, stays, { sessionPath });
 }
 
 /** Returns the failure of what another program stood in the way of. `deed`: what it did, and what to do now. */

@@ -13,7 +13,7 @@ import { swapFolders } from "../fs/quarantine.ts";
 import { removeTree, stagingName } from "../fs/staging.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 import { lockInContainer, shareLock } from "../locks/lock-paths.ts";
-import { isLock, type Lock } from "../locks/locks.ts";
+import { type Lock, withFreeLock } from "../locks/locks.ts";
 import { shareAttachments } from "../log/attachments.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { Builder } from "./builder.ts";
@@ -54,24 +54,21 @@ export function createContainer(
 }
 
 /**
- * Removes a container that was published, because what came after that failed. Best effort: one that another process has
- * by now, or whose index is not as it was `seen`, is a session that somebody works with.
+ * Removes a container that was published, because what came after that failed: one that another process has by now, or
+ * whose index is not as it was `seen`, is a session that somebody works with. Returns whether it did.
  */
-export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
-  try {
-    const lock = locks.acquire(disk.info(headerFile(file)), lockInContainer(file));
-    if (!isLock(lock)) return;
-    try {
-      if (isUnchanged(disk.info(indexFile(file)), seen)) {
-        removeQuietly(disk, pointerFile(file));
-        removeTree(disk, file);
-      }
-    } finally {
-      lock.release();
-    }
-  } catch {
-    // It is a session that nobody was told of.
-  }
+export function unpublish(
+  { disk, locks }: Pick<FileLogOptions, "disk" | "locks">,
+  file: string,
+  seen: FileInfo,
+): boolean {
+  const find = (): FileInfo => disk.info(headerFile(file));
+  return withFreeLock(locks, find, lockInContainer(file), () => {
+    if (!isUnchanged(disk.info(indexFile(file)), seen)) return false;
+    removeQuietly(disk, pointerFile(file));
+    removeTree(disk, file);
+    return true;
+  });
 }
 
 /**

@@ -11,7 +11,7 @@ import { guarded } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { removeTree, stagingName, sweepTemporaryFiles } from "../fs/staging.ts";
 import { shareAttachments } from "../log/attachments.ts";
-import { noSession, notASession } from "../log/failures.ts";
+import { noSession, notASession, notPublished } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { Builder } from "./builder.ts";
 import type { Writers } from "./commits.ts";
@@ -89,8 +89,8 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         return openContainer(options, writers, file);
       } catch (error) {
         builder.close();
-        if (seen) unpublish(options, file, seen);
-        else removeTree(disk, builder.folder);
+        if (seen) throw notPublished(error, file, unpublish(options, file, seen));
+        removeTree(disk, builder.folder);
         throw storageFailure(error, "writing the new session");
       }
     },
