@@ -117,6 +117,15 @@ export class SessionEntries {
     this.read();
   }
 
+  /** Does so after a failure; where what failed makes this fail too, the next use of the tree does it first. */
+  renewAfterFailure(): void {
+    try {
+      this.renew();
+    } catch {
+      // It is due.
+    }
+  }
+
   /** Rebuilds the tree after newly found unreadable messages. Returns whether it did. */
   rebuildAfterLosses(): boolean {
     if (this.log.nodes.losses === this.seenLosses) return false;

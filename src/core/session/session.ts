@@ -280,6 +280,7 @@ export class Session implements Bodies {
       // Nothing was written where another process was first.
       const isAsBefore = error instanceof Failure && (error.byOthers || error.name === "session_locked");
       if (!isAsBefore) this.leaf.unsettle();
+      if (this.foreign.noteStayed()) this.entries.renewAfterFailure();
       throw error;
     }
     const alone = nodes.count - first === lines.length;
@@ -440,11 +441,7 @@ export class Session implements Bodies {
     this.log.rollBack();
     this.leaf.undone();
     this.heads.undone();
-    try {
-      this.entries.renew();
-    } catch {
-      // What made the commit fail may make this fail too; the next use of the tree reads it first.
-    }
+    this.entries.renewAfterFailure();
   }
 
   /** Records a durable position again after a failed commit, as far as the disk allows. */

@@ -130,7 +130,7 @@ export class FileLog implements CopiedLog {
       commit: () => this.commit(),
       makeDurable: (requireCurrent) => this.makeDurable(requireCurrent),
       committed: () => backend.committed?.(),
-      rollBack: () => this.rollBack(),
+      rollBack: (error) => this.rollBack(error),
     });
     backend.state.commits = this.commits;
     this.outside = backend.state.outside?.(this);
@@ -319,24 +319,23 @@ export class FileLog implements CopiedLog {
   // --- writing -------------------------------------------------------------------------------------------------
 
   append(lines: readonly Uint8Array[], { defer, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
-    const { backend } = this;
-    const { state } = backend;
+    const { state } = this.backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
     this.acquireLock();
     if (!this.persisted && defer) {
-      backend.requireFreeName();
-      backend.addDeferred(lines, heads);
+      this.backend.requireFreeName();
+      this.backend.addDeferred(lines, heads);
       state.durableCount = this.nodes.count;
       return;
     }
     try {
       this.write(lines, heads);
       if (state.isSynced) return;
-      backend.markAllDurable();
+      this.backend.markAllDurable();
       this.certain = this.nodes.count;
     } catch (error) {
-      throw storageFailure(error, "appending to the session");
+      throw this.stayed.isTold ? storageFailure(error, "appending to the session") : notUndone(error);
     }
   }
 
@@ -410,8 +409,9 @@ export class FileLog implements CopiedLog {
     );
   }
 
-  rollBack(): void {
-    if (this.durableCount >= this.nodes.count || this.keepAll()) return;
+  rollBack(error?: unknown): void {
+    if (this.durableCount >= this.nodes.count) return;
+    if (this.keepAll()) return this.commits.invalidate(notUndone(error ?? new Failure("storage_failed")));
     this.commits.invalidate();
     this.backend.rollBack();
   }

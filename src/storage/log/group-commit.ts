@@ -10,7 +10,8 @@ export interface CommittedLog {
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after that, successful or not. */
   committed(): void;
-  rollBack(): void;
+  /** Gives up what is not durable, because of an error. */
+  rollBack(error?: unknown): void;
 }
 
 /** Group commit: commits that arrive while a disk operation runs share the next operation. */
@@ -20,8 +21,10 @@ export class GroupCommit {
   private running: { readonly count: number; readonly done: Promise<void> } | null = null;
   /** The operation after it, if a commit waits for one. */
   private next: Promise<void> | null = null;
-  /** Number of times that entries were rolled back. */
+  /** Number of times that entries were given up. */
   private generation = 0;
+  /** Why that happened last. */
+  private reason: Failure | undefined;
 
   constructor(log: CommittedLog) {
     this.log = log;
@@ -54,14 +57,14 @@ export class GroupCommit {
   run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
     const { generation } = this;
     const requireCurrent = (): void => {
-      if (generation !== this.generation)
-        throw new Failure("storage_failed", "The changes were given up before they were durable.");
+      if (generation === this.generation) return;
+      throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
     };
     const watched = async (): Promise<void> => {
       try {
         await operation(requireCurrent);
       } catch (error) {
-        if (generation === this.generation) this.log.rollBack();
+        if (generation === this.generation) this.log.rollBack(error);
         throw storageFailure(error, "making the changes durable");
       } finally {
         this.running = null;
@@ -73,8 +76,14 @@ export class GroupCommit {
     return done;
   }
 
-  /** Invalidates the running operation after a rollback: it fails. */
-  invalidate(): void {
+  /** Gives up what is not durable, because of an error of what was to make it so at once. */
+  giveUp(error: unknown): void {
+    this.log.rollBack(error);
+  }
+
+  /** Invalidates the running operation, which would make durable what was given up: it fails, for a reason if there is one. */
+  invalidate(reason?: Failure): void {
     this.generation++;
+    this.reason = reason;
   }
 }

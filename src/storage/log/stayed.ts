@@ -21,6 +21,11 @@ export class StayedEntries {
     return untold;
   }
 
+  /** Whether somebody was told of all of them. */
+  get isTold(): boolean {
+    return this.untold === undefined;
+  }
+
   /** Forgets them, as in a file that was published anew. */
   forget(): void {
     this.ranges = [];

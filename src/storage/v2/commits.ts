@@ -145,10 +145,7 @@ export class ContainerCommits {
       this.markDurable(entries.nodes.count, tail);
       if (!isCommitting) states.to("INDEXED", "the index rows are written");
     } catch (error) {
-      if (!this.container.isDurable) {
-        state.commits?.invalidate();
-        this.rollBack();
-      }
+      state.commits?.giveUp(error);
       throw error;
     }
   }
