@@ -241,7 +241,7 @@ export interface Log {
 
   /**
    * Closes a log that was published but not announced, and removes it as far as the disk allows; it stays if another
-   * process has written to it since. Not every store supports this.
+   * process has written to it since, or other machines have it. Not every store supports this.
    */
   discard?(): void;
 }

@@ -1,5 +1,6 @@
 /** The sessions that this process has open: makes, opens, forks and replaces them. */
 
+import { unfinished } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
@@ -285,8 +286,8 @@ export class Workspace {
       if (unannounced) this.unannounced.add(session);
       return session;
     } catch (error) {
-      if (unannounced && log.discard) log.discard();
-      else log.close();
+      if (unannounced) throw this.discarded(log, error);
+      log.close();
       throw error;
     }
   }
@@ -315,6 +316,16 @@ export class Workspace {
     return this.sessionOn(log, true);
   }
 
+  /** Removes what was made for a request that failed, where it may be. Returns the failure, which says that it is not. */
+  private discarded(log: Log, error: unknown): unknown {
+    if (log.discard) log.discard();
+    else log.close();
+    const { file } = log;
+    if (file === null || !this.stores.exists(file)) return error;
+    const stays = `The new session is there all the same, at ${file}. switch_session opens it, delete_session removes it.`;
+    return unfinished(error, "opening the new session", stays, { sessionPath: file });
+  }
+
   /**
    * Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. Before it is
    * the current one, `ready` is waited for. Throws session_not_found for one that was closed meanwhile.
@@ -327,9 +338,8 @@ export class Workspace {
       await ready?.();
       if (next.isClosed) throw closedMeanwhile(next);
     } catch (error) {
-      // What was made to become the current one is removed.
-      if (this.unannounced.has(next) && next.log.discard) next.log.discard();
-      else this.release(next);
+      if (this.unannounced.has(next)) throw this.discarded(next.log, error);
+      this.release(next);
       throw error;
     }
     this.unannounced.delete(next);

@@ -120,7 +120,11 @@ export function fleetStore(store: Store): Store {
     async publish(beginning, content) {
       const log = await store.publish(beginning, content);
       try {
-        if (log instanceof FileLog) await log.outside?.push(log.nodes.count);
+        if (log instanceof FileLog) {
+          await log.outside?.push(log.nodes.count);
+          // The fleet has it, or is owed it: whatever fails from here on, it is not removed here alone.
+          log.backend.discard = undefined;
+        }
         return log;
       } catch (error) {
         // The fleet may have it: what is here has the key by which a repeated request finds it.
