@@ -96,8 +96,11 @@ export interface FleetKeeper {
    * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
    */
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
-  /** Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. */
-  rows(): AsyncIterable<FleetRow>;
+  /**
+   * Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. `unread` is called
+   * with the ids of those whose own cannot be read; without it, these end the reading.
+   */
+  rows(unread?: (sessionId: string) => void): AsyncIterable<FleetRow>;
   /** Returns one of them; null where there is none. */
   row(sessionId: string): Promise<FleetRow | null>;
   /** Returns one of them with what its other rows are; null where there is none. */
@@ -110,9 +113,9 @@ export interface FleetKeeper {
   claimBehind(): Promise<BehindSession | null>;
   /**
    * Yields the ids of the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601). No row but
-   * their own is read.
+   * their own is read; `unread` as for `rows`.
    */
-  cold(since: string): AsyncIterable<string>;
+  cold(since: string, unread?: (sessionId: string) => void): AsyncIterable<string>;
   /** Returns one of them that has rows; null where it is none any more, or has none. */
   coldSession(sessionId: string, since: string): Promise<ColdSession | null>;
   /**

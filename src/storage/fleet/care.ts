@@ -33,7 +33,7 @@ import { type GivingPlace, giveAll, meet, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
-import { hasLines, ifReadable, Verifying } from "./verifying.ts";
+import { hasLines, ifReadable, ROW_UNREADABLE, Verifying } from "./verifying.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -90,7 +90,11 @@ export class FleetKeeping implements FleetCare {
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
     const verifying = new Verifying(fleet, keeper);
-    for await (const row of keeper.rows()) {
+    const unread = (sessionId: string): void => {
+      left.delete(sessionId);
+      faults.push({ sessionId, fault: "chain", message: ROW_UNREADABLE });
+    };
+    for await (const row of keeper.rows(unread)) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
       const copy = left.get(row.id);
@@ -234,7 +238,11 @@ export class FleetKeeping implements FleetCare {
 
   async exportTo(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const written: FleetFile[] = [];
-    for await (const row of this.place.keeper.rows()) {
+    const unread = (sessionId: string): void => {
+      const sessionPath = nameless(folder, sessionId);
+      written.push({ sessionPath, sessionId, entries: 0, outcome: "refused", message: ROW_UNREADABLE });
+    };
+    for await (const row of this.place.keeper.rows(unread)) {
       if (row.state !== "there") continue;
       const file = await this.exportOne(folder, row);
       if (file) written.push(file);
@@ -247,9 +255,7 @@ export class FleetKeeping implements FleetCare {
   private async exportOne(folder: string, row: FleetRow): Promise<FleetFile | null> {
     const { id, headerLine, end } = row;
     const stored = headerIn(headerLine);
-    const sessionPath = stored
-      ? this.place.fileIn(folder, headerOf(stored))
-      : join(folder, `${encodeURIComponent(id)}.jsonl`);
+    const sessionPath = stored ? this.place.fileIn(folder, headerOf(stored)) : nameless(folder, id);
     const told = { sessionPath, sessionId: id, entries: end.entries };
     try {
       const missing: string[] = [];
@@ -291,7 +297,7 @@ export class FleetKeeping implements FleetCare {
     const inUse: string[] = [];
     const damaged: string[] = [];
     const { fleet, keeper } = this.place;
-    for await (const id of keeper.cold(since)) {
+    for await (const id of keeper.cold(since, (id) => damaged.push(id))) {
       const found = await ifReadable(fleet, async () => {
         const session = await keeper.coldSession(id, since);
         return session ? packSession(this.place, session) : UNTOUCHED;
@@ -370,6 +376,11 @@ export class FleetKeeping implements FleetCare {
       await fleet.release(id, epoch);
     }
   }
+}
+
+/** Returns the path of a session whose header does not give one. */
+function nameless(folder: string, id: string): string {
+  return join(folder, `${encodeURIComponent(id)}.jsonl`);
 }
 
 /** Returns whether facts of a session are missing, or cannot be read, and its lines are there to gather them from. */

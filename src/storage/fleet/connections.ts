@@ -29,7 +29,7 @@ export type SqlAnswer =
   /** It was not sent. */
   | { readonly kind: "away"; readonly reason: string }
   /** It was sent, and what became of it is not known. */
-  | { readonly kind: "unknown"; readonly reason: string };
+  | { readonly kind: "unknown"; readonly reason: string; readonly code?: string };
 
 /** A statement, or one whose text depends on what the server can be asked. */
 export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
@@ -283,7 +283,7 @@ export class Connections {
       if (isAnswer && !IN_DOUBT.test(code))
         return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
       connection.drop();
-      return { kind: "unknown", reason: reasonOf(error) };
+      return { kind: "unknown", reason: reasonOf(error), ...(isAnswer ? { code } : {}) };
     } finally {
       isAnswered = true;
       clearTimeout(late);

@@ -18,6 +18,7 @@ import type { Holder } from "../../core/ports/store.ts";
 import { unknownId } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
 import { type Connections, NOT_PROVEN, refusalIn, type SqlAnswer } from "./connections.ts";
+import type { SqlStatement } from "./driver.ts";
 import { endOf } from "./ends.ts";
 import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
 import { unfit, ValueRefusal } from "./failures.ts";
@@ -55,6 +56,14 @@ const WITHOUT_ROWS = `(state = 2 and (removed_at is not null or entries = 0)
 /** Removes the rows of the held session from a table. */
 const REMOVED = (table: string): string => `delete from pi_fleet.${table} t using held
   where t.tenant = held.tenant and t.session_id = held.id${table === "said" ? " returning t.words" : ""}`;
+
+/** SQLSTATEs of rows and files that cannot be read. */
+const OF_DAMAGE = /^(?:XX|58)/;
+/** Finds the next id that lists know, or will, whatever the rows of sessions say. */
+const NEXT_KNOWN = `select session_id as id from (select tenant, session_id from pi_fleet.described
+    union all select tenant, session_id from pi_fleet.behind) k
+  where tenant = $1 and session_id collate "C" > $2 order by session_id collate "C" limit 1`;
+type Unread = (sessionId: string) => void;
 
 /** Columns of a session `s`: those of FleetRow. */
 const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.removed_at is not null as removed,
@@ -223,22 +232,46 @@ export class SqlKeeper implements FleetKeeper {
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
 
-  async *rows(): AsyncIterable<FleetRow> {
-    for await (const row of this.paged(OWN, "true")) yield ownRow(row);
+  async *rows(unread?: Unread): AsyncIterable<FleetRow> {
+    for await (const row of this.paged(OWN, "true", unread)) yield ownRow(row);
   }
 
-  /** Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. */
-  private async *paged(columns: string, condition: string, ...more: readonly unknown[]): AsyncGenerator<SqlRow> {
+  /**
+   * Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. Where a
+   * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know.
+   */
+  private async *paged(columns: string, condition: string, unread?: Unread, ...more: readonly unknown[]) {
+    const found = (which: string, id: string) => ({
+      text: `select ${columns} from pi_fleet.session s where tenant = $1 and id collate "C" ${which} and ${condition}
+          order by id collate "C" limit ${most}`,
+      values: [this.tenant, id, ...more],
+    });
+    let most = ROWS_AT_ONCE;
     for (let after = ""; ; ) {
-      const rows = await this.connections.read({
-        text: `select ${columns} from pi_fleet.session s where tenant = $1 and id collate "C" > $2 and ${condition}
-          order by id collate "C" limit ${ROWS_AT_ONCE}`,
-        values: [this.tenant, after, ...more],
-      });
-      yield* rows;
-      if (rows.length < ROWS_AT_ONCE) return;
-      after = String(rows[rows.length - 1].id);
+      const rows = await (unread ? this.undamaged(found("> $2", after)) : this.connections.read(found("> $2", after)));
+      if (rows) {
+        yield* rows;
+        if (rows.length < most) return;
+        after = String(rows[rows.length - 1].id);
+        most = Math.min(2 * most, ROWS_AT_ONCE);
+      } else if (most > 1) most = 1;
+      else {
+        const [next] = await this.connections.read({ text: NEXT_KNOWN, values: [this.tenant, after] });
+        unread?.(next ? String(next.id) : after);
+        if (!next) return;
+        after = String(next.id);
+        // What cannot be read may be a row without lines before it, or one that it had before.
+        yield* (await this.undamaged(found("= $2", after))) ?? [];
+      }
     }
+  }
+
+  /** Returns rows; null where some of what is read for them is damaged. */
+  private async undamaged(statement: SqlStatement): Promise<readonly SqlRow[] | null> {
+    const answer = await this.connections.run(statement);
+    if (answer.kind === "done") return answer.rows;
+    const isDamaged = answer.kind !== "away" && OF_DAMAGE.test(answer.code ?? "");
+    return isDamaged ? null : this.connections.read(statement);
   }
 
   private async one(text: string, sessionId: string, ...more: readonly unknown[]): Promise<SqlRow | undefined> {
@@ -306,8 +339,8 @@ export class SqlKeeper implements FleetKeeper {
     };
   }
 
-  async *cold(since: string): AsyncIterable<string> {
-    for await (const { id } of this.paged("s.id", COLD, since)) yield String(id);
+  async *cold(since: string, unread?: Unread): AsyncIterable<string> {
+    for await (const { id } of this.paged("s.id", COLD, unread, since)) yield String(id);
   }
 
   async coldSession(sessionId: string, since: string): Promise<ColdSession | null> {

@@ -16,6 +16,9 @@ const MOST_READ = 3;
 const WHERE = "A machine with a whole copy has them: fleet export there, or restore the database.";
 const UNREADABLE = `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${WHERE}`;
 
+/** The sentence about a session whose own row cannot be read. */
+export const ROW_UNREADABLE = `Its row in the table of sessions cannot be read, as where a page of the database is damaged, or that of one before it that lists do not know. ${WHERE}`;
+
 /** Returns whether a session should have its lines; one that is deleted has them until they are pruned. */
 export function hasLines({ state, isRemoved }: FleetRow): boolean {
   return state === "there" || (state === "deleted" && !isRemoved);
@@ -60,7 +63,7 @@ export class Verifying {
     const isDeleted = row.state === "deleted";
     const wrong = [...(await this.wrongIn(id)), ...(await this.wrongAttachments(id))];
     if (wrong.length === 0) return [];
-    const now = await this.keeper.row(id);
+    const now = await this.keeper.row(id).catch(() => row);
     if (!now || !hasLines(now)) return [];
     if (now.epoch !== row.epoch && tries < MOST_READ) return this.faultsOf(now, tries + 1);
     return wrong.map(([fault, message]) => ({

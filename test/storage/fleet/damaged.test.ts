@@ -85,6 +85,42 @@ describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
     await lives.end();
   });
 
+  test("of a page of sessions is told of those that have it, and every other one is read, written out and packed", async () => {
+    database.server.configure("set enable_seqscan = off");
+    const { lives, ids } = await made(...Array.from({ length: 60 }, () => 2));
+    // One that was begun and has no lines, which nothing else knows.
+    database.server.sql("update pi_fleet.session set changed_at = '2010-01-01', holder = null");
+    // What the rows were before is nowhere any more.
+    database.server.sql("vacuum (full, analyze) pi_fleet.session");
+    const on = (page: number): string[] =>
+      database.server
+        .sql(`select id from pi_fleet.session where ctid >= '(${page},0)' and ctid < '(${page + 1},0)' order by id`)
+        .split("\n")
+        .filter((one) => one !== "");
+    const [damaged, others] = [on(0), ids.filter((one) => !on(0).includes(one))];
+    expect([damaged.length > 1, others.length > 1]).toEqual([true, true]);
+    await damage("session");
+    const found = (await faults(lives)) as [string, string][];
+    const faulty = new Set(found.map(([sessionId]) => sessionId));
+    expect([...new Set(found.map(([, fault]) => fault))]).toEqual(["chain"]);
+    expect(damaged.filter((one) => !faulty.has(one))).toEqual([]);
+    const { sessions, copies } = await asked(lives, "verify");
+    expect(sessions).toBe(others.length);
+    expect(copies.map(({ sessionId, state }: Json) => [sessionId, state]).sort()).toEqual(
+      others.map((one) => [one, "same"]).sort(),
+    );
+    const { files } = await asked(lives, "export", join(lives.place.home, "sessions"));
+    const of = (outcome: string) =>
+      files
+        .filter((one: Json) => one.outcome === outcome)
+        .map(({ sessionId }: Json) => sessionId)
+        .sort();
+    expect([of("new"), of("refused")]).toEqual([[...others].sort(), damaged]);
+    const packed = await asked(lives, "pack");
+    expect([packed.sessions, packed.damaged.sort()]).toEqual([others.length, damaged]);
+    await lives.end();
+  });
+
   const WRONG: readonly (readonly [fault: string, sql: (ids: readonly string[]) => string])[] = [
     ["heads", ([id]) => `update pi_fleet.entry set head = 'x' where session_id = '${id}' and seq = 1`],
     ["heads", ([id]) => `update pi_fleet.entry set head = '7' where session_id = '${id}' and seq = 2`],
