@@ -195,8 +195,9 @@ export interface Log {
    * Adds entries at the end, all or none, each as its line without line feed: visible to this process at once, durable
    * after `commit`. With `defer`, a log that is not persisted yet keeps them in memory until the next append without
    * it. Entries that other processes appended in between come first; the caller finds its own by their ids. On a
-   * failure (storage_full, storage_failed, read_only, session_locked) the log is as before. `heads` has the heads of
-   * the lines that the caller knows; others are read from the lines.
+   * failure (storage_full, storage_failed, read_only, session_locked) the log is as before, but for outcome_unknown: then
+   * they stay, because another program wrote after them, as `commit` says. `heads` has the heads of the lines that the
+   * caller knows; others are read from the lines.
    */
   append(lines: readonly Uint8Array[], options?: { defer?: boolean; heads?: readonly (Head | undefined)[] }): void;
 

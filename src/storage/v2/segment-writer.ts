@@ -42,7 +42,11 @@ export class SegmentWriter {
         attempted.set(segmentSeq, { start, bytes });
         container.requireEnd(path, fd, start);
         writeAll(container.disk, fd, bytes);
-        segments.note(segmentSeq, container.requireEnd(path, fd, start + bytes.length));
+        const { size } = container.disk.infoOf(fd);
+        // What another program wrote behind the last of them is found by the commit, which keeps both and says so.
+        const isFollowed =
+          past === frames.length && size > start + bytes.length && segments.holds(segmentSeq, start, bytes);
+        segments.note(segmentSeq, container.requireEnd(path, fd, isFollowed ? size : start + bytes.length));
         from = past;
       }
     } catch (error) {

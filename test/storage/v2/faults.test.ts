@@ -370,6 +370,35 @@ describe("a commit that fails", () => {
   });
 });
 
+test.each(["sync", "os"] as const)(
+  "an append behind which another program writes at once is never said to be nowhere while it is there, with %s",
+  async (durability) => {
+    const disk = three.after();
+    const table: LockTable = new Map();
+    const log = v2On(disk, { durability, locks: locksOf("us", table) }).open(CONTAINER);
+    const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
+    const { write } = disk;
+    disk.write = (fd, bytes) => {
+      disk.write = write;
+      const written = write.call(disk, fd, bytes);
+      theirs.append([bytesOf(userText(id(31), id(2)))]);
+      return written;
+    };
+    const outcome = await (async () => {
+      log.append([bytesOf(userText(NEW, id(2)))]);
+      await log.commit();
+    })().catch((error) => error);
+    expect(outcome).toMatchObject({ name: "outcome_unknown" });
+    log.refresh();
+    expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
+    log.append([bytesOf(userText(id(32), NEW))]);
+    await log.commit();
+    log.close();
+    const again = v2On(disk.after()).open(CONTAINER);
+    expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, NEW, id(31), id(32)], [], null]);
+  },
+);
+
 describe("what is to survive the death of the process alone, and whose rows fail", () => {
   const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
   const theirs = (disk: FaultDisk, path: string): void => {
