@@ -50,12 +50,31 @@ export class SegmentWriter {
         from = past;
       }
     } catch (error) {
+      for (const [seq, { start, bytes }] of attempted) this.cutBehind(seq, start, bytes);
       this.cutTo(container.end.tail, ({ seq, size }, start) => {
         const tried = attempted.get(seq);
         if (!tried || tried.start !== start || size - start > tried.bytes.length) return false;
         return segments.holds(seq, start, tried.bytes.subarray(0, size - start));
       });
       throw error;
+    }
+  }
+
+  /**
+   * Cuts off a write of ours that is the last one, behind what another program wrote at the same time: whoever reads both
+   * finds two frames of one number. Best effort: where it cannot be, the second is told of as damage.
+   */
+  private cutBehind(seq: number, start: number, bytes: Uint8Array): void {
+    const { disk, folder, segments } = this.container;
+    const path = segmentFile(folder, seq);
+    try {
+      segments.forget(seq);
+      const from = disk.info(path).size - bytes.length;
+      if (from <= start || !segments.holds(seq, from, bytes)) return;
+      withFile(disk, disk.openAppend(path), (fd) => disk.truncate(fd, from));
+      segments.forget(seq);
+    } catch {
+      // The disk refuses.
     }
   }
 

@@ -399,6 +399,28 @@ test.each(["sync", "os"] as const)(
   },
 );
 
+test("an append before which another program writes at once is nowhere, and can be tried again", async () => {
+  const disk = three.after();
+  const table: LockTable = new Map();
+  const log = v2On(disk, { locks: locksOf("us", table) }).open(CONTAINER);
+  const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
+  const { write } = disk;
+  disk.write = (fd, bytes) => {
+    disk.write = write;
+    theirs.append([bytesOf(userText(id(31), id(2)))]);
+    return write.call(disk, fd, bytes);
+  };
+  const ours = [bytesOf(userText(NEW, id(2)))];
+  expect(() => log.append(ours)).toThrow(expect.objectContaining({ name: "storage_failed", byOthers: true }));
+  log.refresh();
+  expect([idsOf(log), log.readOnly]).toEqual([[...THREE_IDS, id(31)], null]);
+  log.append(ours);
+  await log.commit();
+  log.close();
+  const again = v2On(disk.after()).open(CONTAINER);
+  expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, id(31), NEW], [], null]);
+});
+
 describe("what is to survive the death of the process alone, and whose rows fail", () => {
   const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
   const theirs = (disk: FaultDisk, path: string): void => {
