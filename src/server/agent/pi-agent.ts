@@ -15,7 +15,7 @@ import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
 import { AgentStand } from "./place.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
-import { type AgentRoute, LONG } from "./routes.ts";
+import { type AgentRoute, LONG, TURNS } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
 
 /** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
@@ -172,9 +172,12 @@ export class PiAgent implements AgentSink {
     this.hasNews = true;
   }
 
-  /** Whether a turn is under way, as far as that is known without asking the agent. */
+  /**
+   * Whether a turn is under way, as far as that is known without asking the agent: not from its reply to a prompt until it
+   * says that the turn has begun. A `bash` of the host is none, and may run for hours, while others write to the session.
+   */
   private get isInTurn(): boolean {
-    return this.seen.isRunning || this.requests.has(LONG);
+    return this.seen.isRunning || this.requests.has(TURNS);
   }
 
   /** Asks for what the agent has, or has it change that, and starts it. Rejects with the reason why it does not answer. */

@@ -41,6 +41,8 @@ const ROUTES: Readonly<Record<string, AgentRoute>> = {
 
 /** Commands whose replies come when the work is done. */
 export const LONG: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up", "bash", "compact"]);
+/** Those of them that write the session themselves: a turn, or what takes the place of one. */
+export const TURNS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up", "compact"]);
 /** Commands that send a message to the model: a person waits for what they bring. */
 export const PROMPTS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
 

@@ -69,10 +69,14 @@ export class CopyAtRest {
     const isAlone = copy.isAlone();
     // When the database is back, it may be another one.
     if (isAlone) this.refused.forget();
-    if (copy.tenure.isSure || isAlone) return this.give();
-    if (news.take()) return this.follow(true).then(() => this.give());
+    if (copy.tenure.isSure || isAlone) return this.giveAgain();
+    if (news.take()) return this.follow(true).then(() => this.giveAgain());
     news.renew();
     return undefined;
+  }
+
+  private giveAgain(): Promise<void> | undefined {
+    return this.refused.holds ? undefined : this.give();
   }
 
   /** See Outside. */
@@ -80,16 +84,12 @@ export class CopyAtRest {
     const { copy, refused } = this;
     const { known, debt, standing } = copy;
     const isAlone = copy.isAlone();
-    // Lines that were never compared were acknowledged by nobody: they are not owed. Calls of the session wait meanwhile.
-    const mayNote = known.isCompared && !debt.isOwed;
-    if (!this.mayGive || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
+    const mayNote = known.mayBeOwed && !debt.isOwed;
+    if (!known.isAhead || stillRefused(standing.refusal) || (isAlone && !mayNote)) return undefined;
+    // Calls of the session wait meanwhile.
     const note = async (): Promise<void> => (mayNote ? copy.confirmAlone() : undefined);
-    return givenOrNoted({ give: () => copy.giveNow(), note, refused: (error) => refused.note(error) });
-  }
-
-  /** Whether other programs wrote something that can be given. */
-  private get mayGive(): boolean {
-    return this.copy.known.isAhead && !this.refused.holds;
+    const { of } = refused;
+    return givenOrNoted({ give: () => copy.giveNow(), note, refused: (error) => refused.note(error, of) });
   }
 
   /** Returns what the fleet has, and the server that said so. */

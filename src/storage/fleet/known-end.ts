@@ -24,10 +24,21 @@ export class KnownEnd {
   /** Number of entries whose facts the fleet has. */
   indexed = 0;
   /** Whether the fleet was seen to have the beginning of the copy: of one that was not compared, nobody knows whose it is. */
-  isCompared = false;
+  private isCompared = false;
+  /** Number of entries that were there when the copy was opened. */
+  private readonly opened: number;
 
   constructor(log: CopiedLog) {
     this.log = log;
+    this.opened = log.nodes.count;
+  }
+
+  /**
+   * Whether what the copy has beyond the fleet can be owed to it. Of lines that were there before and never compared nobody
+   * knows who was told of them; those that came since, as an agent's turns, were told here.
+   */
+  get mayBeOwed(): boolean {
+    return this.isCompared || this.log.durableCount > this.opened;
   }
 
   get entries(): number {

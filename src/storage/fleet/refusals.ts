@@ -42,7 +42,7 @@ export class LinesRefused {
   }
 
   /** The state of which a refusal speaks. */
-  private get of(): string {
+  get of(): string {
     return `${this.log.durableCount} ${this.options.fleet.server}`;
   }
 
@@ -51,10 +51,10 @@ export class LinesRefused {
     return this.last?.of === this.of && this.options.elapsed() < this.last.until;
   }
 
-  /** Notes an error with which they were not taken, if it says that they never are. */
-  note(error: unknown): void {
+  /** Notes an error with which they were not taken, as they were when the fleet was asked, if it says that they never are. */
+  note(error: unknown, of = this.of): void {
     if (!(error instanceof Failure) || error.retryable) return;
-    const { of, last } = this;
+    const { last } = this;
     const wait = last?.of === of ? Math.min(LONGEST_WAIT, 2 * last.wait) : FIRST_WAIT;
     this.last = { of, wait, until: this.options.elapsed() + wait };
   }

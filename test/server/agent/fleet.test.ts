@@ -1,6 +1,6 @@
 /** Agents behind a server whose sessions are in a fleet, too: what they write is there, and nobody else writes meanwhile. */
 
-import { appendFileSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
@@ -27,6 +27,22 @@ function machine(
 }
 
 const theirs = { type: "message", message: { role: "user", content: [{ type: "text", text: "theirs" }] } };
+
+/** An entry as an agent writes it to its session. */
+const CUSTOM = {
+  type: "custom",
+  customType: "of the agent",
+  id: "0badcafe",
+  parentId: null,
+  timestamp: "2026-01-24T16:22:26.831Z",
+};
+
+/** Returns the types of the commands that an agent has heard, which are in a file. */
+const typesIn = (file: string): string[] =>
+  readFileSync(file, "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((text) => JSON.parse(text).type);
 
 const linesIn = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
 
@@ -143,14 +159,7 @@ describe("an agent like Pi", () => {
     await other.result("append", { entries: [theirs] });
     await two.end();
     const parentId = JSON.parse(linesIn(sessionFile)[1]).id;
-    const custom = {
-      type: "custom",
-      customType: "of the agent",
-      id: "0badcafe",
-      parentId,
-      timestamp: "2026-01-24T16:22:26.831Z",
-    };
-    appendFileSync(sessionFile, `${JSON.stringify(custom)}\n`);
+    appendFileSync(sessionFile, `${JSON.stringify({ ...CUSTOM, parentId })}\n`);
     now = 10_000;
     await isSo(() => linesIn(sessionFile).at(-1)?.includes("theirs") === true);
     // The server knows the file in its place.
@@ -159,6 +168,59 @@ describe("an agent like Pi", () => {
     expect((await said(wire)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
     await one.end();
     expect(table.linesOf(sessionId)).toEqual(linesIn(sessionFile));
+  });
+
+  test("has its turn as a branch that it took where the database was away from the start, and another machine wrote", async () => {
+    const table = new FleetTable();
+    const one = machine(table, "one", () => 0, true);
+    const { sessionId } = await working(one);
+    await isSo(() => table.linesOf(sessionId).length === 2);
+    await one.end();
+    one.fleet.faultAt = () => "before";
+    const wire = await one.start([...PI, "--session", sessionId]);
+    await turn(wire, "mine");
+    await one.end();
+    const two = machine(table, "two");
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    await two.end();
+    one.fleet.faultAt = () => undefined;
+    const again = await one.start([...PI, "--session", sessionId]);
+    await turn(again, "after");
+    await one.end();
+    const all = table.linesOf(sessionId).flatMap((text) => JSON.parse(text).message?.content?.[0]?.text ?? []);
+    for (const text of ["theirs", "mine", "You said: mine", "You said: after"])
+      expect(all.filter((one) => one === text)).toHaveLength(1);
+  });
+
+  test("hears what another machine wrote also while a command of the host runs for long", async () => {
+    const table = new FleetTable();
+    let now = 0;
+    const one = machine(table, "one", () => now);
+    const heard = join(one.place.home, "heard");
+    const agent = ownAgent(
+      one.place,
+      `if (type !== "bash") say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });`,
+    );
+    const wire = await one.start(["--mode", "rpc", "--agent", `sh -c "tee '${heard}' | ${agent}"`]);
+    const types = (): string[] =>
+      existsSync(heard) ? typesIn(heard).filter((type) => type !== "get_state" && type !== "get_commands") : [];
+    wire.send({ id: "runs", type: "bash", command: "a server" });
+    await isSo(() => types().includes("bash"));
+    const { sessionId, sessionFile } = await data(wire, "get_state");
+    appendFileSync(sessionFile, `${JSON.stringify(CUSTOM)}\n`);
+    await isSo(() => table.linesOf(sessionId).length === 1);
+    const two = machine(table, "two");
+    two.fleet.leasesEnd = true;
+    const other = await two.start();
+    await other.result("switch_session", { sessionId });
+    await other.result("append", { entries: [theirs] });
+    await two.end();
+    now = 10_000;
+    await wire.command("prompt", { message: "mine" });
+    expect(types()).toEqual(["switch_session", "bash", "switch_session", "prompt"]);
+    await one.end();
   });
 
   test.each(["steer", "follow_up", "bash", "set_model"])(
@@ -177,26 +239,15 @@ describe("an agent like Pi", () => {
       await wire.command("prompt", { message: "one" });
       await event(wire, "agent_start");
       const { sessionFile } = await data(wire, "get_state");
-      const line = {
-        type: "custom",
-        id: "0badcafe",
-        parentId: null,
-        timestamp: "2026-01-24T16:22:26.831Z",
-        customType: "of the turn",
-      };
       one.fleet.turns = async () => {
         one.fleet.turns = () => Promise.resolve();
         await new Promise(setImmediate);
-        appendFileSync(sessionFile, `${JSON.stringify(line)}\n`);
+        appendFileSync(sessionFile, `${JSON.stringify(CUSTOM)}\n`);
       };
       // It is not sure any more that the session is still this machine's.
       now = 10_000;
       await data(wire, type, { message: "more" });
-      const types = readFileSync(heard, "utf8")
-        .trimEnd()
-        .split("\n")
-        .map((text) => JSON.parse(text).type);
-      expect(types.filter((one) => one !== "get_state")).toEqual(["switch_session", "prompt", type]);
+      expect(typesIn(heard).filter((one) => one !== "get_state")).toEqual(["switch_session", "prompt", type]);
     },
   );
 });

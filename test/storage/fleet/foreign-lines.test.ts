@@ -1,6 +1,7 @@
 /** Lines that other programs write to a working copy: they come to the fleet soon, from who is the writer here. */
 
 import { describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import { textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { MemoryFleet } from "../../support/fleet.ts";
@@ -162,6 +163,67 @@ describe.each(FILES)("what another program writes (%s)", (kind) => {
     await foreign(one, log, 2);
     await followed(log);
     expect(there(one)).toEqual([0, 1, 2].map(line));
+  });
+
+  /** Ways in which it cannot be given for a while: each returns what ends that. */
+  const hindrances: readonly [string, (one: Machine) => () => void][] = [
+    [
+      "another machine has deleted the session",
+      ({ fleet }) => {
+        const row = fleet.table.rows.get(SESSION);
+        if (!row) throw new Error("the session is missing");
+        Object.assign(row, { isDeleted: true, holder: null, epoch: row.epoch + 1 });
+        return () => Object.assign(row, { isDeleted: false });
+      },
+    ],
+    [
+      "the database takes nothing from this role",
+      ({ fleet }) => {
+        const { append } = fleet;
+        fleet.append = async () => ({ kind: "unfit", reason: "permission denied", isOfValue: false });
+        return () => (fleet.append = append);
+      },
+    ],
+    [
+      "the journal cannot be read",
+      ({ journal }) => {
+        const { of } = journal;
+        journal.of = () => {
+          throw new Failure("storage_failed", "EACCES", {}, { retryable: false });
+        };
+        return () => (journal.of = of);
+      },
+    ],
+  ];
+
+  test.each(hindrances)("is given when the session is left, though for a while %s", async (_, begin) => {
+    const one = new Machine(kind);
+    const log = one.create();
+    await written(log, 0);
+    const end = begin(one);
+    await foreign(one, log, 1);
+    for (let n = 0; n < 5; n++) await followed(log);
+    expect(there(one)).toEqual([line(0)]);
+    end();
+    await log.give?.();
+    expect(there(one)).toEqual([0, 1].map(line));
+    one.fleet.table.check();
+  });
+
+  test("is owed where the fleet was away from the beginning, as what was told here", async () => {
+    const one = new Machine(kind, undefined, "one", { isJournaled: true });
+    const log = one.create();
+    await written(log, 0);
+    log.close();
+    await Promise.resolve();
+    one.fleet.faultAt = () => "before";
+    const again = one.store.open(one.file);
+    await again.ready?.();
+    again.acquireLock();
+    await foreign(one, again, 1);
+    await followed(again);
+    expect(again.durability).toBe("local");
+    expect(one.journal.of(SESSION, again.file as string)?.from).not.toBeFalsy();
   });
 
   test("is given once, whichever call of that fails (each in turn)", async () => {
