@@ -194,13 +194,13 @@ async function write(
     writeAll(disk, fd, piece);
     unsynced += piece.length;
     if (unsynced < SYNCED_EARLY || durability !== "sync") return;
-    syncs.push(disk.sync(fd));
+    syncs.push(disk.sync(fd, true));
     unsynced = 0;
   };
   try {
     if (Symbol.asyncIterator in pieces) for await (const piece of pieces) put(piece);
     else for (const piece of pieces) put(piece);
-    if (durability === "sync") syncs.push(disk.sync(fd));
+    if (durability === "sync") syncs.push(disk.sync(fd, syncs.length > 0));
     // The system reports a failure to one of these syncs and not to those after it.
     await Promise.all(syncs);
   } finally {

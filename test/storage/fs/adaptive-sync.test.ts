@@ -109,6 +109,11 @@ test("what is to go beside does, however quick the medium was, and says nothing 
     },
     now: () => 0,
   });
-  for (const beside of [false, false, true, false]) await sync(3, beside);
+  for (const beside of [false, false]) await sync(3, beside);
+  const large = sync(3, true);
+  // It begins at once: whoever writes on in the same turn does so beside it.
+  expect(ways).toHaveLength(3);
+  await large;
+  await sync(3);
   expect(ways).toEqual(["beside", "at once", "beside", "at once"]);
 });

@@ -207,6 +207,27 @@ describe("a large session that is published", () => {
     );
   });
 
+  test("is brought to the medium beside the writing, and holds nothing up", async () => {
+    const disk = large.after();
+    const source = openOn(disk);
+    const { sync } = disk;
+    const syncs: [beside: unknown, isWriting: boolean][] = [];
+    let isWriting = true;
+    function* content(): Generator<Uint8Array> {
+      for (const text of textsOf(source.log)) yield bytesOf(`${text}\n`);
+      isWriting = false;
+    }
+    disk.sync = async (fd, beside) => {
+      syncs.push([beside, isWriting]);
+      await sync(fd);
+    };
+    (await jsonlOn(disk).publish(beginning(headerText(), `${FOLDER}/new.jsonl`), content())).close();
+    expect(syncs).toEqual([
+      [true, true],
+      [true, false],
+    ]);
+  });
+
   test("leaves nothing behind when the medium fails under it, early or late", async () => {
     for (const failing of [1, 2]) {
       const disk = large.after();
