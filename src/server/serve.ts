@@ -66,10 +66,11 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     } finally {
       source.close();
     }
-    if (name !== undefined && !first.log.readOnly) {
-      first.append([draftOf("session_info", { name: sessionName(name) })]);
-      await first.commit();
-    }
+    if (name !== undefined && !first.log.readOnly)
+      await workspace.complete(first, () => {
+        first.append([draftOf("session_info", { name: sessionName(name) })]);
+        return first.commit();
+      });
   } else if (session !== undefined) {
     const named = where(workspace, session);
     first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });

@@ -316,6 +316,16 @@ export class Workspace {
     return this.sessionOn(log, true);
   }
 
+  /** Does what a new session needs beside its content. Where that fails, it is removed, if it may be, and closed. */
+  async complete(session: Session, work: () => unknown): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.unannounced.delete(session);
+      throw this.discarded(session.log, error);
+    }
+  }
+
   /** Removes what was made for a request that failed, where it may be. Returns the failure, which says that it is not. */
   private discarded(log: Log, error: unknown): unknown {
     if (log.discard) log.discard();
@@ -328,9 +338,10 @@ export class Workspace {
 
   /**
    * Makes a session the current one. Leaves the one before, closes it unless it was kept open, and returns it. Before it is
-   * the current one, `ready` is waited for. Throws session_not_found for one that was closed meanwhile.
+   * the current one, `ready` is waited for, and in the turn in which it is, `became` is called. Throws session_not_found for
+   * one that was closed meanwhile.
    */
-  async replace(next: Session, ready?: () => Promise<void>): Promise<Session | null> {
+  async replace(next: Session, ready?: () => Promise<void>, became?: () => void): Promise<Session | null> {
     const before = this.current;
     if (before === next) return before;
     try {
@@ -345,6 +356,7 @@ export class Workspace {
     this.unannounced.delete(next);
     this.here.makeCurrent(next);
     if (before && !this.here.isKept(before)) before.close();
+    became?.();
     return before;
   }
 

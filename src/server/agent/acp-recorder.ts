@@ -168,7 +168,7 @@ export class AcpRecorder {
     if (this.sessions.has(agentSessionId) || !SESSION_ID.test(agentSessionId) || !session.log.persisted) return;
     await session.commit();
     const copied = await this.workspace.fork(session, session.tree.leaf, { comesOf: session, id: agentSessionId });
-    this.noteIn(copied, agentSessionId);
+    await this.workspace.complete(copied, () => this.noteIn(copied, agentSessionId));
     const turn = new AcpTurn(this.speaker, () => this.workspace.env.now());
     this.sessions.set(agentSessionId, { agentSessionId, session: copied, turn, isReplay: false });
   }

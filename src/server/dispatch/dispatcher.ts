@@ -491,10 +491,10 @@ export class Dispatcher implements ReplyHost {
 
   async replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void> {
     const before = this.workspace.current;
+    const ready = (): Promise<void> => this.lanes.finish(next, () => this.commitPending());
     const [left, arrived] = eventsOfReplacement(before, next, replacement);
     // What comes from then on belongs to the lane of the current session, which it is in the same turn.
-    await this.workspace.replace(next, () => this.lanes.finish(next, () => this.commitPending()));
+    await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
     events.push(...left, ...arrived());
-    this.lanes.moveFrom(before);
   }
 }

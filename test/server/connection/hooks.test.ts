@@ -152,6 +152,39 @@ test.each(["jsonl", "v2"])(
   },
 );
 
+test.each(["jsonl", "v2"])(
+  "what waits for a session that is left is overtaken by nothing, whenever that comes (%s)",
+  async (store) => {
+    for (let turns = 0; turns < 60; turns++) {
+      const server = serveHere(["--events", "none", "--store", store]);
+      await server.result("append", { entries: [user("of the one that is left")] });
+      const { sessionId, sessionFile } = await server.result("get_state");
+      await server.result("new_session");
+      await server.result("append", { entries: [user("of the next")] });
+      const next = await server.result("get_state");
+      for (const name of ["open_session", "switch_session"]) await server.result(name, { sessionPath: sessionFile });
+      await server.result("open_session", { sessionPath: next.sessionFile });
+      const add = (id: string): object => ({
+        ...{ jsonrpc: "2.0", id, method: "append" },
+        params: { sessionId, entries: [user(id, { id })] },
+      });
+      const leave = {
+        jsonrpc: "2.0",
+        id: "leave",
+        method: "switch_session",
+        params: { sessionPath: next.sessionFile },
+      };
+      server.send(leave, add("first"));
+      // As from within the process, in any microtask of the switch.
+      for (let turn = 0; turn < turns; turn++) await undefined;
+      server.send(add("second"));
+      const order: string[] = [];
+      while (order.length < 3) order.push((await server.next()).id);
+      expect(order, `${turns}`).toEqual(["leave", "first", "second"]);
+    }
+  },
+);
+
 test("members that a hook does not know are ignored beside one that it knows", async () => {
   const { server } = await hostWith(["session_before_switch"]);
   ask(server, "n", "new_session");

@@ -83,3 +83,30 @@ test.each(STORES)("--continue brings the copy up to date (%s)", async (store) =>
   const again = await started(new MemoryFleet(table, "three"), ["--store", store, "--continue"], one.lives.place);
   expect(await idsOf(again.wire)).toEqual(["one", "two"]);
 });
+
+test.each(STORES)(
+  "--fork whose --name cannot be written is let go, and the failure says where the fork is (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const fleet = new MemoryFleet(table, "one");
+    const one = await started(fleet, ["--store", store, "--session-id", ID]);
+    await one.wire.result("append", { entries: [user("one")] });
+    await one.lives.end();
+    const append = fleet.append.bind(fleet);
+    let appends = 0;
+    fleet.append = async (batch) =>
+      ++appends > 1 ? { kind: "unfit", reason: "a value", isOfValue: false } : append(batch);
+    const wire = await one.lives.start(["--store", store, "--fork", ID, "--name", "named"]);
+    await wire.failure("get_state");
+    const fork = [...table.rows.keys()].find((id) => id !== ID) as string;
+    expect(one.lives.said.join()).toContain("is there all the same");
+    expect(one.lives.said.join()).not.toContain("Nothing was changed");
+    expect(table.rows.get(fork)?.holder).toBe(null);
+    fleet.append = append;
+    await wire.result("switch_session", { sessionId: fork });
+    await wire.result("append", { entries: [user("two")] });
+    await one.lives.end();
+    expect(table.linesOf(fork)).toHaveLength(2);
+    table.check();
+  },
+);
