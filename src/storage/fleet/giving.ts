@@ -184,12 +184,14 @@ export class BackgroundGiving {
 
   /**
    * Whether what is noted waits for an open log: for its own copy, which gives by itself, and for another one of the session
-   * that is written to, whose writes would be refused where this process took the session anew.
+   * that is written to, whose writes would be refused where this process took the session anew. One that is open for reading
+   * only gives nothing and has no writes: it would have the fleet wait for as long as somebody reads.
    */
   private isLeftTo(log: Log, known: JournaledSession): boolean {
     if (log.header.id !== known.sessionId) return false;
     // One that is on its way here has no file yet.
-    return !(log instanceof FileLog) || log.isHeld || this.place.journal.isOf(known, log.file);
+    if (!(log instanceof FileLog)) return true;
+    return log.readOnly === null && (log.isHeld || this.place.journal.isOf(known, log.file));
   }
 
   private async give(known: JournaledSession): Promise<void> {

@@ -64,6 +64,27 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
   });
 
+  test("a copy that is open for reading only holds up nothing, whichever copy owes it", async () => {
+    const { machine, giving, clock } = await left(kind);
+    const { disk, journal, fleet } = machine;
+    fleet.faultAt = () => undefined;
+    fleet.table.leave();
+    const folder = "/root/other";
+    const beside = new Machine(kind, fleet.table, "one", { isJournaled: true, disk, journal, folder });
+    await beside.put([line(0)]);
+    const readers = [machine.store.open(machine.file, true), beside.store.open(beside.file, true)];
+    expect(readers.map(({ readOnly }) => readOnly?.name)).toEqual(["read_only", "read_only"]);
+    for (const end = clock.now + 3_600_000; clock.now < end; clock.now += 60_000) {
+      giving.renew(() => readers);
+      await turns();
+    }
+    expect(inFleet(machine)).toEqual([0, 1].map(line));
+    expect(disk.paths().filter((path) => path.includes("fleet-journal/"))).toEqual([]);
+    readers[0].refresh();
+    expect([textsOf(readers[0]), readers[0].damage]).toEqual([[0, 1].map(line), []]);
+    fleet.table.check();
+  });
+
   test("another copy of the session that is open has nobody wait for what this one owes, unless it is written to", async () => {
     const { machine, giving, clock } = await left(kind);
     const { disk, journal, fleet } = machine;
