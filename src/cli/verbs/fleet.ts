@@ -190,6 +190,9 @@ function* takenLines({ sessionId, holder }: Result): Generator<string> {
   }
 }
 
+/** The place of rows of which nobody knows the session. */
+const SESSIONS = "the table of sessions";
+
 /** Returns the line about one of what a result has a sentence for. */
 function toldLine(which: string, found: Result): string {
   return `${inert(which)}: ${inert(sentenceOf(found))}`;
@@ -243,7 +246,7 @@ function* verifiedLines({
 }: Result): Generator<string> {
   const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
-  for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId, fault);
+  for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
   yield faults.length === 0
     ? "The database has what was acknowledged"
     : `${count(faults.length, "fault", "faults")} in the database`;
@@ -273,8 +276,10 @@ function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged, ten
   else
     yield `${count(sessions, "session was", "sessions were")} packed: ${grouped(lines)} lines of ${sizeText(bytes)} are ${sizeText(packedBytes)} now${others(tenant)}`;
   for (const id of inUse) yield `${inert(id)}: somebody writes to it; another time`;
-  for (const id of damaged)
-    yield `${inert(id)}: its lines are not those that were acknowledged; fleet verify tells more`;
+  for (const id of damaged) {
+    const what = id === null ? "rows cannot be read" : "its lines are not those that were acknowledged";
+    yield `${inert(id ?? SESSIONS)}: ${what}; fleet verify tells more`;
+  }
 }
 
 function* isolatedLines(status: Result): Generator<string> {

@@ -5,7 +5,8 @@ import type { JournaledSession } from "./fleet.ts";
 
 /** Something that is wrong in the database. */
 export interface FleetFault {
-  readonly sessionId: string;
+  /** Null: rows of sessions that lists do not know cannot be read. */
+  readonly sessionId: string | null;
   readonly fault: "missing_rows" | "chain" | "epochs" | "header" | "heads" | "facts" | "unindexed" | "attachment";
   /** A sentence that says what to do. */
   readonly message: string;
@@ -47,6 +48,7 @@ export interface FleetPushed {
 /** A file that was brought into the fleet, or written out of it. */
 export interface FleetFile {
   readonly sessionPath: string;
+  /** Null: a file, or rows of the database, whose session cannot be told. */
   readonly sessionId: string | null;
   /**
    * `new`: it was not there before; `continued`: a part of it was; `known`: all of it was, or more. `refused`: nothing was
@@ -67,9 +69,10 @@ export interface FleetPacked {
   readonly lines: number;
   readonly bytes: number;
   readonly packedBytes: number;
-  /** Sessions that somebody took meanwhile, and those whose lines are not what was acknowledged. */
+  /** Sessions that somebody took meanwhile. */
   readonly inUse: readonly string[];
-  readonly damaged: readonly string[];
+  /** Those whose lines are not what was acknowledged; null: rows of sessions that lists do not know cannot be read. */
+  readonly damaged: readonly (string | null)[];
 }
 
 /** Sessions whose facts were gathered. */

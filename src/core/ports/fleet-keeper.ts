@@ -31,6 +31,12 @@ export interface FleetRow {
   readonly epoch: number;
 }
 
+/**
+ * A function that is called once with the id of each session whose row cannot be read, and once with null where there are
+ * such rows that may be of sessions that lists do not know.
+ */
+export type Unread = (sessionId: string | null) => void;
+
 /** A session of the fleet with what its other rows are, all of one moment. */
 export interface CheckedRow extends FleetRow {
   /** Whether facts that are missing are known to be, and are added by whoever comes. */
@@ -98,9 +104,9 @@ export interface FleetKeeper {
   beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
   /**
    * Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. `unread` is called
-   * with the ids of those whose own cannot be read; without it, these end the reading.
+   * for those whose own cannot be read; without it, these end the reading.
    */
-  rows(unread?: (sessionId: string) => void): AsyncIterable<FleetRow>;
+  rows(unread?: Unread): AsyncIterable<FleetRow>;
   /** Returns one of them; null where there is none. */
   row(sessionId: string): Promise<FleetRow | null>;
   /** Returns one of them with what its other rows are; null where there is none. */
@@ -115,7 +121,7 @@ export interface FleetKeeper {
    * Yields the ids of the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601). No row but
    * their own is read; `unread` as for `rows`.
    */
-  cold(since: string, unread?: (sessionId: string) => void): AsyncIterable<string>;
+  cold(since: string, unread?: Unread): AsyncIterable<string>;
   /** Returns one of them that has rows; null where it is none any more, or has none. */
   coldSession(sessionId: string, since: string): Promise<ColdSession | null>;
   /**

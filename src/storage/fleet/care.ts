@@ -16,7 +16,7 @@ import type {
   FleetPushed,
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
-import type { CheckedRow, FleetKeeper, FleetRow } from "../../core/ports/fleet-keeper.ts";
+import type { CheckedRow, FleetKeeper, FleetRow, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { attachmentFolder } from "../log/attachments.ts";
@@ -33,7 +33,7 @@ import { type GivingPlace, giveAll, meet, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
-import { hasLines, ifReadable, ROW_UNREADABLE, Verifying } from "./verifying.ts";
+import { hasLines, ifReadable, rowUnreadable, Verifying } from "./verifying.ts";
 
 /** Bytes of lines whose facts are sent together. */
 const INDEXED_AT_ONCE = 8 << 20;
@@ -90,9 +90,9 @@ export class FleetKeeping implements FleetCare {
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
     const verifying = new Verifying(fleet, keeper);
-    const unread = (sessionId: string): void => {
-      left.delete(sessionId);
-      faults.push({ sessionId, fault: "chain", message: ROW_UNREADABLE });
+    const unread: Unread = (sessionId) => {
+      if (sessionId !== null) left.delete(sessionId);
+      faults.push({ sessionId, fault: "chain", message: rowUnreadable(sessionId) });
     };
     for await (const row of keeper.rows(unread)) {
       // One that is being filled is nobody's yet.
@@ -238,9 +238,9 @@ export class FleetKeeping implements FleetCare {
 
   async exportTo(folder: string, progress?: Progress): Promise<FleetFile[]> {
     const written: FleetFile[] = [];
-    const unread = (sessionId: string): void => {
-      const sessionPath = nameless(folder, sessionId);
-      written.push({ sessionPath, sessionId, entries: 0, outcome: "refused", message: ROW_UNREADABLE });
+    const unread: Unread = (sessionId) => {
+      const sessionPath = sessionId === null ? folder : nameless(folder, sessionId);
+      written.push({ sessionPath, sessionId, entries: 0, outcome: "refused", message: rowUnreadable(sessionId) });
     };
     for await (const row of this.place.keeper.rows(unread)) {
       if (row.state !== "there") continue;
@@ -295,7 +295,7 @@ export class FleetKeeping implements FleetCare {
   async pack(since: string, progress?: Progress): Promise<FleetPacked> {
     const sums = { sessions: 0, lines: 0, bytes: 0, packedBytes: 0 };
     const inUse: string[] = [];
-    const damaged: string[] = [];
+    const damaged: (string | null)[] = [];
     const { fleet, keeper } = this.place;
     for await (const id of keeper.cold(since, (id) => damaged.push(id))) {
       const found = await ifReadable(fleet, async () => {

@@ -13,6 +13,7 @@ import type {
   FleetRow,
   Kept,
   PackedStretch,
+  Unread,
 } from "../../core/ports/fleet-keeper.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { unknownId } from "../../core/search/listing.ts";
@@ -63,7 +64,6 @@ const OF_DAMAGE = /^(?:XX|58)/;
 const NEXT_KNOWN = `select session_id as id from (select tenant, session_id from pi_fleet.described
     union all select tenant, session_id from pi_fleet.behind) k
   where tenant = $1 and session_id collate "C" > $2 order by session_id collate "C" limit 1`;
-type Unread = (sessionId: string) => void;
 
 /** Columns of a session `s`: those of FleetRow. */
 const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.removed_at is not null as removed,
@@ -238,7 +238,8 @@ export class SqlKeeper implements FleetKeeper {
 
   /**
    * Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. Where a
-   * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know.
+   * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know. Where
+   * that can be read, or there is none, what cannot is of a session that lists do not know.
    */
   private async *paged(columns: string, condition: string, unread?: Unread, ...more: readonly unknown[]) {
     const found = (which: string, id: string) => ({
@@ -247,6 +248,7 @@ export class SqlKeeper implements FleetKeeper {
       values: [this.tenant, id, ...more],
     });
     let most = ROWS_AT_ONCE;
+    let isToldOfOthers = false;
     for (let after = ""; ; ) {
       const rows = await (unread ? this.undamaged(found("> $2", after)) : this.connections.read(found("> $2", after)));
       if (rows) {
@@ -257,11 +259,15 @@ export class SqlKeeper implements FleetKeeper {
       } else if (most > 1) most = 1;
       else {
         const [next] = await this.connections.read({ text: NEXT_KNOWN, values: [this.tenant, after] });
-        unread?.(next ? String(next.id) : after);
+        const known = next ? await this.undamaged(found("= $2", String(next.id))) : [];
+        if (!known) unread?.(String(next.id));
+        else if (!isToldOfOthers) {
+          isToldOfOthers = true;
+          unread?.(null);
+        }
         if (!next) return;
         after = String(next.id);
-        // What cannot be read may be a row without lines before it, or one that it had before.
-        yield* (await this.undamaged(found("= $2", after))) ?? [];
+        yield* known ?? [];
       }
     }
   }

@@ -16,8 +16,14 @@ const MOST_READ = 3;
 const WHERE = "A machine with a whole copy has them: fleet export there, or restore the database.";
 const UNREADABLE = `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${WHERE}`;
 
-/** The sentence about a session whose own row cannot be read. */
-export const ROW_UNREADABLE = `Its row in the table of sessions cannot be read, as where a page of the database is damaged, or that of one before it that lists do not know. ${WHERE}`;
+const OF_A_PAGE = "cannot be read, as where a page of the database is damaged";
+const ROW_UNREADABLE = `Its row in the table of sessions, or one that it had before, ${OF_A_PAGE}. ${WHERE}`;
+const OTHERS_UNREADABLE = `Rows of the table of sessions ${OF_A_PAGE}, and may be of sessions that lists do not know: of those that were begun and have no lines, that were removed for good, or that older programs wrote. ${WHERE}`;
+
+/** Returns the sentence about a session whose own row cannot be read, or, of null, about the table of sessions. */
+export function rowUnreadable(sessionId: string | null): string {
+  return sessionId === null ? OTHERS_UNREADABLE : ROW_UNREADABLE;
+}
 
 /** Returns whether a session should have its lines; one that is deleted has them until they are pruned. */
 export function hasLines({ state, isRemoved }: FleetRow): boolean {
@@ -75,7 +81,7 @@ export class Verifying {
 
   private async wrongIn(id: string): Promise<Wrong[]> {
     const row = await ifReadable(this.fleet, () => this.keeper.checked(id));
-    if (!row) return [["chain", `Its rows cannot be read, as where a page of the database is damaged. ${WHERE}`]];
+    if (!row) return [["chain", `Its rows ${OF_A_PAGE}. ${WHERE}`]];
     const { end, rows, hasGap, epochsFall, highestEpoch, epoch, indexed, isBehind, facts } = row;
     const isThere = row.state === "there";
     const wrong: Wrong[] = [];

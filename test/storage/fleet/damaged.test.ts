@@ -38,13 +38,13 @@ describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
     }
     return { lives, wire, ids };
   };
-  /** Writes nonsense over the first page of a table, as a disk does. */
-  const damage = async (table: string): Promise<void> => {
+  /** Writes nonsense over a page of a table, as a disk does. */
+  const damage = async (table: string, page = 0): Promise<void> => {
     const { server } = database;
     const path = server.sql(`select pg_relation_filepath('pi_fleet.${table}')`);
     server.sql("checkpoint");
     await server.kill();
-    writeSync(openSync(join(server.data, path), "r+"), Buffer.alloc(PAGE, 0xa5), 0, PAGE, 0);
+    writeSync(openSync(join(server.data, path), "r+"), Buffer.alloc(PAGE, 0xa5), 0, PAGE, page * PAGE);
     await server.start();
   };
 
@@ -85,39 +85,52 @@ describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
     await lives.end();
   });
 
-  test("of a page of sessions is told of those that have it, and every other one is read, written out and packed", async () => {
+  test("of a page of sessions is told of those that have it, of none that can be read, and every other one is read, written out and packed", async () => {
     database.server.configure("set enable_seqscan = off");
     const { lives, ids } = await made(...Array.from({ length: 60 }, () => 2));
-    // One that was begun and has no lines, which nothing else knows.
+    const sorted = [...ids].sort();
+    // Those that were begun and have no lines, which nothing else knows: between others, and behind all of them.
+    const begun = [`${sorted[5]}-`, `${sorted[59]}-`];
+    for (const id of begun)
+      database.server.sql(`insert into pi_fleet.session (tenant, id, header, chain)
+        select tenant, '${id}', header, '' from pi_fleet.session limit 1`);
     database.server.sql("update pi_fleet.session set changed_at = '2010-01-01', holder = null");
     // What the rows were before is nowhere any more.
     database.server.sql("vacuum (full, analyze) pi_fleet.session");
-    const on = (page: number): string[] =>
-      database.server
-        .sql(`select id from pi_fleet.session where ctid >= '(${page},0)' and ctid < '(${page + 1},0)' order by id`)
-        .split("\n")
-        .filter((one) => one !== "");
-    const [damaged, others] = [on(0), ids.filter((one) => !on(0).includes(one))];
-    expect([damaged.length > 1, others.length > 1]).toEqual([true, true]);
-    await damage("session");
-    const found = (await faults(lives)) as [string, string][];
-    const faulty = new Set(found.map(([sessionId]) => sessionId));
-    expect([...new Set(found.map(([, fault]) => fault))]).toEqual(["chain"]);
-    expect(damaged.filter((one) => !faulty.has(one))).toEqual([]);
-    const { sessions, copies } = await asked(lives, "verify");
+    const page = Number(
+      database.server.sql(`select distinct (ctid::text::point)[0] from pi_fleet.session where id like '%-'`),
+    );
+    const damaged = database.server
+      .sql(`select id from pi_fleet.session where (ctid::text::point)[0] = ${page} order by id collate "C"`)
+      .split("\n")
+      .filter((one) => !begun.includes(one));
+    const others = sorted.filter((one) => !damaged.includes(one));
+    expect([damaged.length > 1, others.length > 1, others]).toEqual([true, true, expect.arrayContaining([sorted[6]])]);
+    await damage("session", page);
+    // Of those that nothing knows is told once, and of no other one that can be read.
+    const unread = [...damaged, null];
+    const { faults: found, sessions, copies } = await asked(lives, "verify");
+    expect(found.map(({ sessionId, fault }: Json) => [sessionId, fault]).sort()).toEqual(
+      unread.map((one) => [one, "chain"]).sort(),
+    );
     expect(sessions).toBe(others.length);
     expect(copies.map(({ sessionId, state }: Json) => [sessionId, state]).sort()).toEqual(
       others.map((one) => [one, "same"]).sort(),
     );
-    const { files } = await asked(lives, "export", join(lives.place.home, "sessions"));
+    const told = await verb(lives, "verify");
+    expect([told.status, told.stdout]).toEqual([3, expect.stringMatching(/^the table of sessions: /m)]);
+    const out = join(lives.place.home, "sessions");
+    const { files } = await asked(lives, "export", out);
     const of = (outcome: string) =>
       files
         .filter((one: Json) => one.outcome === outcome)
         .map(({ sessionId }: Json) => sessionId)
         .sort();
-    expect([of("new"), of("refused")]).toEqual([[...others].sort(), damaged]);
+    expect([of("new"), of("refused")]).toEqual([others, unread]);
+    expect(files.find(({ sessionId }: Json) => sessionId === null).sessionPath).toBe(out);
     const packed = await asked(lives, "pack");
-    expect([packed.sessions, packed.damaged.sort()]).toEqual([others.length, damaged]);
+    expect([packed.sessions, packed.damaged.sort()]).toEqual([others.length, unread]);
+    expect((await verb(lives, "pack")).stdout).toContain("the table of sessions: rows cannot be read");
     await lives.end();
   });
 
