@@ -69,7 +69,8 @@ export class Verifying {
     const isDeleted = row.state === "deleted";
     const wrong = [...(await this.wrongIn(id)), ...(await this.wrongAttachments(id))];
     if (wrong.length === 0) return [];
-    const now = await this.keeper.row(id).catch(() => row);
+    // Of a row that has been damaged meanwhile nothing else is known.
+    const [now] = (await ifReadable(this.fleet, async () => [await this.keeper.row(id)])) ?? [row];
     if (!now || !hasLines(now)) return [];
     if (now.epoch !== row.epoch && tries < MOST_READ) return this.faultsOf(now, tries + 1);
     return wrong.map(([fault, message]) => ({

@@ -1,6 +1,7 @@
 /** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
 
 import { beforeEach, describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
@@ -189,6 +190,32 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
       place,
     );
     await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
+    await database.server.start();
+  });
+
+  test("a fault is told of what is there, or damaged: a database that is away when it is asked ends it", async () => {
+    const { place, ids } = await made(2);
+    // Nothing is asked after the last one.
+    const last = [...ids].sort()[1];
+    database.server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${last}' and seq = 1`);
+    const one = connect();
+    const { lives } = await machine(one, place);
+    const row = one.keeper.row.bind(one.keeper);
+    const found = async () => (await lives.care().verify()).faults.map(({ sessionId, fault }) => [sessionId, fault]);
+    one.keeper.row = async () => {
+      throw new Failure("storage_failed", "invalid page in block 0", { fleet: true }, { retryable: true });
+    };
+    expect(await found()).toEqual([[last, "chain"]]);
+    one.keeper.row = async () => null;
+    expect(await found()).toEqual([]);
+    const mistake = new TypeError("a mistake of ours");
+    one.keeper.row = () => Promise.reject(mistake);
+    await expect(found()).rejects.toBe(mistake);
+    one.keeper.row = async (id) => {
+      await database.server.kill();
+      return row(id);
+    };
+    await expect(found()).rejects.toMatchObject({ name: "storage_failed" });
     await database.server.start();
   });
 
