@@ -168,7 +168,7 @@ export interface Log {
    * is away, it is noted that it is owed. Returns undefined where there is nothing to give. Never rejects.
    */
   give?(): Promise<void> | undefined;
-  /** How often what others wrote elsewhere was put into the session here; missing where there is no such place. */
+  /** How often what others wrote elsewhere was put into the session here; 0 or missing where there is no such place. */
   readonly broughtHere?: number;
   /** Loads what `acquireLock` needs, so that it does not take longer the first time. Takes no lock, and never throws. */
   prepareLock?(): void;

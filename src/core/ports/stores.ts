@@ -62,8 +62,9 @@ export interface Stores {
    */
   arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
   /**
-   * Gives other machines what only this one has of sessions that are not open, beside everything else and when it is time;
-   * missing where there are none. `open`: returns those that are, which give it themselves.
+   * Gives other machines what only this one has, beside everything else and when it is time; missing where there are none.
+   * `open`: returns the logs that are open here. A copy that is open gives its own itself, unless it is open for reading
+   * only, and what another copy of its session has waits while it is written to.
    */
   giveOwed?(open: () => readonly Log[]): void;
   /** Entries that were refused, or gave way to those of other machines. */

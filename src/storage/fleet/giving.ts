@@ -1,6 +1,6 @@
 /**
  * The giving of what only this machine has, because the fleet's database was away: by `fleet push` at once, and by a server
- * beside everything else, of copies that it does not have open. Those that are open give it themselves.
+ * beside everything else, of copies that it does not have open, or for reading only. Others that are open give it themselves.
  */
 
 import { Failure } from "../../core/failure.ts";
