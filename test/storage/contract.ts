@@ -4,6 +4,7 @@
  */
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Beginning, Content, Log, Store } from "../../src/core/ports/store.ts";
 import { type Disk, type FileInfo, readWhole, writeAll } from "../../src/storage/fs/disk.ts";
@@ -942,6 +943,27 @@ function describeFiles(
       await log.commit();
       const kept = isCopied ? [userText(id(9), id(4))] : [];
       expect(storedAt(fileOf(log))).toBe(fileText(headerText(), ...LINES, ...kept, userText(id(11), id(4))));
+    });
+
+    test("that fails takes back what came meanwhile, and the commit of that says so, once", async ({ skip }) => {
+      const { faults } = harness().files;
+      if (!faults) return skip();
+      const log = open();
+      log.append(bytes([userText(id(9), id(4))]));
+      faults.set({ kind: "fail", at: 1, errno: "EIO" });
+      const first = log.commit();
+      log.append(bytes([userText(id(10), id(4))]));
+      await expect(first).rejects.toThrow();
+      faults.set(undefined);
+      expect([log.nodes.count, log.isCommitDue]).toEqual([5, true]);
+      const next = bytes([userText(id(11), id(4))]);
+      expect(() => log.append(next)).toThrow(Failure);
+      await expect(log.commit()).rejects.toThrow(Failure);
+      expect(log.nodes.count).toBe(5);
+      await log.ready?.();
+      log.append(next);
+      await log.commit();
+      expect([idsOf(log).includes(id(10)), idsOf(log).at(-1)]).toEqual([false, id(11)]);
     });
   });
 

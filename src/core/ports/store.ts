@@ -82,7 +82,7 @@ export interface Log {
    */
   readonly durability?: "local" | "primary" | "replicated";
   /** Whether `commit` has something to do although every entry is durable. */
-  readonly isCheckpointDue?: boolean;
+  readonly isCommitDue?: boolean;
   readonly stamp: FileStamp | null;
   /**
    * Its way here, of a log that was opened before all its lines were: reading then throws NotHere, too. Such a log is not
@@ -204,7 +204,8 @@ export interface Log {
   /**
    * Resolves when everything appended before the call is durable. Calls share one disk operation. Rejects with
    * storage_failed or storage_full after the log has gone back to `durableCount` entries, and with outcome_unknown where
-   * they stay, durable or not, because another program wrote after them. Where the session is also kept elsewhere,
+   * they stay, durable or not, because another program wrote after them. So it does, once, where entries for which no
+   * commit was asked yet were given up meanwhile; until then nothing is appended after them. Where the session is also kept elsewhere,
    * outcome_unknown may mean that the log has gone back, too, but the entries may have become durable there, and then come
    * back as those of another program.
    */

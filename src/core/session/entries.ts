@@ -83,8 +83,8 @@ export class SessionEntries {
   }
 
   get areDurable(): boolean {
-    const { durableCount, nodes, isCheckpointDue } = this.log;
-    return durableCount >= nodes.count && !isCheckpointDue;
+    const { durableCount, nodes, isCommitDue } = this.log;
+    return durableCount >= nodes.count && !isCommitDue;
   }
 
   /**

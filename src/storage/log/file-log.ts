@@ -193,8 +193,8 @@ export class FileLog implements CopiedLog {
     return this.backend.isPlain === true;
   }
 
-  get isCheckpointDue(): boolean {
-    return this.backend.isCheckpointDue === true;
+  get isCommitDue(): boolean {
+    return this.commits.owesFailure || this.backend.isCheckpointDue === true;
   }
 
   get state(): string | undefined {
@@ -322,6 +322,7 @@ export class FileLog implements CopiedLog {
     const { state } = this.backend;
     this.requireOpen();
     if (state.readOnly) throw state.readOnly;
+    this.commits.requireKept();
     this.acquireLock();
     if (!this.persisted && defer) {
       this.backend.requireFreeName();
@@ -335,6 +336,7 @@ export class FileLog implements CopiedLog {
       this.backend.markAllDurable();
       this.certain = this.nodes.count;
     } catch (error) {
+      this.commits.told();
       throw this.stayed.isTold ? storageFailure(error, "appending to the session") : notUndone(error);
     }
   }
@@ -349,6 +351,7 @@ export class FileLog implements CopiedLog {
   }
 
   async commit(): Promise<void> {
+    this.commits.tell();
     if (this.durableCount >= this.nodes.count) return this.backend.commitNothing?.();
     this.requireOpen();
     return this.commits.join(this.nodes.count);
@@ -393,27 +396,24 @@ export class FileLog implements CopiedLog {
   }
 
   private beginToBring(): void {
+    this.commits.requireKept();
     if (this.commits.isRunning || this.durableCount < this.nodes.count)
       throw new Failure("storage_failed", "Changes wait to become durable. Try again.");
     this.broughtHere++;
   }
 
   async takeIn(lines: readonly Uint8Array[]): Promise<void> {
-    const { backend, commits } = this;
     this.beginToBring();
     guarded("writing what other machines wrote", () => this.write(lines));
-    await commits.run(
-      this.nodes.count,
-      (requireCurrent) => backend.makeDurable(requireCurrent),
-      () => backend.committed?.(),
-    );
+    await this.commits.run(this.nodes.count, (requireCurrent) => this.backend.makeDurable(requireCurrent));
   }
 
   rollBack(error?: unknown): void {
+    if (error === undefined) this.commits.told();
     if (this.durableCount >= this.nodes.count) return;
-    if (this.keepAll()) return this.commits.invalidate(notUndone(error ?? new Failure("storage_failed")));
-    this.commits.invalidate();
-    this.backend.rollBack();
+    const stays = this.keepAll();
+    this.commits.invalidate(this.nodes.count, stays ? notUndone(error ?? new Failure("storage_failed")) : error);
+    if (!stays) this.backend.rollBack();
   }
 
   /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */

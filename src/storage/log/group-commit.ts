@@ -24,7 +24,11 @@ export class GroupCommit {
   /** Number of times that entries were given up. */
   private generation = 0;
   /** Why that happened last. */
-  private reason: Failure | undefined;
+  private reason: unknown;
+  /** Number of the log's entries for which somebody waits who is told when they are given up. */
+  private asked = 0;
+  /** Why entries were given up for which nobody asked yet. */
+  private untold: unknown;
 
   constructor(log: CommittedLog) {
     this.log = log;
@@ -34,16 +38,36 @@ export class GroupCommit {
     return this.running !== null;
   }
 
+  /** Whether entries were given up of which nobody was told: a commit that comes for them fails. */
+  get owesFailure(): boolean {
+    return this.untold !== undefined;
+  }
+
+  /** Throws the failure of entries that were given up before anybody asked for their commit. */
+  requireKept(): void {
+    if (this.owesFailure) throw storageFailure(this.untold, "making the changes durable");
+  }
+
+  /** Throws it once. */
+  tell(): void {
+    try {
+      this.requireKept();
+    } finally {
+      this.told();
+    }
+  }
+
+  /** Notes that whoever appended knows, or is about to be told, what was given up. */
+  told(): void {
+    this.untold = undefined;
+  }
+
   /** Makes all `count` entries of the log durable. If that fails, rolls the log back and rejects with a failure. */
   join(count: number): Promise<void> {
     const { running, log } = this;
-    if (!running)
-      return this.run(
-        count,
-        (requireCurrent) => log.makeDurable(requireCurrent),
-        () => log.committed(),
-      );
+    if (!running) return this.run(count, (requireCurrent) => log.makeDurable(requireCurrent));
     if (running.count >= count) return running.done;
+    this.asked = count;
     // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
     this.next ??= running.done
       .finally(() => {
@@ -54,8 +78,13 @@ export class GroupCommit {
   }
 
   /** Runs an operation that makes `count` entries durable. No other may be running. */
-  run(count: number, operation: (requireCurrent: () => void) => Promise<void>, ended: () => void): Promise<void> {
+  run(
+    count: number,
+    operation: (requireCurrent: () => void) => Promise<void>,
+    ended = (): void => this.log.committed(),
+  ): Promise<void> {
     const { generation } = this;
+    this.asked = count;
     const requireCurrent = (): void => {
       if (generation === this.generation) return;
       throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
@@ -81,9 +110,14 @@ export class GroupCommit {
     this.log.rollBack(error);
   }
 
-  /** Invalidates the running operation, which would make durable what was given up: it fails, for a reason if there is one. */
-  invalidate(reason?: Failure): void {
+  /**
+   * Invalidates the running operation, which would make durable what was given up: it fails, for the reason why all `count`
+   * entries that are not durable were given up. So does the next commit, where nobody waits for the last of them yet.
+   */
+  invalidate(count: number, reason: unknown): void {
     this.generation++;
     this.reason = reason;
+    if (reason !== undefined && count > this.asked) this.untold = reason;
+    this.asked = 0;
   }
 }
