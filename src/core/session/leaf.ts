@@ -52,6 +52,8 @@ export class LeafTracker {
   private recorded: LeafRecord | undefined;
   private given: LeafOfEntries | undefined;
   damage: readonly Damage[] = [];
+  /** What the last commit that failed was told, another object with each: it took back what others wait for, too. */
+  failed: { readonly failure: unknown } | undefined;
   /** The process that keeps the leaf, where another does what is written to the session. */
   holder: SharedHolder | undefined;
 
@@ -152,6 +154,7 @@ export class LeafTracker {
    * recorded becomes durable with it, so that `begins` is called again then: what was noted there at last is covered.
    */
   async commit(begins: () => void = () => {}): Promise<void> {
+    const { failed } = this;
     const { log } = this.entries;
     let leaf: number;
     let record: LeafRecord | undefined;
@@ -160,6 +163,7 @@ export class LeafTracker {
       leaf = this.current;
       // The record comes first: it is of use only with the entries that there are now, so a failure of either undoes both.
       record = this.isDue ? await this.record(leaf) : undefined;
+      if (this.failed && this.failed !== failed) throw this.failed.failure;
     } while (record && (record.count !== log.nodes.count || this.current !== leaf));
     await log.commit();
     if (record) record.leaf = leaf;

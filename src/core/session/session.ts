@@ -378,8 +378,7 @@ export class Session implements Bodies {
       if (last !== undefined) this.noted.splice(0, this.noted.indexOf(last) + 1);
     } catch (error) {
       this.operations?.failed(this.noted.splice(0));
-      this.undo();
-      throw this.foreign.noteStayed() ? notUndone(error) : error;
+      throw this.undo(error);
     }
   }
 
@@ -417,10 +416,9 @@ export class Session implements Bodies {
     try {
       await this.log.commit();
     } catch (error) {
-      this.undo();
-      this.foreign.noteStayed();
+      const failure = this.undo(error);
       await this.keepPosition();
-      throw error;
+      throw failure;
     }
     this.leaf.forget();
   }
@@ -437,11 +435,15 @@ export class Session implements Bodies {
     this.log.close();
   }
 
-  private undo(): void {
+  /** Goes back to the durable state after an error. Returns what is told of it. */
+  private undo(error: unknown): unknown {
     this.log.rollBack();
     this.leaf.undone();
     this.heads.undone();
     this.entries.renewAfterFailure();
+    const failure = this.foreign.noteStayed() ? notUndone(error) : error;
+    this.leaf.failed = { failure };
+    return failure;
   }
 
   /** Records a durable position again after a failed commit, as far as the disk allows. */

@@ -8,7 +8,8 @@ import { ROOT } from "../../../src/core/tree/nodes.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
-import { diskWith, FILE, openOn } from "../../support/sessions.ts";
+import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
+import { containerWith, openV2 } from "../../support/v2.ts";
 
 const said = draftOfValues("message", { message: { role: "user", content: "more" } });
 const file = (...lines: string[]) => fileText(headerText(), ...lines);
@@ -243,3 +244,30 @@ test("whatever happens, the leaf is where it was put, and an opening finds what 
     for (let step = 0; step < 25; step++) await history.step();
   });
 });
+
+test.each(["jsonl", "v2"])(
+  "a commit that records the leaf while another fails, which takes back what both wrote, fails too (%s)",
+  async (kind) => {
+    const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(file(...chain(3)));
+    const session = kind === "v2" ? openV2(disk) : openOn(disk);
+    let fail = (): void => {};
+    disk.sync = () =>
+      new Promise<void>((_, reject) => {
+        fail = () => reject(Object.assign(new Error("the medium fails"), { code: "EIO" }));
+      });
+    session.append([said]);
+    const first = session.commit();
+    disk.sync = async (fd) => {
+      fail();
+      await expect(first).rejects.toMatchObject({ name: "storage_failed" });
+      disk.syncNow(fd);
+    };
+    session.append([said]);
+    session.moveLeaf(0);
+    await expect(session.commit()).rejects.toMatchObject({ name: "storage_failed" });
+    expect([session.leafId, idsOf(session.log), session.isDurable]).toEqual([id(2), [0, 1, 2].map(id), true]);
+    session.append([said]);
+    await session.commit();
+    session.close();
+  },
+);
