@@ -319,25 +319,25 @@ export class FileLog implements CopiedLog {
   // --- writing -------------------------------------------------------------------------------------------------
 
   append(lines: readonly Uint8Array[], { defer, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
-    const { state } = this.backend;
+    const { size } = this.stayed;
     this.requireOpen();
-    if (state.readOnly) throw state.readOnly;
+    if (this.readOnly) throw this.readOnly;
     this.commits.requireKept();
     this.acquireLock();
     if (!this.persisted && defer) {
       this.backend.requireFreeName();
       this.backend.addDeferred(lines, heads);
-      state.durableCount = this.nodes.count;
+      this.backend.state.durableCount = this.nodes.count;
       return;
     }
     try {
       this.write(lines, heads);
-      if (state.isSynced) return;
+      if (this.backend.state.isSynced) return;
       this.backend.markAllDurable();
       this.certain = this.nodes.count;
     } catch (error) {
       this.commits.told();
-      throw this.stayed.isTold ? storageFailure(error, "appending to the session") : notUndone(error);
+      throw this.stayed.size > size ? notUndone(error) : storageFailure(error, "appending to the session");
     }
   }
 

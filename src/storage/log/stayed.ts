@@ -21,9 +21,9 @@ export class StayedEntries {
     return untold;
   }
 
-  /** Whether somebody was told of all of them. */
-  get isTold(): boolean {
-    return this.untold === undefined;
+  /** Number of times that entries stayed. */
+  get size(): number {
+    return this.ranges.length;
   }
 
   /** Forgets them, as in a file that was published anew. */
