@@ -1,5 +1,6 @@
 /** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
 
+import { notUndone } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
@@ -8,6 +9,14 @@ import { quarantine } from "../fs/quarantine.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Container } from "./container.ts";
 import type { Tail, TornTail } from "./extents.ts";
+import type { Segment } from "./segments.ts";
+
+/** A write to a segment, where it begins, and its first frame. */
+interface Attempt {
+  readonly start: number;
+  readonly bytes: Uint8Array;
+  readonly first: Uint8Array;
+}
 
 export class SegmentWriter {
   private readonly container: Container;
@@ -29,7 +38,7 @@ export class SegmentWriter {
     const { container } = this;
     const { segments } = container;
     /** Bytes that each segment is to hold, and where they begin. */
-    const attempted = new Map<number, { readonly start: number; readonly bytes: Uint8Array }>();
+    const attempted = new Map<number, Attempt>();
     try {
       for (let from = 0; from < frames.length; ) {
         let past = from + 1;
@@ -39,7 +48,7 @@ export class SegmentWriter {
         const path = segmentFile(container.folder, segmentSeq);
         const fd = this.writerOf(segmentSeq, isNew);
         const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
-        attempted.set(segmentSeq, { start, bytes });
+        attempted.set(segmentSeq, { start, bytes, first: frames[from].bytes });
         container.requireEnd(path, fd, start);
         writeAll(container.disk, fd, bytes);
         const { size } = container.disk.infoOf(fd);
@@ -51,13 +60,30 @@ export class SegmentWriter {
       }
     } catch (error) {
       for (const [seq, { start, bytes }] of attempted) this.cutBehind(seq, start, bytes);
-      this.cutTo(container.end.tail, ({ seq, size }, start) => {
+      const isOurs = ({ seq, size }: Segment, start: number): boolean => {
         const tried = attempted.get(seq);
         if (!tried || tried.start !== start || size - start > tried.bytes.length) return false;
         return segments.holds(seq, start, tried.bytes.subarray(0, size - start));
-      });
-      throw error;
+      };
+      this.cutTo(container.end.tail, isOurs);
+      // What is only ours, and could not be cut off, is cut off by the next write.
+      const left = container.end.tornTail ? this.others(isOurs) : [];
+      throw left.some((segment) => this.holdsAny(segment, attempted.get(segment.seq))) ? notUndone(error) : error;
     }
+  }
+
+  /** Returns the segments behind the tail in which there is something else than what is ours. */
+  private others(isOurs: TornTail["isAsJudged"]): Segment[] {
+    const { segmentSeq, segmentSize } = this.container.end.tail;
+    const behind = this.container.segments.list().filter(({ seq }) => seq >= segmentSeq);
+    return behind.filter((segment) => !isOurs(segment, segment.seq === segmentSeq ? segmentSize : 0));
+  }
+
+  /** Whether a segment holds a whole frame of a write that failed, between what other programs wrote. */
+  private holdsAny({ seq, size }: Segment, attempt: Attempt | undefined): boolean {
+    if (!attempt || size <= attempt.start) return false;
+    const bytes = readAt(this.container.disk, this.container.segments.fd(seq), attempt.start, size - attempt.start);
+    return Buffer.from(bytes).includes(Buffer.from(attempt.first));
   }
 
   /**

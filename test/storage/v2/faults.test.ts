@@ -399,6 +399,39 @@ test.each(["sync", "os"] as const)(
   },
 );
 
+describe.each(["sync", "os"] as const)(
+  "an append around which another program writes at once, with %s,",
+  (durability) => {
+    const cases = ["garbage", "a line\n", `${TORN}\n`].flatMap((text) =>
+      (["before", "behind", "both", "within"] as const).map((where) => [where, text] as const),
+    );
+
+    test.each(cases)("is refused as nowhere only where it is: %s, %j", async (where, text) => {
+      const disk = three.after();
+      const log = v2On(disk, { durability }).open(CONTAINER);
+      const { write } = disk;
+      const theirs = (): void => void more(disk, segmentFile(CONTAINER, 1), text);
+      disk.write = (fd, bytes) => {
+        disk.write = write;
+        if (where === "before" || where === "both") theirs();
+        // Of two frames the first is written before the disk takes no more for now.
+        const first = bytes.indexOf(10) + 1;
+        const written = write.call(disk, fd, where === "within" ? bytes.subarray(0, first) : bytes);
+        if (where !== "before") theirs();
+        return written;
+      };
+      const failure = await (async () => {
+        log.append([bytesOf(userText(NEW, id(2))), bytesOf(userText(id(31), NEW))]);
+        await log.commit();
+      })().catch((error) => error);
+      disk.write = write;
+      const isThere = Buffer.from(disk.content(segmentFile(CONTAINER, 1)) as Uint8Array).includes(`"entryId":"${NEW}"`);
+      if (failure || !isThere) expect(failure?.name === "outcome_unknown").toBe(isThere);
+      log.close();
+    });
+  },
+);
+
 test("an append before which another program writes at once is nowhere, and can be tried again", async () => {
   const disk = three.after();
   const table: LockTable = new Map();
