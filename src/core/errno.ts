@@ -44,6 +44,24 @@ export function doneBut(error: unknown, doing: string, stays: string): Failure {
 }
 
 /**
+ * Returns what is told of an error after which a new session was to be removed. `found`: the id of the session that is at its
+ * path now; undefined where something else is there, or nobody can tell what; null where nothing is.
+ */
+export function notMade(
+  error: unknown,
+  doing: string,
+  { id, sessionPath, found }: { id: string; sessionPath: string; found: string | null | undefined },
+): unknown {
+  const isGone = found === null || (found !== undefined && found !== id);
+  if (isGone) return error;
+  const stays =
+    found === id
+      ? `The new session is there all the same, at ${sessionPath}, because another process works with it or it could not be removed. switch_session opens it, delete_session removes it.`
+      : `What is at ${sessionPath} now may be left of the new session, or be another program's. Look at it before you remove it.`;
+  return unfinished(error, doing, stays, { sessionPath });
+}
+
+/**
  * Returns the failure for an error of a commit whose entries stay in the session's file, because another program wrote to it
  * after them. A sync after one that failed proves nothing: Linux counts what it could not write as written.
  */

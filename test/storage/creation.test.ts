@@ -9,10 +9,12 @@ import { draftOfValues } from "../../src/core/format/entry.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
+import { removeTree } from "../../src/storage/fs/staging.ts";
+import { lockWith } from "../../src/storage/locks/contract.ts";
+import { isLock, noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
-import { id, SESSION, userText } from "../support/lines.ts";
+import { fileText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { type LockTable, locksOf } from "../support/locks.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { beginning, FOLDER, idsOf, jsonlOn, workspaceOn } from "../support/sessions.ts";
@@ -147,14 +149,14 @@ describe.each([
   const blobOf = (path: string): string => `${kind === "v2" ? `${path}/blobs` : `${path}.blobs`}/${"a".repeat(64)}`;
 
   /** A disk that does something before each operation, which may make that one fail. */
-  const disturbed = (disk: FaultDisk, before: (n: number) => void): Disk => {
+  const disturbed = (disk: FaultDisk, before: (n: number, name: string) => void): Disk => {
     let n = 0;
     return new Proxy(disk, {
       get(target, name) {
         const value = Reflect.get(target, name) as unknown;
         if (typeof value !== "function") return value;
         return (...given: unknown[]) => {
-          before(++n);
+          before(++n, String(name));
           return value.apply(target, given);
         };
       },
@@ -214,6 +216,83 @@ describe.each([
     }
     expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
   });
+
+  /** What another program does to the new session, and the text of the file that has its header then, if any. */
+  const DEEDS: Record<string, string | undefined> = {
+    "puts its own file there": "notes\n",
+    "puts its own session there": fileText(headerText({ id: "of-another" })),
+    "removes it": undefined,
+  };
+  const header = kind === "v2" ? `${MADE}/header.jsonl` : MADE;
+
+  /** Publishes a log of which each operation fails that comes when it has its name, and looks whether what is told is true. */
+  async function expectTrue(meddle: (disk: FaultDisk) => (name: string) => void, losesLock = false): Promise<void> {
+    const outcomes = new Set<string>();
+    for (let failing = 1; failing <= 8; failing++) {
+      const disk = new FaultDisk();
+      disk.makeFolder(FOLDER);
+      let [named, meddling] = [0, (_: string): void => {}];
+      const ours = disturbed(disk, (_, name) => {
+        meddling(name);
+        if (disk.content(kind === "v2" ? `${MADE.slice(0, -3)}.store.json` : MADE) === undefined) return;
+        if (++named !== failing) return;
+        meddling = meddle(disk);
+        throw broken();
+      });
+      const locks = locksOf("this", new Map());
+      const losing = Object.assign(Object.create(locks) as typeof locks, {
+        acquire(...given: Parameters<typeof locks.acquire>) {
+          const lock = locks.acquire(...given);
+          if (!isLock(lock)) return lock;
+          return lockWith(() => {
+            lock.release();
+            throw broken();
+          });
+        },
+      });
+      const store = (kind === "v2" ? v2On : jsonlOn)(ours, { locks: losesLock ? losing : locks });
+      const publish = async (): Promise<Log> => (store[way] as Store["publish"])({ ...beginning(), file: MADE }, []);
+      const failure = await publish().then(
+        () => undefined,
+        (error: Error) => error,
+      );
+      if (failure === undefined) continue;
+      const isOurs = Buffer.from(disk.content(header) ?? []).includes(SESSION);
+      const isOther = Buffer.from(disk.content(header) ?? []).includes("of-another");
+      const isThere = disk.paths().some((path) => path === MADE || path.startsWith(`${MADE}/`));
+      const { message } = failure;
+      const told = `operation ${failing}: ${message}`;
+      expect(message.includes("delete_session"), told).toBe(isOurs);
+      expect(message.includes("Look at it"), told).toBe(isThere && !isOurs && !isOther);
+      expect(message.includes("Nothing was changed") && isThere && !isOther, told).toBe(false);
+      outcomes.add(message);
+    }
+    expect(outcomes.size).toBeGreaterThan(0);
+  }
+  const broken = () => Object.assign(new Error("the disk fails"), { code: "EIO" });
+
+  test.each(Object.keys(DEEDS))("advises to delete nothing of another program that %s", (deed) =>
+    expectTrue((disk) => {
+      if (kind === "v2") removeTree(disk, MADE);
+      else disk.remove(MADE);
+      const text = DEEDS[deed];
+      if (text !== undefined) disk.put(header, bytesOf(text));
+      return () => {};
+    }),
+  );
+
+  test.each([0, 1, 2, 3, 4, 5, 6, 7, 8])(
+    "says that nothing was changed only where nothing of it is left, after %i removals no more",
+    (allowed) =>
+      expectTrue(() => {
+        let removed = 0;
+        return (name) => {
+          if (name.startsWith("remove") && removed++ >= allowed) throw broken();
+        };
+      }),
+  );
+
+  test("says nothing of it where it was removed, and its lock lost then", () => expectTrue(() => () => {}, true));
 });
 
 describe("what dead processes left while they made containers", () => {

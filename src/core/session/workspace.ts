@@ -1,6 +1,6 @@
 /** The sessions that this process has open: makes, opens, forks and replaces them. */
 
-import { unfinished } from "../errno.ts";
+import { notMade } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
@@ -330,10 +330,10 @@ export class Workspace {
   private discarded(log: Log, error: unknown): unknown {
     if (log.discard) log.discard();
     else log.close();
-    const { file } = log;
-    if (file === null || !this.stores.exists(file)) return error;
-    const stays = `The new session is there all the same, at ${file}. switch_session opens it, delete_session removes it.`;
-    return unfinished(error, "opening the new session", stays, { sessionPath: file });
+    const { file: sessionPath, header } = log;
+    if (sessionPath === null) return error;
+    const found = this.stores.exists(sessionPath) ? this.stores.idIn(sessionPath) : null;
+    return notMade(error, "opening the new session", { id: header.id, sessionPath, found });
   }
 
   /**

@@ -103,7 +103,10 @@ class Publication {
   /** Removes what was made, unless somebody works with it by now. Returns the failure that a caller gets. */
   undo(error: unknown): Failure {
     const { file, named } = this;
-    if (named) return notPublished(error, file, this.unpublish(named));
+    if (named) {
+      this.unpublish(named);
+      return notPublished(error, this.options.disk, file, this.beginning.header.id);
+    }
     this.dropUnused();
     if (isNameTaken(error))
       return new Failure("already_exists", `There is a file at ${file} already. Choose another path.`, {
@@ -112,19 +115,18 @@ class Publication {
     return storageFailure(error, "writing the new session");
   }
 
-  /** Removes the file that has its name, and its attachments. Returns whether it did. */
-  private unpublish(named: FileInfo): boolean {
+  /** Removes the file that has its name, and its attachments, if that can be. */
+  private unpublish(named: FileInfo): void {
     const { options, file } = this;
     const { disk, locks } = options;
-    return withFreeLock(
+    withFreeLock(
       locks,
       () => named,
       lockNextTo(disk, file, named.inode),
       () => {
-        if (!isUnchanged(disk.info(file), named)) return false;
+        if (!isUnchanged(disk.info(file), named)) return;
         disk.remove(file);
         if (this.isFolderOurs) dropAttachments(disk, file);
-        return true;
       },
     );
   }

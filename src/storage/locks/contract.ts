@@ -72,20 +72,20 @@ export function isLock(acquired: Lock | Holder): acquired is Lock {
 }
 
 /**
- * Does something with the lock of the file that is found, and returns what it returned; false when another process has the lock, when that
- * cannot be taken, and after any failure.
+ * Does something with the lock of the file that is found, unless another process has that lock, it cannot be taken, or the
+ * deed fails: whoever must know looks what is there then.
  */
-export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => boolean): boolean {
+export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => void): void {
   try {
     const lock = locks.acquire(find(), place);
-    if (!isLock(lock)) return false;
+    if (!isLock(lock)) return;
     try {
-      return deed();
+      deed();
     } finally {
       lock.release();
     }
   } catch {
-    return false;
+    // It stays, or its lock does.
   }
 }
 

@@ -1,7 +1,9 @@
 /** Failures of sessions on disk that several backends throw. */
 
-import { storageFailure, unfinished } from "../../core/errno.ts";
+import { notMade, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import { type Disk, isAbsent } from "../fs/disk.ts";
+import { readHeader } from "../fs/header.ts";
 
 export function notASession(file: string, reason: string): Failure {
   return new Failure("not_a_session", `${file} is not a session file: ${reason}. It was left as it is.`, {
@@ -15,12 +17,20 @@ export function noSession(path: string): Failure {
   });
 }
 
-/** Returns the failure of a new session that had its path already. */
-export function notPublished(error: unknown, sessionPath: string, isRemoved: boolean): Failure {
+/** Returns the failure of a new session that had its path already, and was to be removed from there. */
+export function notPublished(error: unknown, disk: Disk, sessionPath: string, id: string): Failure {
   const doing = "writing the new session";
-  if (isRemoved) return storageFailure(error, doing);
-  const stays = `The new session is at ${sessionPath} all the same, because another process works with it or it could not be removed. switch_session opens it, delete_session removes it.`;
-  return unfinished(error, doing, stays, { sessionPath });
+  return storageFailure(notMade(error, doing, { id, sessionPath, found: foundAt(disk, sessionPath) }), doing);
+}
+
+function foundAt(disk: Disk, path: string): string | null | undefined {
+  try {
+    if (isAbsent(disk, path)) return null;
+  } catch {
+    return undefined;
+  }
+  const { id } = readHeader(disk, path) ?? {};
+  return typeof id === "string" ? id : undefined;
 }
 
 /** Returns the failure of what another program stood in the way of. `deed`: what it did, and what to do now. */

@@ -55,19 +55,14 @@ export function createContainer(
 
 /**
  * Removes a container that was published, because what came after that failed: one that another process has by now, or
- * whose index is not as it was `seen`, is a session that somebody works with. Returns whether it did.
+ * whose index is not as it was `seen`, is a session that somebody works with.
  */
-export function unpublish(
-  { disk, locks }: Pick<FileLogOptions, "disk" | "locks">,
-  file: string,
-  seen: FileInfo,
-): boolean {
+export function unpublish({ disk, locks }: Pick<FileLogOptions, "disk" | "locks">, file: string, seen: FileInfo): void {
   const find = (): FileInfo => disk.info(headerFile(file));
-  return withFreeLock(locks, find, lockInContainer(file), () => {
-    if (!isUnchanged(disk.info(indexFile(file)), seen)) return false;
+  withFreeLock(locks, find, lockInContainer(file), () => {
+    if (!isUnchanged(disk.info(indexFile(file)), seen)) return;
     removeQuietly(disk, pointerFile(file));
     removeTree(disk, file);
-    return true;
   });
 }
 

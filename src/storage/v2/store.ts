@@ -89,7 +89,10 @@ export function segmentedStore(given: SegmentedStoreOptions): Store {
         return openContainer(options, writers, file);
       } catch (error) {
         builder.close();
-        if (seen) throw notPublished(error, file, unpublish(options, file, seen));
+        if (seen) {
+          unpublish(options, file, seen);
+          throw notPublished(error, disk, file, header.id);
+        }
         removeTree(disk, builder.folder);
         throw storageFailure(error, "writing the new session");
       }
