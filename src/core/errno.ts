@@ -44,7 +44,7 @@ export function doneBut(error: unknown, doing: string, stays: string): Failure {
 }
 
 /**
- * Returns what is told of an error after which a new session was to be removed. `found`: the id of the session that is at its
+ * Returns the failure for an error after which a new session was to be removed. `found`: the id of the session that is at its
  * path now; undefined where something else is there, or nobody can tell what; null where nothing is.
  */
 export function notMade(

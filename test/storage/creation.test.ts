@@ -217,7 +217,7 @@ describe.each([
     expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
   });
 
-  /** What another program does to the new session, and the text of the file that has its header then, if any. */
+  /** The deeds of another program to the new session, and the text of the file that has its header then, if any. */
   const DEEDS: Record<string, string | undefined> = {
     "puts its own file there": "notes\n",
     "puts its own session there": fileText(headerText({ id: "of-another" })),

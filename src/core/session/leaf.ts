@@ -52,7 +52,7 @@ export class LeafTracker {
   private recorded: LeafRecord | undefined;
   private given: LeafOfEntries | undefined;
   damage: readonly Damage[] = [];
-  /** What the last commit that failed was told, another object with each: it took back what others wait for, too. */
+  /** The failure of the last commit that failed, another object with each: it took back entries of others, too. */
   failed: { readonly failure: unknown } | undefined;
   /** The process that keeps the leaf, where another does what is written to the session. */
   holder: SharedHolder | undefined;

@@ -412,7 +412,7 @@ export class FileLog implements CopiedLog {
     if (error === undefined) this.commits.told();
     if (this.durableCount >= this.nodes.count) return;
     const stays = this.keepAll();
-    this.commits.invalidate(this.nodes.count, stays ? notUndone(error ?? new Failure("storage_failed")) : error);
+    this.commits.invalidate(this.nodes.count, error, stays);
     if (!stays) this.backend.rollBack();
   }
 

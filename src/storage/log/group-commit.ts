@@ -1,6 +1,6 @@
 /** Group commit: many commits of one log share one operation. */
 
-import { storageFailure } from "../../core/errno.ts";
+import { notUndone, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 
 /** A log, as its commits need it. */
@@ -111,13 +111,14 @@ export class GroupCommit {
   }
 
   /**
-   * Invalidates the running operation, which would make durable what was given up: it fails, for the reason why all `count`
-   * entries that are not durable were given up. So does the next commit, where nobody waits for the last of them yet.
+   * Invalidates the running operation, which would make durable what was given up, all `count` entries that are not durable,
+   * because of an error: it fails with that. So does the next commit, where nobody waits for the last of them yet. Without an
+   * error whoever gives them up tells of it. `stays`: they are there all the same.
    */
-  invalidate(count: number, reason: unknown): void {
+  invalidate(count: number, error: unknown, stays: boolean): void {
     this.generation++;
-    this.reason = reason;
-    if (reason !== undefined && count > this.asked) this.untold = reason;
+    this.reason = stays ? notUndone(error ?? new Failure("storage_failed")) : error;
+    if (error !== undefined && count > this.asked) this.untold = this.reason;
     this.asked = 0;
   }
 }

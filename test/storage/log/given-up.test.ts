@@ -98,3 +98,22 @@ test("an append that is durable at once and fails has told of it: the next commi
   expect(idsOf(log)).toEqual([...THREE_IDS, OURS]);
   log.close();
 });
+
+test.each(["jsonl", "v2"])(
+  "who gives up entries that stay tells of them: the next commit counts (%s)",
+  async (kind) => {
+    const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
+    const log = kind === "v2" ? v2On(disk).open(CONTAINER) : jsonlOn(disk).open(FILE);
+    log.append(ours());
+    const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
+    writeAll(disk, fd, bytesOf("somebody's\n"));
+    disk.close(fd);
+    log.rollBack();
+    expect(log.isCommitDue).toBe(false);
+    log.refresh();
+    log.append([bytesOf(userText(id(31), OURS))]);
+    await log.commit();
+    expect(idsOf(log)).toEqual([...THREE_IDS, OURS, id(31)]);
+    log.close();
+  },
+);
