@@ -371,7 +371,7 @@ export class FileLog implements CopiedLog {
       if (outside && isThere) throw outside.lost(error);
       requireCurrent();
       if (!this.keepAll()) throw error;
-      throw outside ? outside.lost(error, true) : notUndone(error);
+      throw this.commits.keptAll(this.nodes.count, outside ? outside.lost(error, true) : notUndone(error));
     }
     this.certain = count;
   }

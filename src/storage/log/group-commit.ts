@@ -68,12 +68,17 @@ export class GroupCommit {
     if (!running) return this.run(count, (requireCurrent) => log.makeDurable(requireCurrent));
     if (running.count >= count) return running.done;
     this.asked = count;
+    const { generation } = this;
     // Commits that come too late for the running operation share the next. If it fails, theirs are rolled back too.
     this.next ??= running.done
       .finally(() => {
         this.next = null;
       })
-      .then(() => log.commit());
+      .then(() => {
+        // It may succeed although what came after its entries was given up.
+        this.requireCurrent(generation);
+        return log.commit();
+      });
     return this.next;
   }
 
@@ -85,13 +90,9 @@ export class GroupCommit {
   ): Promise<void> {
     const { generation } = this;
     this.asked = count;
-    const requireCurrent = (): void => {
-      if (generation === this.generation) return;
-      throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
-    };
     const watched = async (): Promise<void> => {
       try {
-        await operation(requireCurrent);
+        await operation(() => this.requireCurrent(generation));
       } catch (error) {
         if (generation === this.generation) this.log.rollBack(error);
         throw storageFailure(error, "making the changes durable");
@@ -105,9 +106,21 @@ export class GroupCommit {
     return done;
   }
 
+  /** Throws where entries were given up since a generation. */
+  private requireCurrent(generation: number): void {
+    if (generation === this.generation) return;
+    throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
+  }
+
   /** Gives up what is not durable, because of an error of what was to make it so at once. */
   giveUp(error: unknown): void {
     this.log.rollBack(error);
+  }
+
+  /** Notes that all `count` entries stay after an error of the operation, also those of which nobody is told by it. Returns it. */
+  keptAll(count: number, error: Failure): Failure {
+    this.invalidate(count, error, true);
+    return error;
   }
 
   /**

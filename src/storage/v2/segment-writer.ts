@@ -66,9 +66,21 @@ export class SegmentWriter {
         return segments.holds(seq, start, tried.bytes.subarray(0, size - start));
       };
       this.cutTo(container.end.tail, isOurs);
-      // What is only ours, and could not be cut off, is cut off by the next write.
-      const left = container.end.tornTail ? this.others(isOurs) : [];
-      throw left.some((segment) => this.holdsAny(segment, attempted.get(segment.seq))) ? notUndone(error) : error;
+      throw this.leavesAny(attempted, isOurs) ? notUndone(error) : error;
+    }
+  }
+
+  /**
+   * Whether a whole frame of a write that failed is left, and stays: what is only ours, and could not be cut off, is cut off
+   * by the next write. Where that cannot be read, it may.
+   */
+  private leavesAny(attempted: ReadonlyMap<number, Attempt>, isOurs: TornTail["isAsJudged"]): boolean {
+    if (attempted.size === 0 || !this.container.end.tornTail) return false;
+    try {
+      if (this.others(isOurs).length === 0) return false;
+      return this.container.segments.list().some((segment) => this.holdsAny(segment, attempted.get(segment.seq)));
+    } catch {
+      return true;
     }
   }
 

@@ -6,6 +6,7 @@ import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { writeAll } from "../../../src/storage/fs/disk.ts";
+import { type CommittedLog, GroupCommit } from "../../../src/storage/log/group-commit.ts";
 import type { CopiedLog } from "../../../src/storage/log/outside.ts";
 import { appendMessages } from "../../support/change-faults.ts";
 import type { FaultDisk } from "../../support/disk.ts";
@@ -117,3 +118,50 @@ test.each(["jsonl", "v2"])(
     log.close();
   },
 );
+
+test.each(["jsonl", "v2"])(
+  "what came while a commit failed and stays is told of by its own commit, once (%s)",
+  async (kind) => {
+    const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
+    const log = kind === "v2" ? v2On(disk).open(CONTAINER) : jsonlOn(disk).open(FILE);
+    log.append(ours());
+    const { sync } = disk;
+    disk.sync = async () => {
+      disk.sync = sync;
+      log.append([bytesOf(userText(id(31), OURS))]);
+      const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
+      writeAll(disk, fd, bytesOf("somebody's\n"));
+      disk.close(fd);
+      throw broken();
+    };
+    for (let n = 0; n < 2; n++) await expect(log.commit(), `${n}`).rejects.toMatchObject({ name: "outcome_unknown" });
+    await log.commit();
+    log.refresh();
+    expect(idsOf(log)).toEqual([...THREE_IDS, OURS, id(31)]);
+    log.close();
+  },
+);
+
+test("a commit that waits for the operation that runs fails where its entries are given up meanwhile", async () => {
+  let end = (): void => {};
+  const ended = new Promise<void>((resolve) => (end = resolve));
+  let commits = 0;
+  const log: CommittedLog = {
+    commit: async () => void commits++,
+    // It looks for the last time whether they are there, and goes on for a while, as with a checkpoint.
+    makeDurable: async (requireCurrent) => {
+      requireCurrent();
+      await ended;
+    },
+    committed: () => {},
+    rollBack: (error) => group.invalidate(2, error, false),
+  };
+  const group = new GroupCommit(log);
+  const first = group.join(1);
+  const second = group.join(2);
+  group.giveUp(broken());
+  end();
+  await first;
+  await expect(second).rejects.toMatchObject({ code: "EIO" });
+  expect(commits).toBe(0);
+});

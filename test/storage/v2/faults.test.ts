@@ -432,6 +432,34 @@ describe.each(["sync", "os"] as const)(
   },
 );
 
+test.each(["sync", "os"] as const)(
+  "an append of two segments, of which another program has the second first, is refused as nowhere only where it is (%s)",
+  async (durability) => {
+    for (const text of ["garbage", `${TORN}\n`]) {
+      const disk = await containerWith(chain(3), { segmentBytes: 4000 });
+      const log = v2On(disk, { durability, segmentBytes: 4000 }).open(CONTAINER);
+      const { write } = disk;
+      disk.write = (fd, bytes) => {
+        disk.write = write;
+        const written = write.call(disk, fd, bytes);
+        const fdOfNext = disk.create(segmentFile(CONTAINER, 2));
+        writeAll(disk, fdOfNext, bytesOf(text));
+        disk.close(fdOfNext);
+        return written;
+      };
+      const failure = await (async () => {
+        log.append([bytesOf(userText(NEW, id(2))), bytesOf(userText(id(31), NEW, "x".repeat(2800)))]);
+        await log.commit();
+      })().catch((error) => error);
+      disk.write = write;
+      const content = Buffer.from(disk.content(segmentFile(CONTAINER, 1)) as Uint8Array);
+      const isThere = content.includes(`"entryId":"${NEW}"`);
+      expect([isThere, failure?.name]).toEqual([isThere, isThere ? "outcome_unknown" : "storage_failed"]);
+      log.close();
+    }
+  },
+);
+
 test("an append before which another program writes at once is nowhere, and can be tried again", async () => {
   const disk = three.after();
   const table: LockTable = new Map();
