@@ -109,10 +109,15 @@ describe.skipIf(!POSTGRES)(`the names in statements${WITH_POSTGRES}`, () => {
     await wire.result("append", { entries: [user("one fish"), assistant("two fish")] });
     await wire.result("append", { entries: [user(`long ${"xy ".repeat(1 << 20)}`)] });
     const { sessionId } = await wire.result("get_state");
+    // The words of a long entry come after it is acknowledged, from who has the session open.
+    const indexed = async (): Promise<void> => {
+      while (server.sql("select count(*) from pi_fleet.behind") !== "0")
+        await new Promise((resolve) => setImmediate(resolve));
+    };
+    await indexed();
     await wire.result("clone");
+    await indexed();
     await wire.result("set_session_name", { name: "red fish" });
-    // The words of the long entry come after it is acknowledged.
-    while (server.sql("select count(*) from pi_fleet.behind") !== "0") await wire.result("get_state");
     const elsewhere = new HereLives({ fleet: connect(), seed: 4 });
     const there = await elsewhere.start();
     for (const sort of ["modified", "created", "name", "size", "cost"])
