@@ -39,12 +39,12 @@ const ROUTES: Readonly<Record<string, AgentRoute>> = {
   set_auto_retry: ASKS,
 };
 
-/** Commands whose replies come when the work is done. */
-export const LONG: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up", "bash", "compact"]);
-/** Those of them that write the session themselves: a turn, or what takes the place of one. */
-export const TURNS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up", "compact"]);
 /** Commands that send a message to the model: a person waits for what they bring. */
 export const PROMPTS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
+/** Those of a turn, or of what takes the place of one. */
+export const TURNS: ReadonlySet<string> = new Set([...PROMPTS, "compact"]);
+/** Commands whose replies come when the work is done. */
+export const LONG: ReadonlySet<string> = new Set([...TURNS, "bash"]);
 
 /** Returns the way of a command; undefined for one of ours. One that nobody knows is the agent's to judge. */
 export function routeOf(type: string, isOurs: boolean): AgentRoute | undefined {

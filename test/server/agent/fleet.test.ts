@@ -46,6 +46,16 @@ const typesIn = (file: string): string[] =>
 
 const linesIn = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
 
+/** Has another machine write to a session and end, whoever has the session. */
+async function writeElsewhere(table: FleetTable, sessionId: string): Promise<void> {
+  const two = machine(table, "two");
+  two.fleet.leasesEnd = true;
+  const other = await two.start();
+  await other.result("switch_session", { sessionId });
+  await other.result("append", { entries: [theirs] });
+  await two.end();
+}
+
 async function isSo(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -131,12 +141,7 @@ describe("an agent like Pi", () => {
     const one = machine(table, "one", () => now);
     const { wire, sessionId, sessionFile } = await working(one);
     await isSo(() => table.linesOf(sessionId).length === 2);
-    const two = machine(table, "two");
-    two.fleet.leasesEnd = true;
-    const other = await two.start();
-    await other.result("switch_session", { sessionId });
-    await other.result("append", { entries: [theirs] });
-    await two.end();
+    await writeElsewhere(table, sessionId);
     now = 10_000;
     // Nobody asks for anything.
     await isSo(() => linesIn(sessionFile).length === 3);
@@ -152,12 +157,7 @@ describe("an agent like Pi", () => {
     const one = machine(table, "one", () => now);
     const { wire, sessionId, sessionFile } = await working(one);
     await isSo(() => table.linesOf(sessionId).length === 2);
-    const two = machine(table, "two");
-    two.fleet.leasesEnd = true;
-    const other = await two.start();
-    await other.result("switch_session", { sessionId });
-    await other.result("append", { entries: [theirs] });
-    await two.end();
+    await writeElsewhere(table, sessionId);
     const parentId = JSON.parse(linesIn(sessionFile)[1]).id;
     appendFileSync(sessionFile, `${JSON.stringify({ ...CUSTOM, parentId })}\n`);
     now = 10_000;
@@ -211,12 +211,7 @@ describe("an agent like Pi", () => {
     const { sessionId, sessionFile } = await data(wire, "get_state");
     appendFileSync(sessionFile, `${JSON.stringify(CUSTOM)}\n`);
     await isSo(() => table.linesOf(sessionId).length === 1);
-    const two = machine(table, "two");
-    two.fleet.leasesEnd = true;
-    const other = await two.start();
-    await other.result("switch_session", { sessionId });
-    await other.result("append", { entries: [theirs] });
-    await two.end();
+    await writeElsewhere(table, sessionId);
     now = 10_000;
     await wire.command("prompt", { message: "mine" });
     expect(types()).toEqual(["switch_session", "bash", "switch_session", "prompt"]);
