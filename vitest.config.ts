@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 // @ts-expect-error plain JavaScript, for the build
 import { pageScript } from "./scripts/page-script.js";
+import { filesOf, TIERS } from "./test/support/tiers.ts";
 
 /** Where the tests keep files: in memory where a gigabyte is free, because no test asks whether a medium keeps them. */
 function temporaryFiles(): Record<string, string> {
@@ -30,8 +31,15 @@ const compileLater = process.versions.node.startsWith("20.")
 export default defineConfig({
   plugins: [pageScript],
   test: {
-    include: ["test/**/*.test.ts"],
-    exclude: ["test/soak/**"],
+    projects: TIERS.map((name) => ({
+      extends: true,
+      test: { name, include: filesOf(name, import.meta.dirname) },
+    })),
+    tags: TIERS.map((name) => ({ name })),
+    runner: "test/support/tier-runner.ts",
+    reporters: ["default", "./test/support/report.ts"],
+    // What a module of ours becomes for the tests is the same for each tier and each run.
+    experimental: { fsModuleCache: true },
     globalSetup: ["test/support/build.ts"],
     setupFiles: ["test/support/equality.ts"],
     testTimeout: 90_000,

@@ -1,0 +1,64 @@
+/**
+ * The programs and rights that some tests need and a machine may lack. Such a suite or test has `needs(...)` among its
+ * options: it is skipped where one is missing, and the report says at the end which one, and how to get it.
+ */
+
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+export interface Need {
+  /** What is needed, as the report names it. */
+  readonly name: string;
+  /** How to get it. */
+  readonly advice: string;
+  /** Whether it is here; asked once. */
+  readonly isHere: () => boolean;
+}
+
+/** Declares what some tests need. */
+export function need(name: string, advice: string, look: () => boolean): Need {
+  let found: boolean | undefined;
+  return {
+    name,
+    advice,
+    isHere: () => {
+      found ??= look();
+      return found;
+    },
+  };
+}
+
+/** Finds a program in the folders of PATH. */
+export function findProgram(...names: string[]): string | undefined {
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => folder !== "");
+  return folders
+    .flatMap((folder) => names.map((name) => join(folder, name)))
+    .find((path) => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}
+
+/** Declares a program that a package of Debian brings. */
+export function needProgram(name: string, debianPackage = name): Need {
+  return need(name, `apt-get install ${debianPackage}`, () => findProgram(name) !== undefined);
+}
+
+export const LINUX = need("Linux", "these rules are about Linux", () => process.platform === "linux");
+
+/** Options of a suite or test that is skipped where something is missing. */
+export function needs(...all: Need[]): { skip: boolean; meta: { missing?: string } } {
+  const missing = all.find((one) => !one.isHere());
+  return { skip: missing !== undefined, meta: missing ? { missing: `${missing.name} (${missing.advice})` } : {} };
+}
+
+declare module "vitest" {
+  interface TaskMeta {
+    /** Why a suite or test was skipped, for the report. */
+    missing?: string;
+  }
+}

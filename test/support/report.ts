@@ -1,0 +1,42 @@
+/** What a run says at its end beside its figures: what was skipped and why, and which tests took too long for their tier. */
+
+import type { Reporter, TestCase, TestModule, TestSuite } from "vitest/node";
+import type { Tier } from "./tiers.ts";
+
+/** Milliseconds that a test of a tier may take on a machine that does nothing else. */
+const LONGEST: Readonly<Record<Tier, number>> = { unit: 200, system: 3000, sweep: Number.POSITIVE_INFINITY };
+
+/** Returns what the nearest suite says that its tests lack. */
+function missingFor(test: TestCase): string | undefined {
+  let at: TestCase | TestSuite | TestModule = test;
+  while (at.type !== "module") {
+    const { missing } = at.meta();
+    if (missing !== undefined) return missing;
+    at = at.parent;
+  }
+  return undefined;
+}
+
+export default class Report implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[]): void {
+    const skipped = new Map<string, number>();
+    const slow: string[] = [];
+    for (const module of modules) {
+      const tier = module.project.name as Tier;
+      for (const test of module.children.allTests()) {
+        if (test.result().state === "skipped") {
+          const why = missingFor(test);
+          if (why !== undefined) skipped.set(why, (skipped.get(why) ?? 0) + 1);
+        }
+        const { duration = 0 } = test.diagnostic() ?? {};
+        if (duration > LONGEST[tier])
+          slow.push(`${Math.round(duration)} ms: ${module.relativeModuleId} > ${test.fullName}`);
+      }
+    }
+    for (const [why, count] of [...skipped].sort())
+      console.log(`SKIPPED: ${count} ${count === 1 ? "test needs" : "tests need"} ${why}`);
+    if (slow.length === 0) return;
+    console.log(`TOO SLOW for their tier: ${slow.length}`);
+    for (const line of slow.sort((a, b) => Number.parseInt(b) - Number.parseInt(a))) console.log(`  ${line}`);
+  }
+}
