@@ -37,6 +37,6 @@ export default class Report implements Reporter {
       console.log(`SKIPPED: ${count} ${count === 1 ? "test needs" : "tests need"} ${why}`);
     if (slow.length === 0) return;
     console.log(`TOO SLOW for their tier: ${slow.length}`);
-    for (const line of slow.sort((a, b) => Number.parseInt(b) - Number.parseInt(a))) console.log(`  ${line}`);
+    for (const line of slow.sort((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10))) console.log(`  ${line}`);
   }
 }
