@@ -1,4 +1,4 @@
-/** What a run says at its end beside its figures: what was skipped and why, and which tests took too long for their tier. */
+/** Says at the end of a run what it skipped and why, which tests it had to try again, and which took too long for their tier. */
 
 import type { Reporter, TestCase, TestModule, TestSuite } from "vitest/node";
 import type { Tier } from "./tiers.ts";
@@ -17,10 +17,15 @@ function missingFor(test: TestCase): string | undefined {
   return undefined;
 }
 
+function list(title: string, lines: readonly string[]): void {
+  if (lines.length > 0) console.log([`${title}: ${lines.length}`, ...lines].join("\n  "));
+}
+
 export default class Report implements Reporter {
   onTestRunEnd(modules: readonly TestModule[]): void {
     const skipped = new Map<string, number>();
     const slow: string[] = [];
+    const retried: string[] = [];
     for (const module of modules) {
       const tier = module.project.name as Tier;
       for (const test of module.children.allTests()) {
@@ -28,15 +33,18 @@ export default class Report implements Reporter {
           const why = missingFor(test);
           if (why !== undefined) skipped.set(why, (skipped.get(why) ?? 0) + 1);
         }
-        const { duration = 0 } = test.diagnostic() ?? {};
+        const { duration = 0, retryCount = 0 } = test.diagnostic() ?? {};
+        if (retryCount > 0) retried.push(`${module.relativeModuleId} > ${test.fullName}`);
         if (duration > LONGEST[tier])
           slow.push(`${Math.round(duration)} ms: ${module.relativeModuleId} > ${test.fullName}`);
       }
     }
     for (const [why, count] of [...skipped].sort())
       console.log(`SKIPPED: ${count} ${count === 1 ? "test needs" : "tests need"} ${why}`);
-    if (slow.length === 0) return;
-    console.log(`TOO SLOW for their tier: ${slow.length}`);
-    for (const line of slow.sort((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10))) console.log(`  ${line}`);
+    list("TRIED AGAIN", retried);
+    list(
+      "TOO SLOW for their tier",
+      slow.sort((a, b) => Number.parseInt(b, 10) - Number.parseInt(a, 10)),
+    );
   }
 }
