@@ -9,7 +9,7 @@ import { type AddressInfo, createConnection, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { text } from "node:stream/consumers";
 import type { TestProject } from "vitest/node";
-import { Postgres } from "./postgres.ts";
+import type { Postgres } from "./postgres.ts";
 
 /** Where this process tells those of the tests in which folder the server is, and what they say before. */
 export interface SharedServer {
@@ -33,6 +33,7 @@ export default async function setup(project: TestProject): Promise<(() => Promis
   const secret = randomBytes(16).toString("hex");
   let started: Promise<Postgres> | undefined;
   const start = async (): Promise<Postgres> => {
+    const { Postgres } = await import("./postgres.ts");
     const server = new Postgres(SETTINGS, project.config.env.TMPDIR ?? tmpdir());
     await server.start();
     return server;
