@@ -1,16 +1,22 @@
-/** Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL. */
+/**
+ * Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
-describe.skipIf(!POSTGRES)(`another database at the same address${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+describe("another database at the same address", needs(POSTGRESQL), () => {
+  let server: Database;
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database({ isEmpty: true });
     await server.start();
   });
   afterAll(() => server.close());
@@ -39,11 +45,8 @@ describe.skipIf(!POSTGRES)(`another database at the same address${WITH_POSTGRES}
     expect(refused.stdout + refused.stderr).toContain("fleet adopt");
     const { stderr } = await runHere(place, ["fleet", "adopt"], { variables });
     expect(stderr).toBe("");
-    const since = performance.now();
-    while ((await next.result("get_state")).durability === "local") {
-      expect(performance.now() - since).toBeLessThan(20_000);
-      await new Promise(setImmediate);
-    }
+    const reached = async (): Promise<string> => (await next.result("get_state")).durability;
+    await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
     expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
   }, 60_000);
 });

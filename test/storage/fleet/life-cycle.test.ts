@@ -1,6 +1,8 @@
 /**
  * Deleting, restoring, archiving, relocating, importing and repairing sessions of a fleet, and taking that back: another
  * machine sees it. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
  */
 
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -8,14 +10,17 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
-describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
+describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
   const database = suiteDatabase();
   const { connect, fleets } = database;
   interface Pair {
@@ -182,7 +187,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     expect(operationId).toBeDefined();
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "one that is archived comes back on a machine that did not archive it (%s)",
     async (kind) => {
       const { one, sessionId } = await pair();
@@ -210,7 +215,7 @@ describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "one in the archive of this machine opens where it is, and is there once (%s)",
     async (kind) => {
       const { one: first, sessionId } = await pair();

@@ -1,6 +1,8 @@
 /**
  * Changes whose answer is lost when they are done, in a real PostgreSQL: they are asked for again, and are neither made
  * twice nor taken for undone. Two tenants have the same done to them, one of them with answers that are lost.
+ *
+ * @module-tag system
  */
 
 import { createHash } from "node:crypto";
@@ -9,11 +11,14 @@ import type { FleetAttachment, FleetEnd, FleetFacts, Taking } from "../../../src
 import type { SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 const HOUR = 3_600_000;
@@ -66,8 +71,8 @@ function losing({ connections }: SqlFleet, meanwhile: (text: string) => Promise<
   return lost;
 }
 
-describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+describe("changes whose answer is lost", needs(POSTGRESQL), () => {
+  let server: Database;
   const open: SqlFleet[] = [];
   const connect = (tenant: string, name = "one"): SqlFleet => {
     const fleet = sqlFleet(`${server.url}&tenant=${tenant}`, name);
@@ -102,9 +107,8 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     server.sql(`select state, holder from pi_fleet.session where tenant = '${tenant}' and id = '${id}'`);
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    await connect("first").fleet.migrate();
   });
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));
@@ -165,7 +169,7 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     );
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "that begin a session are found by the key of the repeated request, once (%s)",
     async (kind) => {
       const one = connect(`begun-${kind}`);
