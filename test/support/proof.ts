@@ -8,6 +8,7 @@ import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import type { FleetCare } from "../../src/core/ports/fleet-care.ts";
+import type { SpawnAgent } from "../../src/server/agent/process.ts";
 import { type Service, serve } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
@@ -59,6 +60,7 @@ export interface HereLivesOptions {
   /** What stands in a settings file. */
   readonly settings?: (path: string) => unknown;
   readonly fleet?: FleetConnection;
+  readonly spawnAgent?: SpawnAgent;
 }
 
 const lives = new Map<string, number>();
@@ -105,6 +107,7 @@ export class HereLives implements Lives {
       // Killed servers stay in this process; a lock of theirs would outlive them.
       locks: noLocks,
       fleet: this.options.fleet,
+      spawnAgent: this.options.spawnAgent,
     });
     this.service = service;
     this.done = service.done.finally(() => output.end());

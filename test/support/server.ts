@@ -11,6 +11,7 @@ import { FAILURES } from "../../src/core/failure.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import type { AgentBehind } from "../../src/server/acp/agent.ts";
+import type { SpawnAgent } from "../../src/server/agent/process.ts";
 import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { serve } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
@@ -304,6 +305,7 @@ export interface HereOptions {
   readonly locks?: Locks;
   /** Whoever runs turns for an editor. */
   readonly agent?: AgentBehind;
+  readonly spawnAgent?: SpawnAgent;
 }
 
 export class HereServer extends Wire {
@@ -379,6 +381,7 @@ function startHere(args: string[], options: HereOptions) {
     room: options.room,
     locks: options.locks,
     agent: options.agent,
+    spawnAgent: options.spawnAgent,
     fleet: options.fleet,
   });
   const done = service.done.finally(() => output.end());

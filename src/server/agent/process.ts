@@ -1,6 +1,6 @@
 /** The process of an agent: its lines come, lines for it wait until it reads them, and it is ended in order. */
 
-import type { ChildProcessByStdio } from "node:child_process";
+import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
 import { agentVariables } from "./variables.ts";
@@ -18,6 +18,13 @@ const SHOWN = 32_000;
 const LAST_WORDS = 400;
 const IS_WINDOWS = process.platform === "win32";
 
+/** Starts the process of an agent. */
+export type SpawnAgent = (
+  program: string,
+  args: readonly string[],
+  options: SpawnOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
+) => ChildProcessByStdio<Writable, Readable, Readable>;
+
 /** How agents are started. */
 export interface AgentLaunch {
   /** The program and its arguments. */
@@ -26,6 +33,8 @@ export interface AgentLaunch {
   readonly maxLineBytes: number;
   /** Shows a person what the agent says on stderr. */
   readonly complain: (sentence: string) => void;
+  /** By default the system starts it. */
+  readonly spawn?: SpawnAgent;
 }
 
 /** The receiver of what an agent says and does. */
@@ -71,12 +80,13 @@ export class AgentProcess {
   /** Ends the agent at the latest with this process, whatever that dies of. */
   private readonly atExit = (): void => this.kill("SIGKILL");
 
-  constructor({ words, variables, maxLineBytes, complain }: AgentLaunch, cwd: string, sink: AgentSink) {
+  constructor(launch: AgentLaunch, cwd: string, sink: AgentSink) {
+    const { words, variables, maxLineBytes, complain } = launch;
     this.sink = sink;
     this.cutter = new LineCutter(sink, maxLineBytes);
     const [program, ...args] = words;
     // Loading it takes time, and most servers start no agent.
-    const { spawn } = process.getBuiltinModule("node:child_process");
+    const spawn = launch.spawn ?? process.getBuiltinModule("node:child_process").spawn;
     this.child = spawn(program, args, {
       cwd,
       env: agentVariables(variables),
