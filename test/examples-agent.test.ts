@@ -1,3 +1,9 @@
+/**
+ * The example of an agent at the built program.
+ *
+ * @module-tag system
+ */
+
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";

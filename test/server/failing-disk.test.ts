@@ -3,8 +3,9 @@
 import { expect, test } from "vitest";
 import { converse, MOST_OPERATIONS, randomTrial } from "../support/every-command.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-test.each(["jsonl", "v2"] as const)("no failure is met in a conversation on %s without one", async (store) => {
+acrossTiers(test, ["jsonl", "v2"] as const)("no failure is met in a conversation on %s without one", async (store) => {
   const { operations, met } = await converse({ store, dialect: "jsonrpc", durability: "os", strike: () => undefined });
   expect(met).toBe("");
   expect(operations).toBeGreaterThan(500);

@@ -196,17 +196,25 @@ test(
   },
 );
 
-test.each([
-  ["of Pi", ["--agent", piLike()]],
-  ["of the protocol", ["--agent", acpLike(), "--agent-protocol", "acp"]],
-])("a client that does not read stops an agent %s, and misses nothing", async (_, args) => {
-  const editor = await editorHere(args, { spawnAgent: spawnHere });
-  const { sessionId } = await made(editor);
-  const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 8000") });
-  await editor.until(({ content }) => content?.text === "1 ");
-  editor.server.stall();
-  for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
-  editor.server.resume();
-  await editor.reply(asked);
-  expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: 8000 }, (_, i) => `${i} `).join(""));
-});
+const PI = ["--agent", piLike()];
+const ACP = ["--agent", acpLike(), "--agent-protocol", "acp"];
+const ANSWERS: readonly [string, readonly string[], number][] = [
+  ["of the protocol", ACP, 1000],
+  ["of the protocol", ACP, 8000],
+  ["of Pi", PI, 8000],
+];
+
+acrossTiers(test, ANSWERS)(
+  "a client that does not read stops an agent %s, and misses nothing",
+  async ([_, args, count]) => {
+    const editor = await editorHere([...args], { spawnAgent: spawnHere });
+    const { sessionId } = await made(editor);
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say(`chunks ${count}`) });
+    await editor.until(({ content }) => content?.text === "1 ");
+    editor.server.stall();
+    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+    editor.server.resume();
+    await editor.reply(asked);
+    expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: count }, (_, i) => `${i} `).join(""));
+  },
+);

@@ -13,6 +13,8 @@ import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 const TIMEOUT = "300";
+/** Characters that are too many to wait for an agent. */
+const LONG = 4_300_000;
 
 interface OddAgent {
   readonly onOther: string;
@@ -165,7 +167,7 @@ describe("an agent hangs nobody", () => {
     const sessionId = await made(editor);
     const asked = editor.ask("session/prompt", { sessionId, prompt: say("stop") });
     const other = await made(editor);
-    const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(6 << 20)) });
+    const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(LONG)) });
     expect((await editor.reply(large)).error.message).toContain("read nothing");
     await editor.reply(asked);
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
@@ -179,7 +181,7 @@ describe("an agent hangs nobody", () => {
     });
     const [one, two] = [await made(editor), await made(editor)];
     const first = editor.ask("session/prompt", { sessionId: one, prompt: say("stop") });
-    const second = editor.ask("session/prompt", { sessionId: two, prompt: say("x".repeat(6 << 20)) });
+    const second = editor.ask("session/prompt", { sessionId: two, prompt: say("x".repeat(LONG)) });
     for (const asked of [first, second]) expect((await editor.reply(asked)).result.stopReason).toBe("end_turn");
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });

@@ -220,17 +220,25 @@ test("every byte of both sides goes on as it came, in its order", SYSTEM, async 
   await server.finish();
 });
 
-test("a host that does not read stops the agent, and misses nothing", async () => {
-  const place = temporaryPlace();
-  const { server, sessionId } = await editorOn(place, "jsonl");
-  server.stall();
-  server.send({ jsonrpc: "2.0", id: 3, method: "session/prompt", params: { sessionId, prompt: text("chunks 20000") } });
-  for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
-  server.resume();
-  await until(server, ({ id }) => id === 3);
-  const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
-  expect(pieces).toEqual(Array.from({ length: 20_000 }, (_, i) => `${i} `));
-  await server.finish();
-  const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
-  expect(answer.content[0].text).toBe(pieces.join(""));
-});
+acrossTiers(test, [5000, 60_000])(
+  "a host that does not read stops the agent, and misses nothing of %i",
+  async (count) => {
+    const place = temporaryPlace();
+    const { server, sessionId } = await editorOn(place, "jsonl");
+    server.stall();
+    server.send({
+      jsonrpc: "2.0",
+      id: 3,
+      method: "session/prompt",
+      params: { sessionId, prompt: text(`chunks ${count}`) },
+    });
+    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+    server.resume();
+    await until(server, ({ id }) => id === 3);
+    const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
+    expect(pieces).toEqual(Array.from({ length: count }, (_, i) => `${i} `));
+    await server.finish();
+    const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
+    expect(answer.content[0].text).toBe(pieces.join(""));
+  },
+);

@@ -2,7 +2,7 @@
 
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
@@ -10,7 +10,7 @@ import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../..
 import { spawnHere } from "../../support/agents-here.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import { type Json, stopTimers, type Wire } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 let seeds = 0;
@@ -60,7 +60,10 @@ async function writeElsewhere(table: FleetTable, sessionId: string): Promise<voi
 }
 
 async function isSo(isTrue: () => boolean): Promise<void> {
-  while (!isTrue()) await new Promise((resolve) => setImmediate(resolve));
+  while (!isTrue()) {
+    if (vi.isFakeTimers()) vi.advanceTimersByTime(100);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }
 
 describe("an agent like Pi", () => {
@@ -139,6 +142,7 @@ describe("an agent like Pi", () => {
   });
 
   test("hears what another machine wrote between two of its prompts, also where this one took that in before", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
@@ -155,6 +159,7 @@ describe("an agent like Pi", () => {
   });
 
   test("goes on with what is in the session where lines of its own gave way to another machine's between two prompts", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
