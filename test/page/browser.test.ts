@@ -1,4 +1,8 @@
-/** Pages in a real browser, where there is one: nothing happens by itself, nothing is wider than the screen, all is there. */
+/**
+ * Pages in a real browser, where there is one: nothing happens by itself, nothing is wider than the screen, all is there.
+ *
+ * @module-tag sweep
+ */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,11 +11,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { needs } from "../support/needs.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
 
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
 
-describe("in Chromium", { ...SWEEP, ...needs(CHROMIUM) }, () => {
+describe("in Chromium", needs(CHROMIUM), () => {
   let page: BrowserPage;
   beforeAll(async () => {
     page = await BrowserPage.open();

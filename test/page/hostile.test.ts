@@ -46,7 +46,7 @@ describe.each(["html", "markdown"] as const)("in %s", (format) => {
     const line = userText(id(0), null, "MARK <script>alert(1)</script> \u202eMARK");
     const [before, between, after] = line.split("MARK").map((part) => Buffer.from(part));
     const bad = Buffer.from([0xff, 0xfe, 0xc0, 0xaf, 0xed, 0xa0, 0x80, 0xf4, 0x90, 0x80, 0x80, 0xe2, 0x80]);
-    const long = assistantText(id(1), null, `${"<b>'\"`&|*_[".repeat(isEvery() ? 1 << 20 : 1 << 14)}treasure`);
+    const long = assistantText(id(1), null, `${"<b>'\"`&|*_[".repeat(isEvery() ? 1 << 20 : 1 << 15)}treasure`);
     const parts = [before, bad, between, bad, after, Buffer.from("\n")];
     const session = Buffer.concat([Buffer.from(fileText(headerText(), long)), ...parts]);
     const { text, elements } = LOOKS[format](await exported(temporaryPlace(), session, format));

@@ -1,4 +1,8 @@
-/** Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL. */
+/**
+ * Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL.
+ *
+ * @module-tag system
+ */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -12,7 +16,7 @@ import { needs } from "../support/needs.ts";
 import { lookAt } from "../support/pages.ts";
 import { PAYLOADS } from "../support/payloads.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
 
@@ -73,7 +77,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
 
   const shown = async (): Promise<string[]> => (await page.evaluate(SHOWN)).sort();
 
-  test("shows exactly the path to the entry that a link names, and goes back to the leaf", SYSTEM, async () => {
+  test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
     expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
     expect(await page.evaluate(BAR)).toBe(false);

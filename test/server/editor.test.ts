@@ -39,10 +39,10 @@ describe("an editor's connection", () => {
     return { connection, exit: new Promise((resolve) => child.on("exit", resolve)) };
   }
 
-  acrossTiers(test, [[[]], [["--stdio"]], [["--framing", "headers", "--dialect", "jsonrpc"]]])(
+  acrossTiers(test, ["", "--stdio", "--framing headers --dialect jsonrpc"])(
     "drives the server: requests, failures, events, notifications, the end; with %j",
-    async ([args]) => {
-      const { connection, exit } = editor(args);
+    async (args) => {
+      const { connection, exit } = editor(args === "" ? [] : args.split(" "));
       const heard: string[] = [];
       const appended = new Promise<Json>((resolve) => connection.onNotification("session_append", resolve));
       connection.onNotification((method) => void heard.push(method));

@@ -12,8 +12,8 @@ acrossTiers(test, ["jsonl", "v2"] as const)("no failure is met in a conversation
   expect(operations).toBeLessThan(MOST_OPERATIONS);
 });
 
-test("every request is answered once, in order, and nothing is a bug", async () => {
-  await forSeedsAsync(2, async (random) => {
+acrossTiers(test, [1, 2])("every request is answered once, in order, and nothing is a bug: %i", async (seeds) => {
+  await forSeedsAsync(seeds, async (random) => {
     await converse(randomTrial(random));
   });
 });

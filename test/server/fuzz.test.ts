@@ -84,14 +84,14 @@ function spoiled(bytes: Buffer, below: (bound: number) => number): Buffer {
   return result;
 }
 
-const CASES: readonly [Framing, string, number][] = [
-  ["lines", "jsonrpc", FEW],
-  ["lines", "jsonrpc", ROUNDS],
-  ["lines", "pi", ROUNDS],
-  ["headers", "jsonrpc", ROUNDS],
+const CASES: readonly { framing: Framing; dialect: string; rounds: number }[] = [
+  { framing: "lines", dialect: "jsonrpc", rounds: FEW },
+  { framing: "lines", dialect: "jsonrpc", rounds: ROUNDS },
+  { framing: "lines", dialect: "pi", rounds: ROUNDS },
+  { framing: "headers", dialect: "jsonrpc", rounds: ROUNDS },
 ];
 
-acrossTiers(test, CASES)("%s in the dialect %s, %i times", async ([framing, dialect, rounds]) => {
+acrossTiers(test, CASES)("$framing in the dialect $dialect, $rounds times", async ({ framing, dialect, rounds }) => {
   for (let round = 0; round < rounds; round++) {
     const below = generator(round * 7919 + dialect.length + framing.length);
     const requests = Array.from({ length: 1 + below(6) }, (_, id) => {

@@ -110,15 +110,15 @@ test("a container that a cut-off repair left under the name of its backup is ope
   expect(await server.result("get_state")).toMatchObject({ entryCount: state.entryCount, leafId: state.leafId });
 });
 
-const APPENDED: readonly [string, number][] = [
-  ["sync", 2],
-  ["sync", 7],
-  ["os", 7],
+const APPENDED = [
+  { durability: "sync", times: 2 },
+  { durability: "sync", times: 7 },
+  { durability: "os", times: 7 },
 ];
 
 acrossTiers(test, APPENDED)(
-  "with --durability %s a checkpoint is made whenever so much was appended, %i times",
-  async ([durability, times]) => {
+  "with --durability $durability a checkpoint is made whenever so much was appended, $times times",
+  async ({ durability, times }) => {
     const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
     const made = [];
     for (let n = 0; n < times; n++) {

@@ -1,4 +1,8 @@
-/** Pages of `view` in a real browser, where there is one: their looks beside the exported page, and what comes live. */
+/**
+ * Pages of `view` in a real browser, where there is one: their looks beside the exported page, and what comes live.
+ *
+ * @module-tag system
+ */
 
 import { appendFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -7,7 +11,7 @@ import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { assistantText, chain, entryText, id, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { SWEEP } from "../support/tiers.ts";
 import { type Viewing, view } from "../support/viewing.ts";
 
 const SHOWN = `[...document.querySelectorAll("article[id]")].filter((one) => one.checkVisibility())
@@ -44,7 +48,7 @@ describe("in Chromium", needs(CHROMIUM), () => {
     expect(await styleOf("form", "borderTopWidth")).toBe("0px");
   });
 
-  test("entries come live and in their place, whatever characters their ids have", SYSTEM, async () => {
+  test("entries come live and in their place, whatever characters their ids have", async () => {
     const [first, second, third] = ["msg:1", 'a "b" <c>', "é/ü"];
     const { file } = await opened([userText(first, null, "one"), assistantText(second, first, "two")]);
     await page.load(await page.evaluate("document.querySelector('.rows a').href"), 1280, true);

@@ -198,16 +198,16 @@ test(
 
 const PI = ["--agent", piLike()];
 const ACP = ["--agent", acpLike(), "--agent-protocol", "acp"];
-const ANSWERS: readonly [string, readonly string[], number][] = [
-  ["of the protocol", ACP, 1000],
-  ["of the protocol", ACP, 8000],
-  ["of Pi", PI, 8000],
+const ANSWERS = [
+  { whose: "of the protocol", args: ACP, count: 1000 },
+  { whose: "of the protocol", args: ACP, count: 8000 },
+  { whose: "of Pi", args: PI, count: 8000 },
 ];
 
 acrossTiers(test, ANSWERS)(
-  "a client that does not read stops an agent %s, and misses nothing",
-  async ([_, args, count]) => {
-    const editor = await editorHere([...args], { spawnAgent: spawnHere });
+  "a client that does not read stops an agent $whose, and misses nothing of $count",
+  async ({ args, count }) => {
+    const editor = await editorHere(args, { spawnAgent: spawnHere });
     const { sessionId } = await made(editor);
     const asked = editor.ask("session/prompt", { sessionId, prompt: say(`chunks ${count}`) });
     await editor.until(({ content }) => content?.text === "1 ");

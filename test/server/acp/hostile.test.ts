@@ -260,7 +260,7 @@ test("a load that is cancelled ends, and the session can be loaded again", async
 
 test("everything is answered that was asked before the end of the input", async () => {
   const place = temporaryPlace();
-  const id = await madeIn(place, long(10));
+  const id = await madeIn(place, long(4));
   const editor = await editorHere([], { place });
   const asked = Array.from({ length: 10 }, (_, n) =>
     n % 2 === 0

@@ -306,8 +306,8 @@ describe("limits", () => {
     const pid = await pidOf(server);
     const { sessionFile } = await data(server, "get_state");
     server.stall();
-    server.send({ id: "p", type: "prompt", message: "chunks 120000" });
-    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of twelve.
+    server.send({ id: "p", type: "prompt", message: "chunks 80000" });
+    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of eight.
     const said = (): number => Number(/wchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8"))?.[1]);
     for (let before = -1, now = said(); now < 1 << 20 || now !== before; now = said()) {
       before = now;
@@ -319,7 +319,7 @@ describe("limits", () => {
     const deltas = server.events
       .filter(({ type }) => type === "message_update")
       .map(({ assistantMessageEvent: e }) => e.delta);
-    expect(deltas).toEqual(Array.from({ length: 120_000 }, (_, i) => `${i} `));
+    expect(deltas).toEqual(Array.from({ length: 80_000 }, (_, i) => `${i} `));
   });
 
   test("giant lines pass, and those over the limit are dropped with a notice", async () => {
