@@ -5,7 +5,7 @@ import { EventEmitter } from "node:events";
 import { readFileSync } from "node:fs";
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { createContext, Script } from "node:vm";
-import type { SpawnAgent } from "../../src/server/agent/process.ts";
+import type { AgentPatience, SpawnAgent } from "../../src/server/agent/process.ts";
 
 type Handle = NodeJS.Timeout | NodeJS.Immediate;
 
@@ -116,9 +116,17 @@ class AgentHere extends EventEmitter {
 }
 
 /** Starts a script of Node in this process, and everything else as a process. */
-export const spawnHere: SpawnAgent = (program, args, options) => {
+const spawnHere: SpawnAgent = (program, args, options) => {
   const isScript = program === process.execPath && /\.m?js$/.test(args[0] ?? "");
   if (!isScript) return spawn(program, args, options);
   const child: unknown = new AgentHere([program, ...args], options.env);
   return child as ChildProcessByStdio<Writable, Readable, Readable>;
 };
+
+const patience: AgentPatience = { terminatedAfter: 50, killedAfter: 120, outputEndsWithin: 50 };
+
+/** For a server whose agents are in this process, and of which those that do not end are not waited for. */
+export const HERE = { spawn: spawnHere, patience };
+
+/** For a server whose agents are processes. */
+export const PROCESS = { patience };

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { acpLike, ownAgent, piLike } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 
 const editorOf = (place: Place, flags: string[] = [], more: string[] = []): Promise<Editor> =>
-  editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place, spawnAgent: spawnHere });
+  editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place, agentLaunch: HERE });
 
 async function made(editor: Editor): Promise<{ sessionId: string; result: Json }> {
   const result = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
@@ -166,7 +166,7 @@ test("an agent that cannot be started, or answers nothing, hangs nobody, and the
     [ownAgent(place, "void line"), "did not answer initialize for 100 ms and was ended"],
   ]) {
     const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "100"];
-    const editor = await editorHere(args, { place, spawnAgent: spawnHere });
+    const editor = await editorHere(args, { place, agentLaunch: HERE });
     const { sessionId } = await made(editor);
     expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
     expect((await editor.result("session/list", {})).sessions).toEqual([]);
@@ -207,7 +207,7 @@ const ANSWERS = [
 acrossTiers(test, ANSWERS)(
   "a client that does not read stops an agent $whose, and misses nothing of $count",
   async ({ args, count }) => {
-    const editor = await editorHere(args, { spawnAgent: spawnHere });
+    const editor = await editorHere(args, { agentLaunch: HERE });
     const { sessionId } = await made(editor);
     const asked = editor.ask("session/prompt", { sessionId, prompt: say(`chunks ${count}`) });
     await editor.until(({ content }) => content?.text === "1 ");

@@ -14,6 +14,7 @@ import {
   type SpawnedServer,
   serveHere,
   spawnServer,
+  stopTimers,
   temporaryPlace,
   type Wire,
 } from "../../support/server.ts";
@@ -99,6 +100,7 @@ test("other hosts see which editor shares the session", async () => {
 });
 
 test("a session that grows under an editor, by a program without locks, is shown once, in order", async () => {
+  stopTimers();
   await forSeedsAsync(2, async (random) => {
     const place = temporaryPlace();
     const { text, entries } = randomSession(random, 60, 0);

@@ -1,14 +1,12 @@
 /** Agents of the Agent Client Protocol that are broken, slow, or up to something, behind our conversation with an editor. */
 
-import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import type { SpawnAgent } from "../../../src/server/agent/process.ts";
 import { type Editor, editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE, PROCESS } from "../../support/agents-here.ts";
 import { failingDisk } from "../../support/failing.ts";
-import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
@@ -22,7 +20,7 @@ interface OddAgent {
   readonly onNew?: string;
   readonly more?: string[];
   readonly place?: Place;
-  readonly spawnAgent?: SpawnAgent;
+  readonly agentLaunch?: HereOptions["agentLaunch"];
 }
 
 async function behind({
@@ -31,11 +29,11 @@ async function behind({
   onNew,
   more = [],
   place = temporaryPlace(),
-  spawnAgent = spawnHere,
+  agentLaunch = HERE,
 }: OddAgent): Promise<Editor> {
   const agent = ownAcpAgent(place, onOther, capabilities, onNew);
   const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", TIMEOUT, ...more];
-  return editorHere(args, { place, spawnAgent });
+  return editorHere(args, { place, agentLaunch });
 }
 
 async function made(editor: Editor): Promise<string> {
@@ -147,7 +145,7 @@ describe("an agent hangs nobody", () => {
     ],
   ])("that %s and lives on", SYSTEM, async (_, onOther) => {
     const editor = await behind({
-      spawnAgent: spawn,
+      agentLaunch: PROCESS,
       onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }`,
     });
     const sessionId = await made(editor);
@@ -246,7 +244,7 @@ acrossTiers(test, ["jsonl", "v2"])(
     } else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
     );
     const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
-    const editor = await editorHere(args, { place, disk, spawnAgent: spawnHere });
+    const editor = await editorHere(args, { place, disk, agentLaunch: HERE });
     const sessionId = await made(editor);
     const asked = editor.ask("session/prompt", { sessionId, prompt: say("one") });
     for (const wasFull of [true, false]) {

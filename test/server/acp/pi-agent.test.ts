@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
 import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -20,7 +20,7 @@ interface Talk {
 
 /** An editor with a new session, and an agent behind. */
 async function talk(agent = piLike(), skills: object = {}, more: string[] = [], place?: Place): Promise<Talk> {
-  const editor = await editorHere(["--agent", agent, ...more], { place, spawnAgent: spawnHere }, skills);
+  const editor = await editorHere(["--agent", agent, ...more], { place, agentLaunch: HERE }, skills);
   const made = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
   const { sessionId } = made;
   const turn = (text: string): Promise<Json> => editor.request("session/prompt", { sessionId, prompt: say(text) });
@@ -292,8 +292,8 @@ describe("an agent that ends", () => {
     const missing = await talk("/no/such/agent");
     expect(missing.made.configOptions).toBeUndefined();
     expect((await missing.turn("one")).error.message).toContain("could not be started (ENOENT)");
-    const mute = await talk(piLike("--mute"), {}, ["--agent-timeout", "50"]);
-    expect((await mute.turn("one")).error.message).toContain("within 50 ms");
+    const mute = await talk(piLike("--mute"), {}, ["--agent-timeout", "200"]);
+    expect((await mute.turn("one")).error.message).toContain("within 200 ms");
     const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "300"]);
     const hung = editor.ask("session/prompt", { sessionId, prompt: say("chunks 5 hang after 3") });
     await editor.until(({ content }) => content?.text === "2 ");
@@ -358,7 +358,7 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
   await maker.result("append", { entries: [user("one")] });
   const { sessionId } = await maker.result("get_state");
   await maker.finish();
-  const editor = await editorHere(["--agent", piLike()], { place, spawnAgent: spawnHere });
+  const editor = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
   await editor.load(sessionId, place.cwd);
   const { message } = await editor.failure("session/prompt", { sessionId, prompt: say("two") });
   expect(message).toContain("pi-session-server rollback --apply");

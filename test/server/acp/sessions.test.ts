@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, unstable } from "../../support/acp.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
@@ -93,6 +93,7 @@ acrossTiers(describe, STORES)("on %s", (store) => {
   });
 
   test("resume shows nothing, and then what comes", async () => {
+    stopTimers();
     const place = temporaryPlace();
     const id = await made(place, store, TALK);
     const editor = await editorHere(["--store", store], { place });

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
 import {
   type HereServer,
@@ -38,7 +38,7 @@ async function editorAt<Server extends Wire>(server: Server, place: Place): Prom
 
 /** An editor at a server in this process, as its agent is. */
 const editorOn = (place: Place, store: string, ...flags: string[]): Promise<Editor<HereServer>> =>
-  editorAt(serveHere(argsOf(acpLike(...flags), store), { place, spawnAgent: spawnHere }), place);
+  editorAt(serveHere(argsOf(acpLike(...flags), store), { place, agentLaunch: HERE }), place);
 
 const text = (message: string): Json[] => [{ type: "text", text: message }];
 
@@ -173,7 +173,7 @@ acrossTiers(test, ["jsonl", "v2"])(
       {},
       `return say({ id, result: { sessionId: "${ids[0]}" } });`,
     );
-    const server = serveHere(argsOf(agent, store), { place, spawnAgent: spawnHere });
+    const server = serveHere(argsOf(agent, store), { place, agentLaunch: HERE });
     await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
     const [sessionId, copy] = ids;
     const turn = (id: string, words: string): Promise<Json> =>

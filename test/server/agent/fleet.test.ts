@@ -7,7 +7,7 @@ import { textOf } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, stopTimers, type Wire } from "../../support/server.ts";
@@ -25,7 +25,7 @@ function machine(
   const fleet = new MemoryFleet(table, name);
   const outage = isJournaled ? new Outage(fleet, 0, elapsed) : undefined;
   const connection = fleetOptions(fleet, { elapsed, outage });
-  const lives = new HereLives({ seed: ++seeds, fleet: connection, spawnAgent: spawnHere });
+  const lives = new HereLives({ seed: ++seeds, fleet: connection, agentLaunch: HERE });
   return Object.assign(lives, { fleet });
 }
 

@@ -15,7 +15,7 @@ import {
   turn,
   until,
 } from "../../support/agents.ts";
-import { spawnHere } from "../../support/agents-here.ts";
+import { HERE } from "../../support/agents-here.ts";
 import {
   type HereServer,
   type Json,
@@ -33,7 +33,7 @@ async function gone(pid: number): Promise<void> {
 
 /** Starts a server in this process, as its agent is. */
 const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
-  serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, spawnAgent: spawnHere });
+  serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, agentLaunch: HERE });
 
 const entriesOf = (file: string): Json[] =>
   readFileSync(file, "utf8")
