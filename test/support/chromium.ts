@@ -33,7 +33,11 @@ class Browser {
   constructor(program: string) {
     const profile = mkdtempSync(join(tmpdir(), "chromium-"));
     const words = [program, ...SWITCHES.split(" "), `--user-data-dir=${profile}`, "about:blank"];
-    this.child = spawn("sh", ["-c", RUN, profile, ...words], { stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"] });
+    this.child = spawn("sh", ["-c", RUN, profile, ...words], {
+      // What it writes outside its profile would be left there.
+      env: { ...process.env, HOME: profile, TMPDIR: profile },
+      stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
+    });
     const output = this.child.stdio[4] as Socket;
     output.setEncoding("utf8");
     output.on("data", (chunk: string) => {
