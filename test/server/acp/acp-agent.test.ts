@@ -159,20 +159,24 @@ test("a turn is cancelled, closed or left by its client, and what was seen of it
   expect(ends).toEqual(["aborted", "aborted", "aborted"]);
 });
 
-test("an agent that cannot be started, or answers nothing, hangs nobody, and the history is there", async () => {
-  const place = temporaryPlace();
-  for (const [agent, sentence] of [
-    ["/no/such/agent", "could not be started (ENOENT)"],
-    [ownAgent(place, "void line"), "did not answer initialize for 100 ms and was ended"],
-  ]) {
-    const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "100"];
-    const editor = await editorHere(args, { place, agentLaunch: HERE });
-    const { sessionId } = await made(editor);
-    expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
-    expect((await editor.result("session/list", {})).sessions).toEqual([]);
-    await editor.server.finish();
-  }
-});
+test(
+  "an agent that cannot be started, or answers nothing, hangs nobody, and the history is there",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    for (const [agent, sentence] of [
+      ["/no/such/agent", "could not be started (ENOENT)"],
+      [ownAgent(place, "void line"), "did not answer initialize for 100 ms and was ended"],
+    ]) {
+      const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "100"];
+      const editor = await editorHere(args, { place, agentLaunch: HERE });
+      const { sessionId } = await made(editor);
+      expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
+      expect((await editor.result("session/list", {})).sessions).toEqual([]);
+      await editor.server.finish();
+    }
+  },
+);
 
 test(
   "the prompt is there before the agent hears it, and what was finished, after SIGKILL of the server",

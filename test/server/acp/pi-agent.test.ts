@@ -6,7 +6,14 @@ import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import {
+  type HereOptions,
+  type Json,
+  type Place,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
@@ -19,8 +26,14 @@ interface Talk {
 }
 
 /** An editor with a new session, and an agent behind. */
-async function talk(agent = piLike(), skills: object = {}, more: string[] = [], place?: Place): Promise<Talk> {
-  const editor = await editorHere(["--agent", agent, ...more], { place, agentLaunch: HERE }, skills);
+async function talk(
+  agent = piLike(),
+  skills: object = {},
+  more: string[] = [],
+  place?: Place,
+  agentLaunch: HereOptions["agentLaunch"] = HERE,
+): Promise<Talk> {
+  const editor = await editorHere(["--agent", agent, ...more], { place, agentLaunch }, skills);
   const made = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
   const { sessionId } = made;
   const turn = (text: string): Promise<Json> => editor.request("session/prompt", { sessionId, prompt: say(text) });
@@ -288,11 +301,13 @@ describe("an agent that ends", () => {
     expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL.*You said: two$/s);
   });
 
-  test("or cannot be started, or says nothing, hangs nobody", async () => {
-    const missing = await talk("/no/such/agent");
+  test("or cannot be started, or says nothing, hangs nobody", SYSTEM, async () => {
+    // It lives long enough after it was given up for the first reason to be told.
+    const patient = (agent: string, ...more: string[]): Promise<Talk> => talk(agent, {}, more, undefined, {});
+    const missing = await patient("/no/such/agent");
     expect(missing.made.configOptions).toBeUndefined();
     expect((await missing.turn("one")).error.message).toContain("could not be started (ENOENT)");
-    const mute = await talk(piLike("--mute"), {}, ["--agent-timeout", "200"]);
+    const mute = await patient(piLike("--mute"), "--agent-timeout", "200");
     expect((await mute.turn("one")).error.message).toContain("within 200 ms");
     const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "300"]);
     const hung = editor.ask("session/prompt", { sessionId, prompt: say("chunks 5 hang after 3") });
