@@ -1,8 +1,15 @@
+/**
+ * The example of an agent at the built program.
+ *
+ * @module-tag system
+ */
+
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { temporaryPlace } from "./support/server.ts";
+import { SWEEP } from "./support/tiers.ts";
 
 /** Returns what an example prints. */
 async function printed(name: string): Promise<string> {
@@ -14,7 +21,7 @@ async function printed(name: string): Promise<string> {
   return stdout;
 }
 
-test("two hosts share a session, also when the server that holds it is killed", async () => {
+test("two hosts share a session, also when the server that holds it is killed", SWEEP, async () => {
   const stdout = await printed("two-hosts.js");
   expect(stdout).toContain("holds the session now");
   const texts = [

@@ -30,7 +30,7 @@ import { confinesOf, makeStores } from "../storage/stores.ts";
 import type { AgentBehind } from "./acp/agent.ts";
 import { AcpProxy } from "./agent/acp-proxy.ts";
 import type { AgentMeans } from "./agent/joining.ts";
-import { ShownComplaints } from "./agent/process.ts";
+import { type AgentLaunch, ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import type { OpenRoom } from "./dispatch/open-room.ts";
 import { Connection } from "./host-connection.ts";
@@ -57,6 +57,8 @@ export interface World {
   readonly room?: OpenRoom;
   /** Whoever runs turns for an editor; nobody by default. */
   readonly agent?: AgentBehind;
+  /** How the agents that the settings name are started and ended, where that is not as usual. */
+  readonly agentLaunch?: Pick<AgentLaunch, "spawn" | "patience">;
   /** The locks that keep other writers out; by default those that the system offers. */
   readonly locks?: Locks;
   /** The database that has the sessions, too. */
@@ -202,6 +204,7 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
     within,
     variables: world.variables,
     maxLineBytes: settings.maxMessageBytes,
+    ...world.agentLaunch,
     complain: (sentence) => complaints.take(sentence),
     printError: world.printError,
     cwdFor: (session) => {

@@ -16,6 +16,7 @@ import {
 import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { programEnvironment, serveHere, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
   const place = temporaryPlace();
@@ -39,7 +40,7 @@ async function connected({ args = [], ...options }: Pick<SpawnOptions, "args" | 
   return client;
 }
 
-test("asks and is answered, hears events, and ends the server", async () => {
+test("asks and is answered, hears events, and ends the server", SYSTEM, async () => {
   const client = await spawned({ args: ["--no-session"] });
   expect(client.state).toMatchObject({ store: "memory", leafId: null });
   const events: unknown[] = [];
@@ -88,7 +89,7 @@ test("a failure says which command failed, and its stack who asked", async () =>
   await expect(late).rejects.toMatchObject({ name: "connection_closed", command: "get_state" });
 });
 
-test("can be closed more than once, and after the server ended; then nothing is done any more", async () => {
+test("can be closed more than once, and after the server ended; then nothing is done any more", SYSTEM, async () => {
   const client = await spawned({ args: ["--no-session"] });
   await client.request("get_state");
   await Promise.all([client.close(), client.close()]);
@@ -96,14 +97,14 @@ test("can be closed more than once, and after the server ended; then nothing is 
   await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
 });
 
-test("closing waits for what was asked before", async () => {
+test("closing waits for what was asked before", SYSTEM, async () => {
   const client = await spawned({ args: ["--no-session"] });
   const asked = Array.from({ length: 50 }, (_, i) => client.request("append", { entries: [user(`${i}`)] }));
   await client.close();
   expect(await Promise.all(asked)).toHaveLength(50);
 });
 
-test("a server that cannot start, or a program that is not there, is told by what it said", async () => {
+test("a server that cannot start, or a program that is not there, is told by what it said", SYSTEM, async () => {
   await expect(spawned({ args: ["--no-such-option"] })).rejects.toThrow(
     /ended with status 2\. It said: .*no-such-option/s,
   );
@@ -187,7 +188,7 @@ test("a signal withdraws what has not begun, and says nothing of what has", asyn
   expect((await client.request("get_messages")).messages).toHaveLength(1);
 });
 
-test("progress comes to a callback", async () => {
+test("progress comes to a callback", SYSTEM, async () => {
   const place = temporaryPlace();
   const client = await spawned({ cwd: place.cwd, env: programEnvironment(place) });
   for (let i = 0; i < 3; i++) {

@@ -1,4 +1,8 @@
-/** Where a client is after its server died: which session, with which entries. Every store. */
+/**
+ * Where a client is after its server died: which session, with which entries. Every store.
+ *
+ * @module-tag system
+ */
 
 import { rmSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,6 +13,7 @@ import { user } from "../support/drafts.ts";
 import { ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
 import { temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { kill, survivingClient, textsOf } from "../support/survival.ts";
+import { acrossTiers, UNIT } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
@@ -21,7 +26,7 @@ async function entriesOf(client: SpawnedClient) {
   return entries.map(({ id, parentId, type }) => [id, parentId, type]);
 }
 
-describe.each(["jsonl", "v2"])("--store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   test("without a current session there is none after a restart", async () => {
     const client = await spawned(store);
     const restarts: Restart[] = [];
@@ -156,30 +161,34 @@ describe.each(["jsonl", "v2"])("--store %s", (store) => {
   });
 });
 
-test("a write that was answered from memory alone is sent again when the server dies before it is known", async () => {
-  const state = { ...STATE, persisted: false };
-  const first = new ScriptedServer(({ method, id }, server) => {
-    if (method === "initialize") return { state };
-    // The first questions are those of the start.
-    if (method === "get_state" && id === 2) return state;
-    if (method === "get_entries") return { entries: [] };
-    if (method === "set_model") return { entryId: "a" };
-    if (method === "get_state") server.die();
-    return undefined;
-  });
-  const second = new ScriptedServer(({ method }) => {
-    if (method === "initialize") return { state };
-    if (method === "get_state") return state;
-    return method === "get_entries" ? { entries: [] } : { entryId: "b" };
-  });
-  const client = await scriptedClient([first, second]);
-  const asked = ["m", "n", "o"].map((modelId) => client.request("set_model", { provider: "p", modelId }));
-  await settled();
-  expect(await Promise.all(asked)).toEqual([{ entryId: "b" }, { entryId: "b" }, { entryId: "b" }]);
-  const sentTo = (server: ScriptedServer) =>
-    server.heard
-      .filter(({ method }) => method === "set_model")
-      .map(({ params }) => [params.modelId, params.idempotencyKey]);
-  expect(sentTo(second)).toEqual(sentTo(first));
-  expect(sentTo(second).map(([modelId]) => modelId)).toEqual(["m", "n", "o"]);
-});
+test(
+  "a write that was answered from memory alone is sent again when the server dies before it is known",
+  UNIT,
+  async () => {
+    const state = { ...STATE, persisted: false };
+    const first = new ScriptedServer(({ method, id }, server) => {
+      if (method === "initialize") return { state };
+      // The first questions are those of the start.
+      if (method === "get_state" && id === 2) return state;
+      if (method === "get_entries") return { entries: [] };
+      if (method === "set_model") return { entryId: "a" };
+      if (method === "get_state") server.die();
+      return undefined;
+    });
+    const second = new ScriptedServer(({ method }) => {
+      if (method === "initialize") return { state };
+      if (method === "get_state") return state;
+      return method === "get_entries" ? { entries: [] } : { entryId: "b" };
+    });
+    const client = await scriptedClient([first, second]);
+    const asked = ["m", "n", "o"].map((modelId) => client.request("set_model", { provider: "p", modelId }));
+    await settled();
+    expect(await Promise.all(asked)).toEqual([{ entryId: "b" }, { entryId: "b" }, { entryId: "b" }]);
+    const sentTo = (server: ScriptedServer) =>
+      server.heard
+        .filter(({ method }) => method === "set_model")
+        .map(({ params }) => [params.modelId, params.idempotencyKey]);
+    expect(sentTo(second)).toEqual(sentTo(first));
+    expect(sentTo(second).map(([modelId]) => modelId)).toEqual(["m", "n", "o"]);
+  },
+);

@@ -1,4 +1,8 @@
-/** What a client keeps when its server dies. Every store. */
+/**
+ * What a client keeps when its server dies, on every store.
+ *
+ * @module-tag system
+ */
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -8,6 +12,7 @@ import { user } from "../support/drafts.ts";
 import { Random } from "../support/random.ts";
 import { type Place, temporaryPlace } from "../support/server.ts";
 import { kill, survivingClient, textsOf, writesUnderKills } from "../support/survival.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
@@ -15,7 +20,7 @@ async function spawned(...given: Parameters<typeof survivingClient>): Promise<Sp
   return client;
 }
 
-describe.each(["jsonl", "v2"])("--store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   // 10,000 writes at once are the unit of `npm run soak -- --part survival`.
   test("writes with a kill every few hundred: none is lost, none doubled, and their order stays", async () => {
     const client = await spawned(store);

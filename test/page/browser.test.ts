@@ -1,19 +1,23 @@
-/** Pages in a real browser, where there is one: nothing happens by itself, nothing is wider than the screen, all is there. */
+/**
+ * Pages in a real browser, where there is one: nothing happens by itself, nothing is wider than the screen, all is there.
+ *
+ * @module-tag sweep
+ */
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
+import { needs } from "../support/needs.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
-const PROGRAM = chromiumHere();
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
 
-describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
+describe("in Chromium", needs(CHROMIUM), () => {
   let page: BrowserPage;
   beforeAll(async () => {
-    page = await BrowserPage.open(PROGRAM as string);
+    page = await BrowserPage.open();
   });
   afterAll(() => page.close());
 

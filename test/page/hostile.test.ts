@@ -5,13 +5,15 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, test } from "vitest";
 import { fileOf } from "../support/cases.ts";
-import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { lookAtDocument } from "../support/documents.ts";
 import { assistantText, fileText, headerText, id, userText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
 import { lookAt } from "../support/pages.ts";
 import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
 import { isEvery, share } from "../support/random.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const LOOKS = { html: lookAt, markdown: lookAtDocument } as const;
 type Format = keyof typeof LOOKS;
@@ -29,8 +31,8 @@ test("there are enough payloads, and no two are the same", () => {
 });
 
 describe.each(["html", "markdown"] as const)("in %s", (format) => {
-  test("no payload acts or breaks out, wherever a session says it", async () => {
-    const payloads = share(PAYLOADS, 48);
+  acrossTiers(test, [8, 48])("none of %i payloads acts or breaks out, wherever a session says it", async (count) => {
+    const payloads = share(PAYLOADS, count);
     const content = await exported(temporaryPlace(), sessionSaying(...payloads), format);
     const { text, addresses } = LOOKS[format](content);
     for (const address of addresses) expect(address).toMatch(/^(?:https?:\/\/|mailto:)/);
@@ -44,7 +46,7 @@ describe.each(["html", "markdown"] as const)("in %s", (format) => {
     const line = userText(id(0), null, "MARK <script>alert(1)</script> \u202eMARK");
     const [before, between, after] = line.split("MARK").map((part) => Buffer.from(part));
     const bad = Buffer.from([0xff, 0xfe, 0xc0, 0xaf, 0xed, 0xa0, 0x80, 0xf4, 0x90, 0x80, 0x80, 0xe2, 0x80]);
-    const long = assistantText(id(1), null, `${"<b>'\"`&|*_[".repeat(isEvery() ? 1 << 20 : 1 << 16)}treasure`);
+    const long = assistantText(id(1), null, `${"<b>'\"`&|*_[".repeat(isEvery() ? 1 << 20 : 1 << 15)}treasure`);
     const parts = [before, bad, between, bad, after, Buffer.from("\n")];
     const session = Buffer.concat([Buffer.from(fileText(headerText(), long)), ...parts]);
     const { text, elements } = LOOKS[format](await exported(temporaryPlace(), session, format));
@@ -52,8 +54,6 @@ describe.each(["html", "markdown"] as const)("in %s", (format) => {
     expect([text.includes("<b>'\"`&|*_[treasure"), format === "html" || !elements.includes("b")]).toEqual([true, true]);
   });
 });
-
-const PROGRAM = chromiumHere();
 
 /** Moves over everything, and clicks on what answers, but for links elsewhere. */
 const TOUCH = `
@@ -64,23 +64,25 @@ const TOUCH = `
   for (const summary of document.querySelectorAll("summary")) summary.click();
 `;
 
-test.skipIf(PROGRAM === undefined)("all in one page, in Chromium, make nothing happen", async () => {
-  const place = temporaryPlace();
-  const file = join(place.cwd, "hostile.html");
-  const content = await exported(place, sessionSaying(...share(PAYLOADS, 120)), "html");
-  writeFileSync(file, content);
-  const own = content.match(/<script\b[^>]*>/g)?.length ?? 0;
-  const page = await BrowserPage.open(PROGRAM as string);
-  try {
-    for (const script of [true, false]) {
-      await page.load(pathToFileURL(file).href, 360, script);
-      if (script) await page.evaluate(TOUCH);
-      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
-      expect(await page.evaluate("document.scripts.length - document.styleSheets.length")).toBe(own - 1);
-      expect(await page.evaluate("document.querySelectorAll('iframe,object,embed,form,base,link').length")).toBe(0);
+describe("in one page, in Chromium,", { ...SYSTEM, ...needs(CHROMIUM) }, () => {
+  acrossTiers(test, [30, 120])("%i payloads make nothing happen", async (count) => {
+    const place = temporaryPlace();
+    const file = join(place.cwd, "hostile.html");
+    const content = await exported(place, sessionSaying(...share(PAYLOADS, count)), "html");
+    writeFileSync(file, content);
+    const own = content.match(/<script\b[^>]*>/g)?.length ?? 0;
+    const page = await BrowserPage.open();
+    try {
+      for (const script of [true, false]) {
+        await page.load(pathToFileURL(file).href, 360, script);
+        if (script) await page.evaluate(TOUCH);
+        expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+        expect(await page.evaluate("document.scripts.length - document.styleSheets.length")).toBe(own - 1);
+        expect(await page.evaluate("document.querySelectorAll('iframe,object,embed,form,base,link').length")).toBe(0);
+      }
+    } finally {
+      await page.close();
     }
-  } finally {
-    await page.close();
-  }
-  expect(page.happened).toEqual([]);
+    expect(page.happened).toEqual([]);
+  });
 });

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { proseMarkdown } from "../../src/page/markdown/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { isEvery, Random } from "../support/random.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const github = new MarkdownIt({ html: true, linkify: true });
 github.linkify.add("//", null);
@@ -72,9 +73,9 @@ const PIECES = [
   "\u0000",
 ];
 
-test("random marks make nothing but text, and places on the web", () => {
+acrossTiers(test, [300, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {
   const random = new Random(7);
-  for (let round = 0; round < (isEvery() ? 60_000 : 1000); round++) {
+  for (let round = 0; round < (isEvery() ? 60_000 : rounds); round++) {
     const text = Array.from({ length: 1 + random.int(24) }, () => random.pick(PIECES)).join("");
     const written = proseMarkdown(text);
     const html = github.render(written);
@@ -108,17 +109,8 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
   );
 });
 
-test.each([
-  "|a|\n|-|\n\n",
-  "[a](https://b) ",
-  "- a\n\n* b\n\n",
-  "> ".repeat(38),
-  "**a ",
-  "`a ",
-  "<b ",
-  "www.a ",
-  "#a @b %%",
-])("%j over and over takes no time that grows with its square", async (piece) => {
+/** Writes a piece over and over, and takes the time. */
+async function writeOften(piece: string): Promise<void> {
   const text = piece.repeat(180_000 / piece.length);
   let written = "";
   const took = await processorTimeOf(() => {
@@ -126,4 +118,10 @@ test.each([
   });
   expect(written.length).toBeGreaterThan(text.length / 4);
   expect(took).toBeLessThan(5000);
-});
+}
+
+const OFTEN = "%j over and over takes no time that grows with its square";
+
+test.each(["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"])(OFTEN, writeOften);
+
+test.each(["|a|\n|-|\n\n", "- a\n\n* b\n\n"])(OFTEN, SWEEP, writeOften);

@@ -8,6 +8,7 @@ import { fileOf } from "../support/cases.ts";
 import { longConversation } from "../support/long-conversation.ts";
 import { Random } from "../support/random.ts";
 import { type HereServer, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** Returns what a page holds, part by part. */
 function packedIn(html: string): Buffer[] {
@@ -20,13 +21,13 @@ async function exported(server: HereServer, outputPath: string, params: object):
   return readFileSync(path);
 }
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "is the export as JSONL, damage and all: the session, its path, or without secrets (%s)",
   async (store) => {
     const place = temporaryPlace();
     const token = `ghp_${"a1B2".repeat(9)}`;
     // With branches beside the path, and some bytes that are no text.
-    const whole = longConversation(150, `My token is ${token}.`);
+    const whole = longConversation(55, `My token is ${token}.`);
     // What is damaged is not migrated.
     const damage = store === "jsonl" ? [0x7b, 0xff, 0x7d, 0x0a] : [];
     const bytes = Buffer.concat([Buffer.from(whole), Buffer.from(damage)]);

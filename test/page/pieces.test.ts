@@ -11,6 +11,7 @@ import { diffHtml, diffLinesIn, diffOf } from "../../src/page/diff.ts";
 import { linesBlock } from "../../src/page/fold.ts";
 import { proseHtml } from "../../src/page/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** Returns what prose is drawn as, without the block around it. */
 function prose(text: string): string {
@@ -46,13 +47,14 @@ describe("Markdown", () => {
     ["```\n<x>\n```", '<pre class="code">&lt;x&gt;\n</pre>'],
   ])("%j", (text, html) => expect(prose(text)).toBe(html));
 
-  test("a paragraph of more parts than a browser lays out in a moment is shown as it is", () => {
-    for (const part of ["a line\n", "`a`b", "*a* "]) {
+  acrossTiers(test, ["`a`b", "a line\n", "*a* "])(
+    "a paragraph of more parts than a browser lays out in a moment is shown as it is: %j",
+    (part) => {
       expect(prose(part.repeat(5000))).toMatch(/<br>|<code>|<em>/);
       expect(proseHtml(part.repeat(20_000))).toMatch(/^<details class="long">/);
       expect(proseHtml(part.repeat(20_000))).not.toMatch(/<br>|<code>|<em>/);
-    }
-  });
+    },
+  );
 
   test("tables scroll by themselves, and are aligned without styles", () => {
     const html = prose("| a | b |\n|:-:|--:|\n| 1 | 2 |");
@@ -66,19 +68,26 @@ describe("Markdown", () => {
     expect(proseHtml(`${"> ".repeat(10)}text`)).toContain("<blockquote>");
   });
 
-  test.each([
-    "[".repeat(150_000),
-    "*a ".repeat(60_000),
-    "> ".repeat(90_000),
-    "![[](".repeat(40_000),
-    "`a".repeat(90_000),
-  ])("takes no time that grows with the square of the text (%#)", async (text) => {
-    let html = "";
-    const took = await processorTimeOf(() => {
-      html = proseHtml(text);
-    });
-    expect(html.length).toBeGreaterThan(text.length / 2);
-    expect(took).toBeLessThan(5000);
+  describe("takes no time that grows with the square of the text", () => {
+    const draw = async (_what: string, text: string): Promise<void> => {
+      let html = "";
+      const took = await processorTimeOf(() => {
+        html = proseHtml(text);
+      });
+      expect(html.length).toBeGreaterThan(text.length / 2);
+      expect(took).toBeLessThan(5000);
+    };
+
+    test.each([
+      ["emphasis", "*a ".repeat(60_000)],
+      ["quotes", "> ".repeat(90_000)],
+      ["code", "`a".repeat(90_000)],
+    ])("of %s", draw);
+
+    test.each([
+      ["brackets", "[".repeat(150_000)],
+      ["pictures", "![[](".repeat(40_000)],
+    ])("of %s", SWEEP, draw);
   });
 });
 
@@ -208,7 +217,7 @@ test("long stretches are folded, with their first or last lines and their length
   expect(linesBlock("y".repeat(10_000_000), "x", "out").length).toBeLessThan(600);
 });
 
-test("millions of characters that are replaced end no process", () => {
+test("millions of characters that are replaced end no process", SWEEP, () => {
   const text = "<\r\n\ud83d\ude00".repeat(1_000_000);
   const html = linesBlock(text, ansiHtml(text), "out", "last");
   expect(html.startsWith('<details class="long">')).toBe(true);

@@ -1,4 +1,8 @@
-/** Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL. */
+/**
+ * Pages with their script in a real browser, where there is one: tree, paths, search, links, comparison, the JSONL.
+ *
+ * @module-tag system
+ */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -6,13 +10,14 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { fileOf } from "../support/cases.ts";
-import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { longConversation } from "../support/long-conversation.ts";
+import { needs } from "../support/needs.ts";
 import { lookAt } from "../support/pages.ts";
 import { PAYLOADS } from "../support/payloads.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 
-const PROGRAM = chromiumHere();
 const EXAMPLE = fileURLToPath(new URL("../../examples/branches.jsonl", import.meta.url));
 
 /** Of the example: an entry of the path to the leaf, its last, and one with the end of a branch beside that path. */
@@ -29,14 +34,14 @@ const HERE = `document.querySelector(".here")?.id`;
 const BAR = `document.querySelector(".pathbar").checkVisibility()`;
 const COUNT = `document.querySelector(".count").textContent`;
 
-describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
+describe("in Chromium, with script", needs(CHROMIUM), () => {
   let page: BrowserPage;
   let place: Place;
   let example: string;
   const parents = new Map<string, string>();
 
   beforeAll(async () => {
-    page = await BrowserPage.open(PROGRAM as string);
+    page = await BrowserPage.open();
     const entries = readFileSync(EXAMPLE, "utf8")
       .trim()
       .split("\n")
@@ -90,27 +95,34 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(page.happened).toEqual([]);
   });
 
-  test("what a link names is the current entry until the reader moves the page, however late that is told of its own move", async () => {
-    const other = "[...document.querySelectorAll('article[id]')][1]";
-    await open(`#${BESIDE}`);
-    await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
-    await page.evaluate("scrollTo(0, 0)");
-    await page.drawn();
-    await page.until("scrollY > 0");
-    await page.press("e");
-    await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
-    await open(`#${BESIDE}`);
-    await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
-    const top = await page.evaluate(`${other}.id`);
-    await page.drawn();
-    await page.drawn();
-    await page.press("e");
-    await expect.poll(shown).toEqual(pathTo(top).sort());
-  });
+  test(
+    "what a link names is the current entry until the reader moves the page, however late that is told of its own move",
+    SWEEP,
+    async () => {
+      const other = "[...document.querySelectorAll('article[id]')][1]";
+      await open(`#${BESIDE}`);
+      await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
+      await page.evaluate("scrollTo(0, 0)");
+      await page.drawn();
+      await page.until("scrollY > 0");
+      await page.press("e");
+      await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
+      await open(`#${BESIDE}`);
+      await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
+      const top = await page.evaluate(`${other}.id`);
+      await page.drawn();
+      await page.drawn();
+      await page.press("e");
+      await expect.poll(shown).toEqual(pathTo(top).sort());
+    },
+  );
 
-  test("every entry has a button that copies its link, with the end of the path where that is another", async () => {
-    await open(`#${BESIDE}`);
-    const copied = `(async () => {
+  test(
+    "every entry has a button that copies its link, with the end of the path where that is another",
+    SWEEP,
+    async () => {
+      await open(`#${BESIDE}`);
+      const copied = `(async () => {
       let text;
       Object.defineProperty(navigator, "clipboard", { value: { writeText: async (given) => { text = given; } } });
       const links = [];
@@ -121,15 +133,16 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
       }
       return links;
     })()`;
-    const links: string[] = await page.evaluate(copied);
-    expect(links.sort()).toEqual(
-      pathTo(BESIDE_END)
-        .map((id) => `${id}@${BESIDE_END}`)
-        .sort(),
-    );
-  });
+      const links: string[] = await page.evaluate(copied);
+      expect(links.sort()).toEqual(
+        pathTo(BESIDE_END)
+          .map((id) => `${id}@${BESIDE_END}`)
+          .sort(),
+      );
+    },
+  );
 
-  test("keys move along the path, open and fold the tree, and search everything", async () => {
+  test("keys move along the path, open and fold the tree, and search everything", SWEEP, async () => {
     await open();
     await page.press("]");
     const first = await page.evaluate(HERE);
@@ -165,7 +178,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(page.happened).toEqual([]);
   });
 
-  test("two ends are compared as compare_branches does", async () => {
+  test("two ends are compared as compare_branches does", SWEEP, async () => {
     const server = serveHere(["--no-session", "--events", "none"], { place });
     const ends = { a: BESIDE_END, b: LEAF };
     const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
@@ -185,7 +198,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     }
   });
 
-  test("the JSONL in the page is that of the session, byte for byte, and can be left out", async () => {
+  test("the JSONL in the page is that of the session, byte for byte, and can be left out", SWEEP, async () => {
     await open();
     const bytes = `(async () => {
       let blob;
@@ -203,7 +216,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(redacted.content).not.toContain("/home/dev");
   });
 
-  test("blocks that are asleep are read without script, wake with it, and nothing of them runs", async () => {
+  test("blocks that are asleep are read without script, wake with it, and nothing of them runs", SWEEP, async () => {
     const said = PAYLOADS.slice(0, 160).join("\n\n");
     // The first question is all that is drawn at once.
     const file = fileOf(place, longConversation(80, said, "word ".repeat(400_000)), "long.jsonl");
@@ -222,7 +235,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(page.happened).toEqual([]);
   });
 
-  test("what is added later takes part in tree, search and paths", async () => {
+  test("what is added later takes part in tree, search and paths", SWEEP, async () => {
     await open();
     const article = (id: string, after: string, words: string): string =>
       `<article id="${id}" class="user"><header><h3>You</h3></header><p>${words}</p></article>` +
@@ -252,7 +265,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(ON_PATH), "fade0123"].sort());
   });
 
-  test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", async () => {
+  test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", SWEEP, async () => {
     const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
     const run = `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })
       .then(({ violations }) => violations.map(({ id, nodes }) => id + " " + nodes.map(({ html }) => html).slice(0, 3)))`;
@@ -277,7 +290,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium, with script", () => {
     expect(found).toEqual([]);
   });
 
-  test("paper has the shown path alone", async () => {
+  test("paper has the shown path alone", SWEEP, async () => {
     await open(`#${BESIDE}`);
     await page.media("light", "print");
     const seen = `[...document.body.children].filter((one) => one.checkVisibility()).map(({ id, className }) => id || className)`;

@@ -21,6 +21,7 @@ import {
   temporaryPlace,
   type Wire,
 } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
@@ -74,7 +75,7 @@ const STATE = {
 const entryLines = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n");
 
 describe("the client", () => {
-  test("of Emacs switches, then asks for state and messages at once, and forks", async () => {
+  test("of Emacs switches, then asks for state and messages at once, and forks", SYSTEM, async () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
     const server = spawnServer(["--mode", "rpc", "--approve"], "lines", place);
@@ -447,7 +448,7 @@ describe("together the clients demand", () => {
     await endInSilence(server);
   });
 
-  test("files that are whole whenever they are read, while an old one is migrated", async () => {
+  test("files that are whole whenever they are read, while an old one is migrated", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = join(place.home, "v1.jsonl");
     const count = 5000;

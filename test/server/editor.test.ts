@@ -1,4 +1,10 @@
-/** An editor's own connection over vscode-jsonrpc, unmodified. */
+/**
+ * An editor's own connection over vscode-jsonrpc, unmodified.
+ *
+ * @module-tag system
+ *
+ * @module-tag system
+ */
 
 import { spawn } from "node:child_process";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -12,6 +18,7 @@ import {
 import { PROGRAM } from "../support/build.ts";
 import { user } from "../support/drafts.ts";
 import { type Json, programEnvironment, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 describe("an editor's connection", () => {
   function editor(args: string[]): { connection: MessageConnection; exit: Promise<number | null> } {
@@ -32,10 +39,10 @@ describe("an editor's connection", () => {
     return { connection, exit: new Promise((resolve) => child.on("exit", resolve)) };
   }
 
-  test.each([[[]], [["--stdio"]], [["--framing", "headers", "--dialect", "jsonrpc"]]])(
+  acrossTiers(test, ["", "--stdio", "--framing headers --dialect jsonrpc"])(
     "drives the server: requests, failures, events, notifications, the end; with %j",
     async (args) => {
-      const { connection, exit } = editor(args);
+      const { connection, exit } = editor(args === "" ? [] : args.split(" "));
       const heard: string[] = [];
       const appended = new Promise<Json>((resolve) => connection.onNotification("session_append", resolve));
       connection.onNotification((method) => void heard.push(method));

@@ -15,6 +15,7 @@ import { hostileSession } from "../support/hostile.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { beginning } from "../support/sessions.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** `PI_SOAK_SEEDS=<n>` takes more, and so do the long runs, with both dialects on both stores. */
 const SEEDS = Number(process.env.PI_SOAK_SEEDS ?? 1);
@@ -120,7 +121,7 @@ function questions([file, other]: readonly string[], home: string, random: Rando
   return asked;
 }
 
-test.each(["jsonl", "v2"] as const)("on %s", async (kind) => {
+acrossTiers(test, ["jsonl", "v2"] as const)("on %s", async (kind) => {
   const spy = vi.spyOn(process.stderr, "write").mockImplementation(() => true);
   const found: string[] = [];
   await forSeedsAsync(SEEDS, async (random) => {

@@ -7,6 +7,7 @@ import { SessionManager } from "../../src/library/manager.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 interface Moved {
   readonly place: Place;
@@ -112,7 +113,7 @@ describe.each(WAYS)("a session that was %s", (_, make) => {
   });
 });
 
-test("the command line opens it where it is, too", async () => {
+test("the command line opens it where it is, too", SYSTEM, async () => {
   const { place, old, now } = await migrated();
   const server = spawnServer(["--session", old, "--events", "none"], "lines", place);
   expect(await server.result("get_state")).toMatchObject({ sessionFile: now, sessionId: sessionId(1) });

@@ -9,6 +9,7 @@ import { user } from "../support/drafts.ts";
 import { LOOKS_EVERY } from "../support/open-sessions.ts";
 import { otherName } from "../support/other-programs.ts";
 import { type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const idOf = (n: number): string => `01991f6e-aaaa-7000-8000-${String(n).padStart(12, "0")}`;
 
@@ -120,7 +121,7 @@ test("one that was written anew is another one than its original, which is kept"
   expect(readFileSync(original, "utf8")).toContain("the original");
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "one on %s that another program has replaced just now is found by each of its names",
   async (store) => {
     const { server, made } = await withSessions(store, 3);
@@ -146,7 +147,7 @@ test("one that was closed to make room, and deleted, is not the one that has its
   await server.result("delete_session", { sessionPath: next });
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "one on %s that was deleted while it was open is not the one that has its number now",
   async (store) => {
     const { disk, give } = reusing();
@@ -181,7 +182,7 @@ test("a write to one that got another id is durable when it is acknowledged", as
   }
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "one on %s whose file became a copy of another does not take that one's place",
   async (store) => {
     stopTimers();
@@ -209,7 +210,7 @@ async function withAnotherInPlace(
   return { server, sessionId, sessionFile };
 }
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "one on %s that another has taken the place of is closed for good when it is closed, and can be opened again",
   async (store) => {
     const { server, sessionId, sessionFile } = await withAnotherInPlace(store);
@@ -224,7 +225,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "two on %s with one id are both open, by their paths, until both are closed",
   async (store) => {
     stopTimers();

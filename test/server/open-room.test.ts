@@ -9,6 +9,9 @@ import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
 import { type HereServer, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
+
+const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
@@ -34,7 +37,7 @@ async function openAfterALook(server: HereServer, count: number): Promise<Set<st
   return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
 }
 
-describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
+acrossTiers(describe, STORES)("sessions on %s", (store) => {
   const served = (room: OpenRoom): HereServer => {
     stopTimers();
     return serveHere(["--store", store], { room });
@@ -62,12 +65,12 @@ describe.each<StoreName>(["jsonl", "v2"])("sessions on %s", (store) => {
   });
 
   test("are all followed, those used longest ago in turn with as many others", async () => {
-    const server = served(new OpenRoom(2, () => AMPLE));
-    const ids = await opened(server, 140);
+    const server = served(new OpenRoom(2, () => AMPLE, 8));
+    const ids = await opened(server, 20);
     const { sessionFile, leafId } = await server.result("get_state", { sessionId: ids[0] });
     for (const sessionId of ids.slice(1)) await server.result("get_state", { sessionId });
     writeElsewhere(store, sessionFile, "ffffffff", leafId);
-    // Those between are 76, of which 64 are looked at at a time; a reply shows that a look is over.
+    // Those between are 11, of which 8 are looked at at a time; a reply shows that a look is over.
     for (let looks = 0; looks < 3; looks++) {
       vi.advanceTimersByTime(LOOKS_EVERY);
       await server.result("list_open_sessions");

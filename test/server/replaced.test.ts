@@ -4,6 +4,7 @@ import { cpSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** What holds the bytes of the entries. */
 const BODY = { jsonl: "", v2: "/segments/0000000000000001.seg" };
@@ -22,7 +23,7 @@ function replace(sessionFile: string, from: string): void {
   rmSync(`${sessionFile}.away`, { recursive: true });
 }
 
-describe.each(["jsonl", "v2"] as const)("a session on %s in whose place another program puts", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place another program puts", (store) => {
   async function serverWith(...entries: Json[]): Promise<{ server: HereServer; sessionFile: string }> {
     const server = serveHere(["--store", store]);
     await server.request("append", { entries });

@@ -8,6 +8,9 @@ import { assistant, user } from "../support/drafts.ts";
 import { closedAfterALook } from "../support/open-sessions.ts";
 import { copyTo, type StoreName } from "../support/other-programs.ts";
 import { type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
+
+const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
 const HOOKS = ["session_before_tree", "session_before_compact", "session_before_fork"].map((name) => ({ name }));
 
@@ -40,7 +43,7 @@ async function stateOf(server: HereServer, sessionPath: string): Promise<{ leafI
   return { leafId, entryCount };
 }
 
-describe.each<StoreName>(["jsonl", "v2"])("of two open sessions with one id (%s)", (store) => {
+acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) => {
   const compaction = (ids: readonly string[]) => ({ summary: "short", firstKeptEntryId: ids[2], tokensBefore: 9 });
 
   test.each([

@@ -6,6 +6,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { failingDisk, type Stroke } from "../support/failing.ts";
 import { type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { type Framing, type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -18,7 +19,7 @@ function bodyFile(store: StoreName, sessionFile: string): string {
   return store === "jsonl" ? sessionFile : `${sessionFile}/segments/0000000000000001.seg`;
 }
 
-describe.each(STORES)("entries of another program on %s that cannot be read", (store) => {
+acrossTiers(describe, STORES)("entries of another program on %s that cannot be read", (store) => {
   test("are told by their ids, or the write that looked for them fails, and is answered", async () => {
     const outcomes = new Set<string>();
     for (let at = 1, isStruck = true; isStruck; at++) {
@@ -62,7 +63,7 @@ const READS: readonly (readonly [method: string, params?: Json])[] = [
   ["export_session", { format: "claude" }],
 ];
 
-describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (store) => {
+acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged", (store) => {
   /** A server with one of each kind of entry that the context is made of, and so many after them that no opening looks. */
   async function filledServer(place = temporaryPlace()): Promise<{ server: HereServer; sessionFile: string }> {
     const before = serveHere(["--store", store], { place });
@@ -160,7 +161,7 @@ describe.each(STORES)("an entry on %s whose bytes turn out to be damaged", (stor
   );
 });
 
-describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
+acrossTiers(describe, STORES)("a reply on %s that is not held in memory", (store) => {
   const TEXT = "x".repeat(1 << 18);
   const COUNT = 6;
 
@@ -222,7 +223,7 @@ describe.each(STORES)("a reply on %s that is not held in memory", (store) => {
   });
 });
 
-test.each([undefined, 1000])(
+acrossTiers(test, [undefined, 1000])(
   "what was received is kept though the reader is gone (replies of %s held)",
   async (held) => {
     const server = serveHere(["--durability", "os"], { heldReplyBytes: held });

@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 import { faultsOf, storedText } from "../support/v2.ts";
 
 const assistant = (text: string): Json => ({
@@ -34,41 +35,45 @@ async function tellings(wire: Wire): Promise<Json> {
   };
 }
 
-test("a container is made, written, forked, killed and opened again by path, by id and as the latest", async () => {
-  const place = temporaryPlace();
-  const server = spawnServer(["--store", "v2"], "lines", place);
-  const before = await converse(server);
-  const { sessionFile, sessionId } = before.state;
-  expect([sessionFile.endsWith(`${sessionId}.v2`), statSync(sessionFile).mode & 0o777]).toEqual([true, 0o700]);
-  server.process.kill("SIGKILL");
-  await server.exit;
-  // All was answered, so all is there: what the files alone say, and what the next process says.
-  const ids = storedText(realDisk, sessionFile)
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line).id);
-  expect(ids.slice(1)).toEqual(before.entries.entries.map(({ id }: Json) => id));
-  for (const args of [
-    ["--session", sessionFile],
-    ["--session", sessionId],
-    ["--session", sessionId.slice(0, 20)],
-    ["-c"],
-  ]) {
-    const again = serveHere(["--store", "v2", ...args], { place });
-    expect(await tellings(again), args.join(" ")).toEqual(before);
-    await again.finish();
-  }
-  // A host that asks for other sessions opens this one all the same.
-  const other = serveHere(["--session", sessionFile], { place });
-  await other.result("append", { entries: [user("go on")] });
-  const { entries } = await other.result("get_fork_messages").then(({ messages }: Json) => ({ entries: messages }));
-  const forked = await other.result("fork", { entryId: entries[0].entryId });
-  expect(forked.cancelled ?? false).toBe(false);
-  await other.finish();
-  expect(faultsOf(realDisk, sessionFile, true)).toEqual([]);
-  const left = readdirSync(dirname(sessionFile)).filter((name) => name.startsWith("."));
-  expect(left).toEqual([]);
-});
+test(
+  "a container is made, written, forked, killed and opened again by path, by id and as the latest",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    const server = spawnServer(["--store", "v2"], "lines", place);
+    const before = await converse(server);
+    const { sessionFile, sessionId } = before.state;
+    expect([sessionFile.endsWith(`${sessionId}.v2`), statSync(sessionFile).mode & 0o777]).toEqual([true, 0o700]);
+    server.process.kill("SIGKILL");
+    await server.exit;
+    // All was answered, so all is there: what the files alone say, and what the next process says.
+    const ids = storedText(realDisk, sessionFile)
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line).id);
+    expect(ids.slice(1)).toEqual(before.entries.entries.map(({ id }: Json) => id));
+    for (const args of [
+      ["--session", sessionFile],
+      ["--session", sessionId],
+      ["--session", sessionId.slice(0, 20)],
+      ["-c"],
+    ]) {
+      const again = serveHere(["--store", "v2", ...args], { place });
+      expect(await tellings(again), args.join(" ")).toEqual(before);
+      await again.finish();
+    }
+    // A host that asks for other sessions opens this one all the same.
+    const other = serveHere(["--session", sessionFile], { place });
+    await other.result("append", { entries: [user("go on")] });
+    const { entries } = await other.result("get_fork_messages").then(({ messages }: Json) => ({ entries: messages }));
+    const forked = await other.result("fork", { entryId: entries[0].entryId });
+    expect(forked.cancelled ?? false).toBe(false);
+    await other.finish();
+    expect(faultsOf(realDisk, sessionFile, true)).toEqual([]);
+    const left = readdirSync(dirname(sessionFile)).filter((name) => name.startsWith("."));
+    expect(left).toEqual([]);
+  },
+);
 
 test("a fork and a clone of a container are containers, and those of a session file, too", async () => {
   const place = temporaryPlace();
@@ -105,16 +110,22 @@ test("a container that a cut-off repair left under the name of its backup is ope
   expect(await server.result("get_state")).toMatchObject({ entryCount: state.entryCount, leafId: state.leafId });
 });
 
-test.each(["sync", "os"])(
-  "with --durability %s a checkpoint is made whenever so much was appended",
-  async (durability) => {
+const APPENDED = [
+  { durability: "sync", times: 2 },
+  { durability: "sync", times: 7 },
+  { durability: "os", times: 7 },
+];
+
+acrossTiers(test, APPENDED)(
+  "with --durability $durability a checkpoint is made whenever so much was appended, $times times",
+  async ({ durability, times }) => {
     const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
     const made = [];
-    for (let n = 0; n < 7; n++) {
+    for (let n = 0; n < times; n++) {
       await server.result("append", { entries: Array.from({ length: 1024 }, (_, i) => user(`${n} ${i}`)) });
       const { sessionFile } = await server.result("get_state");
       made.push(readdirSync(join(sessionFile, "checkpoints")).length);
     }
-    expect(made).toEqual([0, 1, 1, 2, 2, 3, 3]);
+    expect(made).toEqual([0, 1, 1, 2, 2, 3, 3].slice(0, times));
   },
 );

@@ -22,14 +22,20 @@ export function spawnWithAgent(agent: string, args: string[] = [], place: Place 
   return spawnServer(["--mode", "rpc", "--agent", agent, ...args], "lines", place);
 }
 
-/** An agent of a few lines: it opens every session, and does `onOther` with the text of each other line. */
-export function ownAgent(place: Place, onOther: string): string {
+/**
+ * An agent of a few lines: it opens every session, and does `onOther` with the text of each other line. It keeps what it
+ * hears in the file `heard`.
+ */
+export function ownAgent(place: Place, onOther: string, heard = ""): string {
   const file = join(place.home, "own-agent.mjs");
   writeFileSync(
     file,
-    `import { createInterface } from "node:readline";
+    `import { appendFileSync } from "node:fs";
+    import { createInterface } from "node:readline";
+    const heard = ${JSON.stringify(heard)};
     const say = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
     createInterface({ input: process.stdin }).on("line", (line) => {
+      if (heard) appendFileSync(heard, line + "\\n");
       const { id, type } = JSON.parse(line);
       if (type === "switch_session") say({ id, type: "response", command: type, success: true, data: { cancelled: false } });
       else { ${onOther} }

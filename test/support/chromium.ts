@@ -1,50 +1,44 @@
-/** A Chromium that tests look at pages with, driven over its debugging pipe. */
+/** A Chromium that tests look at pages with, driven over its debugging pipe. A process has one for all of its pages. */
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
-import type { Readable, Writable } from "node:stream";
+import { join } from "node:path";
+import { findProgram, need } from "./needs.ts";
 import type { Json } from "./server.ts";
 
 const SWITCHES =
   "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking " +
-  "--disable-component-update --disable-sync --hide-scrollbars --remote-debugging-pipe";
+  "--disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage --hide-scrollbars " +
+  "--remote-debugging-pipe";
+
+/** Runs a browser, which ends with the pipe to it, and removes its profile behind it. */
+const RUN = 'trap : INT TERM HUP; "$@"; rm -rf "$0"';
 
 /** Returns where a Chromium is on this machine, if there is one. */
 export function chromiumHere(): string | undefined {
-  const folders = (process.env.PATH ?? "").split(delimiter);
-  const places = ["chromium", "chromium-browser", "google-chrome"].flatMap((name) =>
-    folders.map((folder) => join(folder, name)),
-  );
-  return places.find((place) => {
-    try {
-      accessSync(place, constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
+  return findProgram("chromium", "chromium-browser", "google-chrome");
 }
 
-/** One page of a browser, and everything that it did which a page of ours does not do. */
-export class BrowserPage {
+export const CHROMIUM = need("Chromium", "apt-get install chromium", () => chromiumHere() !== undefined);
+
+class Browser {
   private readonly child: ChildProcess;
-  private readonly profile: string;
   private readonly waiting = new Map<number, (message: Json) => void>();
-  private readonly listeners = new Map<string, () => void>();
+  private readonly pages = new Map<string, (method: string, params: Json) => void>();
   private next = 1;
   private left = "";
-  private sessionId: string | undefined;
-  /** Requests elsewhere, dialogs, words on the console, and errors. */
-  readonly happened: string[] = [];
 
-  private constructor(program: string) {
-    this.profile = mkdtempSync(join(tmpdir(), "chromium-"));
-    this.child = spawn(program, [...SWITCHES.split(" "), `--user-data-dir=${this.profile}`, "about:blank"], {
+  constructor(program: string) {
+    const profile = mkdtempSync(join(tmpdir(), "chromium-"));
+    const words = [program, ...SWITCHES.split(" "), `--user-data-dir=${profile}`, "about:blank"];
+    this.child = spawn("sh", ["-c", RUN, profile, ...words], {
+      // What it writes outside its profile would be left there.
+      env: { ...process.env, HOME: profile, TMPDIR: profile },
       stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
     });
-    const output = this.child.stdio[4] as Readable;
+    const output = this.child.stdio[4] as Socket;
     output.setEncoding("utf8");
     output.on("data", (chunk: string) => {
       const texts = (this.left + chunk).split("\0");
@@ -53,19 +47,65 @@ export class BrowserPage {
     });
   }
 
-  static async open(program: string): Promise<BrowserPage> {
-    const page = new BrowserPage(program);
-    const { targetInfos } = await page.send("Target.getTargets");
-    const { targetId } = targetInfos.find(({ type }: Json) => type === "page");
-    const { sessionId } = await page.send("Target.attachToTarget", { targetId, flatten: true });
-    page.sessionId = sessionId;
+  private take({ id, sessionId, method, params, result, error }: Json): void {
+    if (id !== undefined) this.waiting.get(id)?.(error ? { failed: error.message } : result);
+    this.waiting.delete(id);
+    if (method !== undefined) this.pages.get(sessionId)?.(method, params);
+  }
+
+  send(method: string, params: object = {}, sessionId?: string): Promise<Json> {
+    const id = this.next++;
+    return new Promise((resolve) => {
+      this.waiting.set(id, resolve);
+      (this.child.stdio[3] as Socket).write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
+    });
+  }
+
+  /** Hears a page. While there is one, the browser keeps this process alive. */
+  hear(sessionId: string, hear: (method: string, params: Json) => void): void {
+    this.pages.set(sessionId, hear);
+    this.child.ref();
+    for (const pipe of this.child.stdio.slice(3)) (pipe as Socket).ref();
+  }
+
+  forget(sessionId: string): void {
+    this.pages.delete(sessionId);
+    if (this.pages.size > 0) return;
+    this.child.unref();
+    for (const pipe of this.child.stdio.slice(3)) (pipe as Socket).unref();
+  }
+}
+
+/** The browser of this process. */
+let browser: Browser | undefined;
+
+/** A page with storage of its own, and everything that it did which a page of ours does not do. */
+export class BrowserPage {
+  private readonly browser: Browser;
+  private readonly context: string;
+  private readonly sessionId: string;
+  private readonly listeners = new Map<string, () => void>();
+  /** Requests elsewhere, dialogs, words on the console, and errors. */
+  readonly happened: string[] = [];
+
+  private constructor(browser: Browser, context: string, sessionId: string) {
+    this.browser = browser;
+    this.context = context;
+    this.sessionId = sessionId;
+    browser.hear(sessionId, (method, params) => this.take(method, params));
+  }
+
+  static async open(program = chromiumHere() as string): Promise<BrowserPage> {
+    browser ??= new Browser(program);
+    const { browserContextId } = await browser.send("Target.createBrowserContext");
+    const { targetId } = await browser.send("Target.createTarget", { url: "about:blank", browserContextId });
+    const { sessionId } = await browser.send("Target.attachToTarget", { targetId, flatten: true });
+    const page = new BrowserPage(browser, browserContextId, sessionId);
     for (const domain of ["Page", "Runtime", "Log", "Network"]) await page.send(`${domain}.enable`);
     return page;
   }
 
-  private take({ id, method, params, result, error }: Json): void {
-    if (id !== undefined) this.waiting.get(id)?.(error ? { failed: error.message } : result);
-    this.waiting.delete(id);
+  private take(method: string, params: Json): void {
     if (method === "Network.requestWillBeSent" && !/^(?:file|data|about):/.test(params.request.url))
       this.happened.push(`request ${params.request.url}`);
     if (method === "Page.javascriptDialogOpening") {
@@ -79,12 +119,7 @@ export class BrowserPage {
   }
 
   send(method: string, params: object = {}): Promise<Json> {
-    const id = this.next++;
-    return new Promise((resolve) => {
-      this.waiting.set(id, resolve);
-      const message = JSON.stringify({ id, method, params, sessionId: this.sessionId });
-      (this.child.stdio[3] as Writable).write(`${message}\0`);
-    });
+    return this.browser.send(method, params, this.sessionId);
   }
 
   /** Loads a page, at a width in pixels, with script or without. */
@@ -135,11 +170,7 @@ export class BrowserPage {
   }
 
   async close(): Promise<void> {
-    const ended = new Promise((resolve) => this.child.once("exit", resolve));
-    void this.send("Browser.close");
-    const late = setTimeout(() => this.child.kill("SIGKILL"), 5000);
-    await ended;
-    clearTimeout(late);
-    rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
+    await this.browser.send("Target.disposeBrowserContext", { browserContextId: this.context });
+    this.browser.forget(this.sessionId);
   }
 }

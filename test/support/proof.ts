@@ -8,7 +8,7 @@ import { expect, onTestFinished } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import type { FleetCare } from "../../src/core/ports/fleet-care.ts";
-import { type Service, serve } from "../../src/server/main.ts";
+import { type Service, serve, type World } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -59,6 +59,7 @@ export interface HereLivesOptions {
   /** What stands in a settings file. */
   readonly settings?: (path: string) => unknown;
   readonly fleet?: FleetConnection;
+  readonly agentLaunch?: World["agentLaunch"];
 }
 
 const lives = new Map<string, number>();
@@ -105,6 +106,7 @@ export class HereLives implements Lives {
       // Killed servers stay in this process; a lock of theirs would outlive them.
       locks: noLocks,
       fleet: this.options.fleet,
+      agentLaunch: this.options.agentLaunch,
     });
     this.service = service;
     this.done = service.done.finally(() => output.end());

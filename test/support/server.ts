@@ -12,7 +12,7 @@ import type { Env } from "../../src/core/ports/env.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import type { AgentBehind } from "../../src/server/acp/agent.ts";
 import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
-import { serve } from "../../src/server/main.ts";
+import { serve, type World } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
@@ -304,6 +304,7 @@ export interface HereOptions {
   readonly locks?: Locks;
   /** Whoever runs turns for an editor. */
   readonly agent?: AgentBehind;
+  readonly agentLaunch?: World["agentLaunch"];
 }
 
 export class HereServer extends Wire {
@@ -379,6 +380,7 @@ function startHere(args: string[], options: HereOptions) {
     room: options.room,
     locks: options.locks,
     agent: options.agent,
+    agentLaunch: options.agentLaunch,
     fleet: options.fleet,
   });
   const done = service.done.finally(() => output.end());

@@ -1,21 +1,26 @@
-/** Pages of `view` in a real browser, where there is one: their looks beside the exported page, and what comes live. */
+/**
+ * Pages of `view` in a real browser, where there is one: their looks beside the exported page, and what comes live.
+ *
+ * @module-tag system
+ */
 
 import { appendFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
-import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { assistantText, chain, entryText, id, userText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
 import { temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 import { type Viewing, view } from "../support/viewing.ts";
 
-const PROGRAM = chromiumHere();
 const SHOWN = `[...document.querySelectorAll("article[id]")].filter((one) => one.checkVisibility())
   .map((one) => one.querySelector(".prose").textContent.trim())`;
 
-describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
+describe("in Chromium", needs(CHROMIUM), () => {
   let page: BrowserPage;
   beforeAll(async () => {
-    page = await BrowserPage.open(PROGRAM as string);
+    page = await BrowserPage.open();
   });
   afterAll(() => page.close());
 
@@ -30,7 +35,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
   const styleOf = (selector: string, member: string): Promise<string> =>
     page.evaluate(`getComputedStyle(document.querySelector(${JSON.stringify(selector)})).${member}`);
 
-  test("neither the pages of view nor the exported page take the looks of the other", async () => {
+  test("neither the pages of view nor the exported page take the looks of the other", SWEEP, async () => {
     const { viewing } = await opened(chain(2));
     expect(await styleOf("form", "borderTopWidth")).toBe("0px");
     expect(await styleOf("form button", "borderTopWidth")).toBe("1px");
@@ -55,7 +60,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
     expect(await page.evaluate("document.querySelector('.lines .tag').closest('.line').textContent")).toContain("four");
   });
 
-  test("an answer and its results that come together are there, also where nothing was before", async () => {
+  test("an answer and its results that come together are there, also where nothing was before", SWEEP, async () => {
     const { file, viewing } = await opened([]);
     await page.load(`${viewing.root}session?path=${encodeURIComponent(file)}`, 1280, true);
     await page.until("document.getElementById('view.status').dataset.state === 'on'");
@@ -86,7 +91,7 @@ describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
     await page.until(`document.querySelector(".count").textContent === "1 in 1 entry"`);
   });
 
-  test("an id that is the name of what a browser lacks keeps no script from its work", async () => {
+  test("an id that is the name of what a browser lacks keeps no script from its work", SWEEP, async () => {
     const source = "delete window.trustedTypes";
     const { identifier } = await page.send("Page.addScriptToEvaluateOnNewDocument", { source });
     await opened([userText("trustedTypes", null, "one")]);

@@ -5,13 +5,15 @@ import { connect } from "node:net";
 import { defaultTreeAdapter, parse } from "parse5";
 import { beforeEach, describe, expect, test } from "vitest";
 import { fileOf, sessionFile } from "../support/cases.ts";
-import { BrowserPage, chromiumHere } from "../support/chromium.ts";
+import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
 import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
 import { imprint } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 import { type EventReader, type Viewing, view, watchedThroughKills } from "../support/viewing.ts";
 import { untilSo } from "../support/web.ts";
@@ -80,7 +82,7 @@ function spoken(cost: number, timestamp: string, model = "sonnet"): object {
 describe("pages", () => {
   test("the list is cut into pages, and every session is on one of them", async () => {
     const place = temporaryPlace();
-    for (let n = 0; n < 60; n++)
+    for (let n = 0; n < 53; n++)
       sessionFile(
         place,
         [userText("a0000000", null, `question ${n}`)],
@@ -97,8 +99,8 @@ describe("pages", () => {
       next = links.find((link) => link.includes("cursor="))?.replace(/^\.\//, "");
     }
     expect(pages).toBe(2);
-    expect(new Set(found).size).toBe(60);
-    expect(found).toHaveLength(60);
+    expect(new Set(found).size).toBe(53);
+    expect(found).toHaveLength(53);
     expect((await viewing.get("?cursor=nonsense")).status).toBe(410);
     expect((await pageAt(viewing, "?sort=name&archived=1")).text).toContain("0 sessions");
     expect(readdirSync(place.cwd)).toEqual(before);
@@ -155,35 +157,38 @@ describe("pages", () => {
     expect((await pageAt(viewing, "costs?days=7&cwd=/nowhere")).text).toContain("Nothing was spent");
   });
 
-  test("hostile names, words, directories, ids and addresses do nothing", async () => {
-    const place = temporaryPlace();
-    for (const [n, payload] of PAYLOADS.entries()) {
-      if (n % 8 !== 0) continue;
-      const header = headerText({ id: `evil-${n}`, cwd: payload, parentSession: payload });
-      const named = entryText("session_info", id(1), id(0), { name: payload });
-      const session = [userText(id(0), null, `evil ${payload}`), ...(n % 16 === 0 ? [named] : [])];
-      sessionFile(place, session, `s${n}.jsonl`, header);
-    }
-    fileOf(place, sessionSaying(PAYLOADS.slice(0, 20).join("\n\n")), "saying.jsonl");
-    sessionFile(place, chain(1), "odd.jsonl", headerText({ id: '../"><script>alert(1)</script>&token=x\n' }));
-    const viewing = await viewed(place);
-    const { links } = await pageAt(viewing, "");
-    await pageAt(viewing, "?q=evil");
-    await pageAt(viewing, "?q=alert&output=1");
-    await pageAt(viewing, "costs?days=all");
-    for (const payload of PAYLOADS.slice(0, 5)) {
-      const text = encodeURIComponent(payload.replace(/[\ud800-\udfff]/gu, "?"));
-      await pageAt(viewing, `?q=${text}&cwd=${text}&sort=${text}`);
-      for (const wrong of [`?cursor=${text}`, `family?id=${text}`, `session?path=${text}&id=${text}`, `${text}`]) {
-        const answered = await viewing.get(wrong);
-        expect([wrong, answered.status >= 400 && answered.status < 500]).toEqual([wrong, true]);
-        lookAt(answered.text);
+  acrossTiers(test, [32, 8])(
+    "hostile names, words, directories, ids and addresses do nothing: one in %i",
+    async (each) => {
+      const place = temporaryPlace();
+      for (const [n, payload] of PAYLOADS.entries()) {
+        if (n % each !== 0) continue;
+        const header = headerText({ id: `evil-${n}`, cwd: payload, parentSession: payload });
+        const named = entryText("session_info", id(1), id(0), { name: payload });
+        const session = [userText(id(0), null, `evil ${payload}`), ...(n % (2 * each) === 0 ? [named] : [])];
+        sessionFile(place, session, `s${n}.jsonl`, header);
       }
-    }
-    for (const link of links.filter((one) => one.startsWith("session?")).slice(0, 5))
-      expect((await viewing.get(link)).status).toBe(200);
-    expect(viewing.said()).not.toMatch(/went wrong|TypeError/);
-  });
+      fileOf(place, sessionSaying(PAYLOADS.slice(0, 160 / each).join("\n\n")), "saying.jsonl");
+      sessionFile(place, chain(1), "odd.jsonl", headerText({ id: '../"><script>alert(1)</script>&token=x\n' }));
+      const viewing = await viewed(place);
+      const { links } = await pageAt(viewing, "");
+      await pageAt(viewing, "?q=evil");
+      await pageAt(viewing, "?q=alert&output=1");
+      await pageAt(viewing, "costs?days=all");
+      for (const payload of PAYLOADS.slice(0, 40 / each)) {
+        const text = encodeURIComponent(payload.replace(/[\ud800-\udfff]/gu, "?"));
+        await pageAt(viewing, `?q=${text}&cwd=${text}&sort=${text}`);
+        for (const wrong of [`?cursor=${text}`, `family?id=${text}`, `session?path=${text}&id=${text}`, `${text}`]) {
+          const answered = await viewing.get(wrong);
+          expect([wrong, answered.status >= 400 && answered.status < 500]).toEqual([wrong, true]);
+          lookAt(answered.text);
+        }
+      }
+      for (const link of links.filter((one) => one.startsWith("session?")).slice(0, 5))
+        expect((await viewing.get(link)).status).toBe(200);
+      expect(viewing.said()).not.toMatch(/went wrong|TypeError/);
+    },
+  );
 
   test("only sessions are shown, whatever path is asked for", async () => {
     const place = temporaryPlace();
@@ -268,7 +273,7 @@ function entriesOf(reader: EventReader): Json[] {
 describe("as events", () => {
   beforeEach(() => stopTimers());
 
-  test.each([["jsonl"], ["v2"]])("what another server writes in %s comes as the page draws it", async (store) => {
+  acrossTiers(test, ["jsonl", "v2"])("what another server writes in %s comes as the page draws it", async (store) => {
     const server = serveHere(["--store", store, "--events", "none"]);
     await server.result("append", { entries: [user("begin"), toolCall("call 1")] });
     const { sessionFile: file } = await server.result("get_state");
@@ -403,24 +408,25 @@ describe("as events", () => {
     }
   });
 
-  test.each([["jsonl"], ["v2"]])("kills of the writer and of the reader lose nothing, in %s", async (store) => {
-    const { shown, expected, acknowledged } = await watchedThroughKills(new Random(7), store, 1, 8);
-    expect(acknowledged).toBe(8);
-    expect(expected.length).toBeGreaterThanOrEqual(acknowledged);
-    expect(shown).toEqual(expected);
+  describe("kills of the writer and of the reader", SYSTEM, () => {
+    acrossTiers(test, ["jsonl", "v2"])("lose nothing, in %s", async (store) => {
+      const { shown, expected, acknowledged } = await watchedThroughKills(new Random(7), store, 1, 8);
+      expect(acknowledged).toBe(8);
+      expect(expected.length).toBeGreaterThanOrEqual(acknowledged);
+      expect(shown).toEqual(expected);
+    });
   });
 });
 
-const PROGRAM = chromiumHere();
 /** Milliseconds in which something must appear on a machine with other work to do. */
 const SOON = 10_000;
 
-describe.skipIf(PROGRAM === undefined)("in Chromium", () => {
+describe("in Chromium", { ...SWEEP, ...needs(CHROMIUM) }, () => {
   test("a person enters, finds a session, and sees what is written to it", async () => {
     const place = temporaryPlace();
     const file = sessionFile(place, chain(30), "s.jsonl", headerText({ id: "watched", cwd: "/work/<b>x" }));
     const viewing = await view(place, ["--session-dir", place.cwd]);
-    const page = await BrowserPage.open(PROGRAM as string);
+    const page = await BrowserPage.open();
     try {
       const until = async (expression: string): Promise<void> => {
         const look = `new Promise((resolve) => setTimeout(() => resolve(Boolean(${expression})), 20))`;

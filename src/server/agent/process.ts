@@ -1,22 +1,34 @@
 /** The process of an agent: its lines come, lines for it wait until it reads them, and it is ended in order. */
 
-import type { ChildProcessByStdio } from "node:child_process";
+import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
 import { agentVariables } from "./variables.ts";
 
 /** Bytes that wait for an agent to read them, beyond which nothing more is taken for it. */
 const FULL_AT = 4 << 20;
-/** Milliseconds after the end of its input at which an agent that lives on gets SIGTERM, and SIGKILL. */
-const TERMINATED_AFTER = 400;
-const KILLED_AFTER = 1100;
-/** Milliseconds in which the output of an agent that has ended has to end too; something that it started may hold it. */
-const OUTPUT_ENDS_WITHIN = 300;
+const PATIENCE: AgentPatience = { terminatedAfter: 400, killedAfter: 1100, outputEndsWithin: 300 };
 /** Characters of stderr that are shown of all agents of a server. A pipe that nobody reads holds twice as many. */
 const SHOWN = 32_000;
 /** Characters of its last words that are kept. */
 const LAST_WORDS = 400;
 const IS_WINDOWS = process.platform === "win32";
+
+/** Milliseconds that an agent has to end. */
+export interface AgentPatience {
+  /** After the end of its input an agent that lives on gets SIGTERM, and SIGKILL. */
+  readonly terminatedAfter: number;
+  readonly killedAfter: number;
+  /** The output of an agent that has ended has to end too; something that it started may hold it. */
+  readonly outputEndsWithin: number;
+}
+
+/** Starts the process of an agent. */
+export type SpawnAgent = (
+  program: string,
+  args: readonly string[],
+  options: SpawnOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
+) => ChildProcessByStdio<Writable, Readable, Readable>;
 
 /** How agents are started. */
 export interface AgentLaunch {
@@ -26,6 +38,9 @@ export interface AgentLaunch {
   readonly maxLineBytes: number;
   /** Shows a person what the agent says on stderr. */
   readonly complain: (sentence: string) => void;
+  /** By default the system starts it. */
+  readonly spawn?: SpawnAgent;
+  readonly patience?: AgentPatience;
 }
 
 /** The receiver of what an agent says and does. */
@@ -59,6 +74,7 @@ export class AgentProcess {
   private readonly child: ChildProcessByStdio<Writable, Readable, Readable>;
   private readonly sink: AgentSink;
   private readonly cutter: LineCutter;
+  private readonly patience: AgentPatience;
   private isOver = false;
   private isPaused = false;
   /** Whether the process itself has ended, of which output may be on its way. */
@@ -71,12 +87,14 @@ export class AgentProcess {
   /** Ends the agent at the latest with this process, whatever that dies of. */
   private readonly atExit = (): void => this.kill("SIGKILL");
 
-  constructor({ words, variables, maxLineBytes, complain }: AgentLaunch, cwd: string, sink: AgentSink) {
+  constructor(launch: AgentLaunch, cwd: string, sink: AgentSink) {
+    const { words, variables, maxLineBytes, complain } = launch;
     this.sink = sink;
     this.cutter = new LineCutter(sink, maxLineBytes);
+    this.patience = launch.patience ?? PATIENCE;
     const [program, ...args] = words;
     // Loading it takes time, and most servers start no agent.
-    const { spawn } = process.getBuiltinModule("node:child_process");
+    const spawn = launch.spawn ?? process.getBuiltinModule("node:child_process").spawn;
     this.child = spawn(program, args, {
       cwd,
       env: agentVariables(variables),
@@ -139,12 +157,13 @@ export class AgentProcess {
 
   /** Closes the output of an agent that has ended, unless that waits for our host to read. */
   private awaitOutput(): void {
+    const { outputEndsWithin } = this.patience;
     setTimeout(() => {
       if (this.isOver) return;
       if (this.isPaused) return this.awaitOutput();
       this.kill("SIGKILL");
-      setTimeout(() => this.closeStreams(), OUTPUT_ENDS_WITHIN).unref();
-    }, OUTPUT_ENDS_WITHIN).unref();
+      setTimeout(() => this.closeStreams(), outputEndsWithin).unref();
+    }, outputEndsWithin).unref();
   }
 
   private closeStreams(): void {
@@ -201,12 +220,12 @@ export class AgentProcess {
       setTimeout(() => {
         if (!this.hasExited) forced();
         this.kill("SIGTERM");
-      }, TERMINATED_AFTER),
+      }, this.patience.terminatedAfter),
       setTimeout(() => {
         this.kill("SIGKILL");
         // Nobody may read what it said last.
         this.closeStreams();
-      }, KILLED_AFTER),
+      }, this.patience.killedAfter),
     ];
     return gone.finally(() => timers.forEach(clearTimeout));
   }

@@ -5,6 +5,8 @@ import type { Session } from "../../core/session/session.ts";
 
 /** Sessions that any system has memory and handles for. */
 const ALWAYS = 64;
+/** Sessions that are looked at each time. */
+const LOOKED_AT = 64;
 /** Bytes of memory that all may take: some 1,700 sessions of a few entries, or 400 of a thousand. */
 const MOST_BYTES = 512 << 20;
 /** The part of the memory that they may take where there is less. */
@@ -24,12 +26,17 @@ export interface Limits {
 }
 
 export class OpenRoom {
+  readonly lookedAt: number;
   private readonly always: number;
   private readonly ask: () => Limits;
   private limits: Limits | undefined;
 
-  /** `always`: the number of sessions, those used last, that stay open whatever they take. */
-  constructor(always = ALWAYS, ask: () => Limits = limitsHere) {
+  /**
+   * `always`: the number of sessions, those used last, that stay open whatever they take. `lookedAt`: how many are looked
+   * at each time for what others wrote; of those beyond, used longer ago, as many in turn.
+   */
+  constructor(always = ALWAYS, ask: () => Limits = limitsHere, lookedAt = LOOKED_AT) {
+    this.lookedAt = lookedAt;
     this.always = always;
     this.ask = ask;
   }

@@ -10,8 +10,6 @@ import type { OpenRoom } from "./open-room.ts";
 import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
-/** Sessions that are looked at each time; of those beyond, used longer ago, as many in turn. */
-const LOOKED_AT = 64;
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
 
@@ -76,14 +74,15 @@ export class Upkeep {
   private inTurn(): readonly Session[] {
     const { workspace } = this.host;
     const { sessions, current } = workspace;
-    if (sessions.length <= 2 * LOOKED_AT) {
+    const { lookedAt } = this.room;
+    if (sessions.length <= 2 * lookedAt) {
       this.turn = [];
       return sessions;
     }
     const others = current ? sessions.slice(1) : sessions;
-    const recent = others.slice(-LOOKED_AT);
-    if (this.turn.length === 0) this.turn = others.slice(0, -LOOKED_AT);
-    const next = this.turn.splice(0, LOOKED_AT).filter((session) => workspace.isOpen(session));
+    const recent = others.slice(-lookedAt);
+    if (this.turn.length === 0) this.turn = others.slice(0, -lookedAt);
+    const next = this.turn.splice(0, lookedAt).filter((session) => workspace.isOpen(session));
     return [...new Set([...(current ? [current] : []), ...recent, ...next])];
   }
 

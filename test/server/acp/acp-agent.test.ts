@@ -1,16 +1,17 @@
 /** An agent of the Agent Client Protocol behind our own conversation with an editor: what it lacks of sessions, it gets. */
 
-import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { acpLike, ownAgent, piLike } from "../../support/agents.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 
 const editorOf = (place: Place, flags: string[] = [], more: string[] = []): Promise<Editor> =>
-  editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place });
+  editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place, agentLaunch: HERE });
 
 async function made(editor: Editor): Promise<{ sessionId: string; result: Json }> {
   const result = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
@@ -31,7 +32,7 @@ async function recalled(editor: Editor, sessionId: string): Promise<string> {
   return textOf(editor.take(sessionId));
 }
 
-describe.each(["jsonl", "v2"])("a turn recorded in %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("a turn recorded in %s", (store) => {
   test("is told as the agent tells it, and shown again by a load, with its ids", async () => {
     const place = temporaryPlace();
     const editor = await editorOf(place, ["--commands"], ["--store", store]);
@@ -158,51 +159,66 @@ test("a turn is cancelled, closed or left by its client, and what was seen of it
   expect(ends).toEqual(["aborted", "aborted", "aborted"]);
 });
 
-test("an agent that cannot be started, or answers nothing, hangs nobody, and the history is there", async () => {
-  const place = temporaryPlace();
-  for (const [agent, sentence] of [
-    ["/no/such/agent", "could not be started (ENOENT)"],
-    [ownAgent(place, "void line"), "did not answer initialize for 300 ms and was ended"],
-  ]) {
-    const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "300"];
-    const editor = await editorHere(args, { place });
+test(
+  "an agent that cannot be started, or answers nothing, hangs nobody, and the history is there",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    for (const [agent, sentence] of [
+      ["/no/such/agent", "could not be started (ENOENT)"],
+      [ownAgent(place, "void line"), "did not answer initialize for 100 ms and was ended"],
+    ]) {
+      const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "100"];
+      const editor = await editorHere(args, { place, agentLaunch: HERE });
+      const { sessionId } = await made(editor);
+      expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
+      expect((await editor.result("session/list", {})).sessions).toEqual([]);
+      await editor.server.finish();
+    }
+  },
+);
+
+test(
+  "the prompt is there before the agent hears it, and what was finished, after SIGKILL of the server",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    const args = ["--dialect", "acp", "--agent", acpLike(), "--agent-protocol", "acp"];
+    const server = spawnServer(args, "lines", place);
+    const editor = await new Editor(server).begin();
     const { sessionId } = await made(editor);
-    expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
-    expect((await editor.result("session/list", {})).sessions).toEqual([]);
-    await editor.server.finish();
-  }
-});
+    await turn(editor, sessionId, "one");
+    editor.ask("session/prompt", { sessionId, prompt: say("tools 1 chunks 100000 every 20") });
+    await editor.until(({ content }) => content?.text === "1 ");
+    server.process.kill("SIGKILL");
+    await server.exit;
+    const reader = await editorHere([], { place });
+    const { updates } = await reader.load(sessionId, place.cwd);
+    expect(textOf(updates, "user_message_chunk")).toBe("onetools 1 chunks 100000 every 20");
+    expect(textOf(updates)).toBe("You said: oneReading 1. ");
+    expect(updates.findLast(({ toolCallId }) => toolCallId)).toMatchObject({ status: "completed" });
+  },
+);
 
-test("the prompt is there before the agent hears it, and what was finished, after SIGKILL of the server", async () => {
-  const place = temporaryPlace();
-  const args = ["--dialect", "acp", "--agent", acpLike(), "--agent-protocol", "acp"];
-  const server = spawnServer(args, "lines", place);
-  const editor = await new Editor(server).begin();
-  const { sessionId } = await made(editor);
-  await turn(editor, sessionId, "one");
-  editor.ask("session/prompt", { sessionId, prompt: say("tools 1 chunks 100000 every 20") });
-  await editor.until(({ content }) => content?.text === "1 ");
-  server.process.kill("SIGKILL");
-  await server.exit;
-  const reader = await editorHere([], { place });
-  const { updates } = await reader.load(sessionId, place.cwd);
-  expect(textOf(updates, "user_message_chunk")).toBe("onetools 1 chunks 100000 every 20");
-  expect(textOf(updates)).toBe("You said: oneReading 1. ");
-  expect(updates.findLast(({ toolCallId }) => toolCallId)).toMatchObject({ status: "completed" });
-});
+const PI = ["--agent", piLike()];
+const ACP = ["--agent", acpLike(), "--agent-protocol", "acp"];
+const ANSWERS = [
+  { whose: "of the protocol", args: ACP, count: 1000 },
+  { whose: "of the protocol", args: ACP, count: 8000 },
+  { whose: "of Pi", args: PI, count: 8000 },
+];
 
-test.each([
-  ["of Pi", ["--agent", piLike()]],
-  ["of the protocol", ["--agent", acpLike(), "--agent-protocol", "acp"]],
-])("a client that does not read stops an agent %s, and misses nothing", async (_, args) => {
-  const editor = await editorHere(args);
-  const { sessionId } = await made(editor);
-  const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 8000") });
-  await editor.until(({ content }) => content?.text === "1 ");
-  editor.server.stall();
-  const other = spawn(process.execPath, ["-e", ""]);
-  await new Promise((resolve) => other.on("close", resolve));
-  editor.server.resume();
-  await editor.reply(asked);
-  expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: 8000 }, (_, i) => `${i} `).join(""));
-});
+acrossTiers(test, ANSWERS)(
+  "a client that does not read stops an agent $whose, and misses nothing of $count",
+  async ({ args, count }) => {
+    const editor = await editorHere(args, { agentLaunch: HERE });
+    const { sessionId } = await made(editor);
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say(`chunks ${count}`) });
+    await editor.until(({ content }) => content?.text === "1 ");
+    editor.server.stall();
+    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+    editor.server.resume();
+    await editor.reply(asked);
+    expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: count }, (_, i) => `${i} `).join(""));
+  },
+);

@@ -2,19 +2,23 @@
 
 import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { Editor, editorHere, ours } from "../../support/acp.ts";
+import { type Editor, editorHere, ours } from "../../support/acp.ts";
 import { randomSession, requireShown, storedIn } from "../../support/acp-paths.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import {
+  type HereServer,
   type Json,
   type Place,
   type SpawnedServer,
   serveHere,
   spawnServer,
+  stopTimers,
   temporaryPlace,
+  type Wire,
 } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const CWD = "/home/me/project";
 
@@ -26,14 +30,16 @@ async function madeIn(place: Place): Promise<string> {
   return sessionId;
 }
 
-/** An editor, and another host of the same session: two processes, of which the editor's holds it. */
-async function shared(): Promise<{ editor: Editor; other: SpawnedServer; sessionId: string; place: Place }> {
+/** An editor, and another host of the same session: two servers, of which the editor's holds it. */
+async function shared<Other extends Wire = HereServer>(
+  start = (args: string[], place: Place): Wire => serveHere(args, { place }),
+): Promise<{ editor: Editor; other: Other; sessionId: string; place: Place }> {
   const place = temporaryPlace();
   const sessionId = await madeIn(place);
-  const editor = await new Editor(spawnServer(["--dialect", "acp"], "lines", place)).begin();
+  const editor = await editorHere([], { place });
   await editor.load(sessionId, place.cwd);
   await editor.result("session/set_title", { sessionId, title: "Ours" });
-  const other = spawnServer(["--session", sessionId], "lines", place);
+  const other = start(["--session", sessionId], place) as Other;
   return { editor, other, sessionId, place };
 }
 
@@ -61,8 +67,9 @@ test("what another host of a shared session appends is shown, calls with their r
   expect(whole.slice(-live.length)).toEqual(live);
 });
 
-test("a call without a result has failed, unless another host may still be at work", async () => {
-  const { editor, other, sessionId, place } = await shared();
+test("a call without a result has failed, unless another host may still be at work", SYSTEM, async () => {
+  const start = (args: string[], place: Place): SpawnedServer => spawnServer(args, "lines", place);
+  const { editor, other, sessionId, place } = await shared<SpawnedServer>(start);
   await other.result("append", { entries: [toolCall("1")] });
   const stateOf = async (): Promise<string> =>
     (await editor.load(sessionId, place.cwd)).updates.findLast(({ toolCallId }) => toolCallId === "1")?.status;
@@ -93,6 +100,7 @@ test("other hosts see which editor shares the session", async () => {
 });
 
 test("a session that grows under an editor, by a program without locks, is shown once, in order", async () => {
+  stopTimers();
   await forSeedsAsync(2, async (random) => {
     const place = temporaryPlace();
     const { text, entries } = randomSession(random, 60, 0);

@@ -4,11 +4,15 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Editor, editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
+import { HERE, PROCESS } from "../../support/agents-here.ts";
 import { failingDisk } from "../../support/failing.ts";
-import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
-const TIMEOUT = "1500";
+const TIMEOUT = "300";
+/** Characters that are too many to wait for an agent. */
+const LONG = 4_300_000;
 
 interface OddAgent {
   readonly onOther: string;
@@ -16,6 +20,7 @@ interface OddAgent {
   readonly onNew?: string;
   readonly more?: string[];
   readonly place?: Place;
+  readonly agentLaunch?: HereOptions["agentLaunch"];
 }
 
 async function behind({
@@ -24,10 +29,11 @@ async function behind({
   onNew,
   more = [],
   place = temporaryPlace(),
+  agentLaunch = HERE,
 }: OddAgent): Promise<Editor> {
   const agent = ownAcpAgent(place, onOther, capabilities, onNew);
   const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", TIMEOUT, ...more];
-  return editorHere(args, { place });
+  return editorHere(args, { place, agentLaunch });
 }
 
 async function made(editor: Editor): Promise<string> {
@@ -137,8 +143,11 @@ describe("an agent hangs nobody", () => {
       "closes its output",
       "chunk(sessionId, 'closed'); process.stdout.end(() => closeSync(1)); setInterval(() => {}, 1000);",
     ],
-  ])("that %s and lives on", async (_, onOther) => {
-    const editor = await behind({ onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }` });
+  ])("that %s and lives on", SYSTEM, async (_, onOther) => {
+    const editor = await behind({
+      agentLaunch: PROCESS,
+      onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }`,
+    });
     const sessionId = await made(editor);
     const other = await made(editor);
     const first = editor.ask("session/prompt", { sessionId, prompt: say("one") });
@@ -156,7 +165,7 @@ describe("an agent hangs nobody", () => {
     const sessionId = await made(editor);
     const asked = editor.ask("session/prompt", { sessionId, prompt: say("stop") });
     const other = await made(editor);
-    const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(6 << 20)) });
+    const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(LONG)) });
     expect((await editor.reply(large)).error.message).toContain("read nothing");
     await editor.reply(asked);
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
@@ -165,17 +174,17 @@ describe("an agent hangs nobody", () => {
   test("that reads late: the editor is read again", async () => {
     const editor = await behind({
       onOther: `if (method !== "session/prompt") return;
-        if (params.prompt[0].text === "stop") { lines.pause(); await pause(700); lines.resume(); }
+        if (params.prompt[0].text === "stop") { lines.pause(); await pause(100); lines.resume(); }
         ${ENDS}`,
     });
     const [one, two] = [await made(editor), await made(editor)];
     const first = editor.ask("session/prompt", { sessionId: one, prompt: say("stop") });
-    const second = editor.ask("session/prompt", { sessionId: two, prompt: say("x".repeat(6 << 20)) });
+    const second = editor.ask("session/prompt", { sessionId: two, prompt: say("x".repeat(LONG)) });
     for (const asked of [first, second]) expect((await editor.reply(asked)).result.stopReason).toBe("end_turn");
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });
 
-  test("that refuses to begin: the next prompt starts it again", async () => {
+  test("that refuses to begin: the next prompt starts it again", SYSTEM, async () => {
     const place = temporaryPlace();
     const mark = JSON.stringify(join(place.home, "begun"));
     const agent = ownAcpAgent(place, ENDS).split(" ").at(-1) as string;
@@ -190,7 +199,7 @@ describe("an agent hangs nobody", () => {
   });
 
   test("a turn that is cancelled while the agent still opens the session begins nowhere", async () => {
-    const onNew = 'if (made > 0) { chunk("own-1-" + process.pid, "opening"); await pause(400); }';
+    const onNew = 'if (made > 0) { chunk("own-1-" + process.pid, "opening"); await pause(50); }';
     const editor = await behind({ onOther: ENDS, onNew });
     const sessionId = await made(editor);
     await turn(editor, sessionId, "one");
@@ -218,33 +227,36 @@ describe("an agent hangs nobody", () => {
   });
 });
 
-test.each(["jsonl", "v2"])("a turn of which a part cannot be written in %s does not end well", async (store) => {
-  let isFull = false;
-  const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
-  const place = temporaryPlace();
-  const agent = ownAcpAgent(
-    place,
-    `if (method === "session/prompt") {
+acrossTiers(test, ["jsonl", "v2"])(
+  "a turn of which a part cannot be written in %s does not end well",
+  async (store) => {
+    let isFull = false;
+    const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
+    const place = temporaryPlace();
+    const agent = ownAcpAgent(
+      place,
+      `if (method === "session/prompt") {
       globalThis.prompted = { id, sessionId };
       say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
     } else if (id === "own") {
       tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });
       say({ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } });
     } else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
-  );
-  const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
-  const editor = await editorHere(args, { place, disk });
-  const sessionId = await made(editor);
-  const asked = editor.ask("session/prompt", { sessionId, prompt: say("one") });
-  for (const wasFull of [true, false]) {
-    let question: Json;
-    do question = await editor.next();
-    while (question.method !== "session/request_permission");
-    isFull = wasFull;
-    editor.server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "cancelled" } } });
-  }
-  expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
-});
+    );
+    const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
+    const editor = await editorHere(args, { place, disk, agentLaunch: HERE });
+    const sessionId = await made(editor);
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say("one") });
+    for (const wasFull of [true, false]) {
+      let question: Json;
+      do question = await editor.next();
+      while (question.method !== "session/request_permission");
+      isFull = wasFull;
+      editor.server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "cancelled" } } });
+    }
+    expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
+  },
+);
 
 describe("an editor that is in a hurry", () => {
   const begun = async (): Promise<{ editor: Editor; sessionId: string; asked: number }> => {
@@ -284,7 +296,7 @@ describe("an editor that is in a hurry", () => {
   });
 });
 
-test.each(["jsonl", "v2"])("what an agent says between turns is in %s, once, and told once", async (store) => {
+acrossTiers(test, ["jsonl", "v2"])("what an agent says between turns is in %s, once, and told once", async (store) => {
   const editor = await behind({
     more: ["--store", store],
     onOther: `chunk(sessionId, method === "session/prompt" ? "now" : "later"); ${ENDS}`,

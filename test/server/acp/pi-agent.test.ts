@@ -4,8 +4,17 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import {
+  type HereOptions,
+  type Json,
+  type Place,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const say = (text: string): Json[] => [{ type: "text", text }];
 
@@ -17,8 +26,14 @@ interface Talk {
 }
 
 /** An editor with a new session, and an agent behind. */
-async function talk(agent = piLike(), skills: object = {}, more: string[] = [], place?: Place): Promise<Talk> {
-  const editor = await editorHere(["--agent", agent, ...more], { place }, skills);
+async function talk(
+  agent = piLike(),
+  skills: object = {},
+  more: string[] = [],
+  place?: Place,
+  agentLaunch: HereOptions["agentLaunch"] = HERE,
+): Promise<Talk> {
+  const editor = await editorHere(["--agent", agent, ...more], { place, agentLaunch }, skills);
   const made = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
   const { sessionId } = made;
   const turn = (text: string): Promise<Json> => editor.request("session/prompt", { sessionId, prompt: say(text) });
@@ -286,13 +301,15 @@ describe("an agent that ends", () => {
     expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL.*You said: two$/s);
   });
 
-  test("or cannot be started, or says nothing, hangs nobody", async () => {
-    const missing = await talk("/no/such/agent");
+  test("or cannot be started, or says nothing, hangs nobody", SYSTEM, async () => {
+    // It lives long enough after it was given up for the first reason to be told.
+    const patient = (agent: string, ...more: string[]): Promise<Talk> => talk(agent, {}, more, undefined, {});
+    const missing = await patient("/no/such/agent");
     expect(missing.made.configOptions).toBeUndefined();
     expect((await missing.turn("one")).error.message).toContain("could not be started (ENOENT)");
-    const mute = await talk(piLike("--mute"), {}, ["--agent-timeout", "200"]);
+    const mute = await patient(piLike("--mute"), "--agent-timeout", "200");
     expect((await mute.turn("one")).error.message).toContain("within 200 ms");
-    const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "2500"]);
+    const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "300"]);
     const hung = editor.ask("session/prompt", { sessionId, prompt: say("chunks 5 hang after 3") });
     await editor.until(({ content }) => content?.text === "2 ");
     editor.notify("session/cancel", { sessionId });
@@ -337,7 +354,7 @@ test("an old agent that never says that it has settled, and tells whole answers,
   expect((await turn("nothing")).result.stopReason).toBe("end_turn");
 });
 
-test("the built program has it, too, and writes what the agent alone knows", async () => {
+test("the built program has it, too, and writes what the agent alone knows", SYSTEM, async () => {
   const place = temporaryPlace();
   const server = spawnServer(["--dialect", "acp", "--agent", piLike()], "lines", place);
   const editor = await new Editor(server).begin();
@@ -356,7 +373,7 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
   await maker.result("append", { entries: [user("one")] });
   const { sessionId } = await maker.result("get_state");
   await maker.finish();
-  const editor = await editorHere(["--agent", piLike()], { place });
+  const editor = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
   await editor.load(sessionId, place.cwd);
   const { message } = await editor.failure("session/prompt", { sessionId, prompt: say("two") });
   expect(message).toContain("pi-session-server rollback --apply");

@@ -6,11 +6,12 @@ import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "..
 import { entryText, headerText, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 const CWD = "/home/me/project";
 
-describe.each(STORES)("on %s", (store) => {
+acrossTiers(describe, STORES)("on %s", (store) => {
   test("each entry is shown, once, in order", async () => {
     await forSeedsAsync(4, async (random) => {
       const place = temporaryPlace();

@@ -1,4 +1,10 @@
-/** The client of the protocol's own package drives the built program. It checks every message that it is sent, too. */
+/**
+ * The client of the protocol's own package drives the built program. It checks every message that it is sent, too.
+ *
+ * @module-tag system
+ *
+ * @module-tag system
+ */
 
 import { Readable, Writable } from "node:stream";
 import * as stable from "@agentclientprotocol/sdk";

@@ -1,11 +1,12 @@
 /** Sessions as an editor has them, over the Agent Client Protocol, on every store. */
 
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Editor, editorHere, ours, unstable } from "../../support/acp.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -76,7 +77,7 @@ test("what is advertised is there, and nothing else is", async () => {
   for (const method of ["_nobody/has", "session/nothing"]) expect((await editor.failure(method)).code).toBe(-32601);
 });
 
-describe.each(STORES)("on %s", (store) => {
+acrossTiers(describe, STORES)("on %s", (store) => {
   test("what is listed is loaded, to the end, before the reply", async () => {
     const place = temporaryPlace();
     const id = await made(place, store, TALK, "Colours");
@@ -92,6 +93,7 @@ describe.each(STORES)("on %s", (store) => {
   });
 
   test("resume shows nothing, and then what comes", async () => {
+    stopTimers();
     const place = temporaryPlace();
     const id = await made(place, store, TALK);
     const editor = await editorHere(["--store", store], { place });
@@ -211,9 +213,15 @@ async function everywhere(editor: Editor): Promise<string[]> {
 test("a list comes page by page, and each session once", async () => {
   const place = temporaryPlace();
   const server = serveHere([], { place });
-  for (let n = 0; n < 230; n++) {
-    await server.result("new_session", n % 10 === 0 ? { cwd: place.home } : {});
-    await server.result("append", { entries: [user(`session ${n}`)] });
+  for (const cwd of [place.cwd, place.home]) {
+    await server.result("new_session", { cwd });
+    await server.result("append", { entries: [user("session 0")] });
+    const { sessionId, sessionFile } = await server.result("get_state");
+    const text = readFileSync(sessionFile, "utf8");
+    for (let n = 1; n < (cwd === place.home ? 23 : 207); n++) {
+      const id = `${sessionId.slice(0, -4)}${cwd === place.home ? 1 : 0}${String(n).padStart(3, "0")}`;
+      writeFileSync(sessionFile.replace(sessionId, id), text.replace(sessionId, id));
+    }
   }
   await server.finish();
   const editor = await editorHere([], { place });

@@ -1,35 +1,50 @@
 /** An agent of the Agent Client Protocol behind the server: each line goes on as it came, and what it says is recorded. */
 
-import { spawn } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
-import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "../../support/server.ts";
+import {
+  type HereServer,
+  type Json,
+  type Place,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+  type Wire,
+} from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-interface Editor {
-  readonly server: SpawnedServer;
+interface Editor<Server> {
+  readonly server: Server;
   readonly sessionId: string;
   readonly pid: number;
 }
 
-async function ask(server: SpawnedServer, id: number, method: string, params: object): Promise<Json> {
+async function ask(server: Wire, id: number, method: string, params: object): Promise<Json> {
   server.send({ jsonrpc: "2.0", id, method, params });
   return until(server, (message) => message.id === id && !("method" in message));
 }
 
-async function editorOn(place: Place, store: string, ...flags: string[]): Promise<Editor> {
-  const args = ["--agent", acpLike(...flags), "--agent-protocol", "acp", "--store", store];
-  const server = spawnServer(args, "lines", place);
+const argsOf = (agent: string, store = "jsonl"): string[] => [
+  ...["--agent", agent, "--agent-protocol", "acp", "--store", store],
+];
+
+async function editorAt<Server extends Wire>(server: Server, place: Place): Promise<Editor<Server>> {
   const { result } = await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
   const made = await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
   return { server, sessionId: made.result.sessionId, pid: result.agentCapabilities._meta.pid };
 }
 
+/** An editor at a server in this process, as its agent is. */
+const editorOn = (place: Place, store: string, ...flags: string[]): Promise<Editor<HereServer>> =>
+  editorAt(serveHere(argsOf(acpLike(...flags), store), { place, agentLaunch: HERE }), place);
+
 const text = (message: string): Json[] => [{ type: "text", text: message }];
 
 /** The messages that were recorded, and the types of everything else. */
 async function recorded(place: Place, sessionId: string): Promise<Json[]> {
-  const reader = spawnServer(["--session", sessionId], "lines", place);
+  const reader = serveHere(["--session", sessionId], { place });
   const { entries } = await reader.result("get_entries");
   const { damage } = await reader.result("verify_session");
   // A frame that was not committed when its writer was killed is whole, and found without the index.
@@ -38,7 +53,7 @@ async function recorded(place: Place, sessionId: string): Promise<Json[]> {
   return entries.map((entry: Json) => entry.message ?? entry.customType);
 }
 
-describe.each(["jsonl", "v2"])("a session recorded in %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
   test("has its turns: the prompt, thoughts, answers, calls with their results, permissions and plans", async () => {
     const place = temporaryPlace();
     const { server, sessionId } = await editorOn(place, store);
@@ -83,33 +98,37 @@ describe.each(["jsonl", "v2"])("a session recorded in %s", (store) => {
     await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
     const { error } = await ask(server, 4, "session/prompt", { sessionId, prompt: text("chunks 9 die after 3") });
     expect(error.message).toContain("The agent was ended by SIGKILL");
-    expect(await server.exit).toBe(1);
+    expect(await server.done).toBe(1);
     const messages = await recorded(place, sessionId);
     expect(messages.at(-1)).toMatchObject({ role: "assistant", content: text("0 1 2 "), stopReason: "error" });
     expect(messages.filter(({ role }) => role === "user")).toHaveLength(2);
   });
 
-  test("has the prompt before the agent hears it, and what was finished, after SIGKILL of the server", async () => {
-    const place = temporaryPlace();
-    const { server, sessionId, pid } = await editorOn(place, store);
-    await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
-    server.send({
-      ...{ jsonrpc: "2.0", id: 4, method: "session/prompt" },
-      params: { sessionId, prompt: text("tools 1 chunks 100000 every 20") },
-    });
-    await until(server, ({ params }) => params?.update?.content?.text === "1 ");
-    server.process.kill("SIGKILL");
-    await server.exit;
-    while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
-    const messages = await recorded(place, sessionId);
-    expect(messages.map((message) => message.role ?? message)).toEqual([
-      ...["acp", "user", "assistant", "acp_updates", "user", "assistant", "toolResult"],
-    ]);
-  });
+  test(
+    "has the prompt before the agent hears it, and what was finished, after SIGKILL of the server",
+    SYSTEM,
+    async () => {
+      const place = temporaryPlace();
+      const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
+      await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
+      server.send({
+        ...{ jsonrpc: "2.0", id: 4, method: "session/prompt" },
+        params: { sessionId, prompt: text("tools 1 chunks 100000 every 20") },
+      });
+      await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+      server.process.kill("SIGKILL");
+      await server.exit;
+      while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
+      const messages = await recorded(place, sessionId);
+      expect(messages.map((message) => message.role ?? message)).toEqual([
+        ...["acp", "user", "assistant", "acp_updates", "user", "assistant", "toolResult"],
+      ]);
+    },
+  );
 
-  test("ends with its editor: the turn is marked as aborted", async () => {
+  test("ends with its editor: the turn is marked as aborted", SYSTEM, async () => {
     const place = temporaryPlace();
-    const { server, sessionId, pid } = await editorOn(place, store);
+    const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
     server.send({
       ...{ jsonrpc: "2.0", id: 3, method: "session/prompt" },
       params: { sessionId, prompt: text("chunks 100000 every 20") },
@@ -141,7 +160,7 @@ test("a session that is loaded goes on where it was recorded, and is recorded wi
   expect(await texts(unknown)).toEqual(["the past", "as I know it", "two", "You said: two"]);
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a session of %s that is closed is let go, and one that is copied has its past",
   async (store) => {
     const place = temporaryPlace();
@@ -154,7 +173,7 @@ test.each(["jsonl", "v2"])(
       {},
       `return say({ id, result: { sessionId: "${ids[0]}" } });`,
     );
-    const server = spawnServer(["--agent", agent, "--agent-protocol", "acp", "--store", store], "lines", place);
+    const server = serveHere(argsOf(agent, store), { place, agentLaunch: HERE });
     await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
     const [sessionId, copy] = ids;
     const turn = (id: string, words: string): Promise<Json> =>
@@ -165,7 +184,7 @@ test.each(["jsonl", "v2"])(
     await turn(copy, "two");
     await ask(server, 4, "session/close", { sessionId });
     // Another server can write there now.
-    const other = spawnServer(["--session", sessionId], "lines", place);
+    const other = serveHere(["--session", sessionId], { place });
     await other.result("append", { entries: [user("mine")] });
     await other.finish();
     await turn(sessionId, "three");
@@ -177,10 +196,10 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test("every byte of both sides goes on as it came, in its order", async () => {
+test("every byte of both sides goes on as it came, in its order", SYSTEM, async () => {
   const place = temporaryPlace();
   const echo = `'${process.execPath}' -e 'process.stdin.pipe(process.stdout)'`;
-  const server = spawnServer(["--agent", echo, "--agent-protocol", "acp"], "lines", place);
+  const server = serveHere(argsOf(echo), { place });
   const lines = [
     '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"none","n":1e400,"n":[1.50],"s":"\u2028 \\u00e9"}}',
     '  { "z" : {} , "jsonrpc":"2.0" }\r',
@@ -201,18 +220,25 @@ test("every byte of both sides goes on as it came, in its order", async () => {
   await server.finish();
 });
 
-test("a host that does not read stops the agent, and misses nothing", async () => {
-  const place = temporaryPlace();
-  const { server, sessionId } = await editorOn(place, "jsonl");
-  server.stall();
-  server.send({ jsonrpc: "2.0", id: 3, method: "session/prompt", params: { sessionId, prompt: text("chunks 60000") } });
-  const other = spawn(process.execPath, ["-e", ""]);
-  await new Promise((resolve) => other.on("close", resolve));
-  server.resume();
-  await until(server, ({ id }) => id === 3);
-  const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
-  expect(pieces).toEqual(Array.from({ length: 60_000 }, (_, i) => `${i} `));
-  await server.finish();
-  const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
-  expect(answer.content[0].text).toBe(pieces.join(""));
-});
+acrossTiers(test, [5000, 60_000])(
+  "a host that does not read stops the agent, and misses nothing of %i",
+  async (count) => {
+    const place = temporaryPlace();
+    const { server, sessionId } = await editorOn(place, "jsonl");
+    server.stall();
+    server.send({
+      jsonrpc: "2.0",
+      id: 3,
+      method: "session/prompt",
+      params: { sessionId, prompt: text(`chunks ${count}`) },
+    });
+    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+    server.resume();
+    await until(server, ({ id }) => id === 3);
+    const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
+    expect(pieces).toEqual(Array.from({ length: count }, (_, i) => `${i} `));
+    await server.finish();
+    const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
+    expect(answer.content[0].text).toBe(pieces.join(""));
+  },
+);

@@ -2,14 +2,16 @@
 
 import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
+import { HERE } from "../../support/agents-here.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives } from "../../support/proof.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import { type Json, stopTimers, type Wire } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 let seeds = 0;
 
@@ -22,7 +24,8 @@ function machine(
 ): HereLives & { readonly fleet: MemoryFleet } {
   const fleet = new MemoryFleet(table, name);
   const outage = isJournaled ? new Outage(fleet, 0, elapsed) : undefined;
-  const lives = new HereLives({ seed: ++seeds, fleet: fleetOptions(fleet, { elapsed, outage }) });
+  const connection = fleetOptions(fleet, { elapsed, outage });
+  const lives = new HereLives({ seed: ++seeds, fleet: connection, agentLaunch: HERE });
   return Object.assign(lives, { fleet });
 }
 
@@ -57,7 +60,10 @@ async function writeElsewhere(table: FleetTable, sessionId: string): Promise<voi
 }
 
 async function isSo(isTrue: () => boolean): Promise<void> {
-  while (!isTrue()) await new Promise((resolve) => setImmediate(resolve));
+  while (!isTrue()) {
+    if (vi.isFakeTimers()) vi.advanceTimersByTime(100);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }
 
 describe("an agent like Pi", () => {
@@ -136,6 +142,7 @@ describe("an agent like Pi", () => {
   });
 
   test("hears what another machine wrote between two of its prompts, also where this one took that in before", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
@@ -152,6 +159,7 @@ describe("an agent like Pi", () => {
   });
 
   test("goes on with what is in the session where lines of its own gave way to another machine's between two prompts", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
@@ -202,8 +210,9 @@ describe("an agent like Pi", () => {
     const agent = ownAgent(
       one.place,
       `if (type !== "bash") say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });`,
+      heard,
     );
-    const wire = await one.start(["--mode", "rpc", "--agent", `sh -c "tee '${heard}' | ${agent}"`]);
+    const wire = await one.start(["--mode", "rpc", "--agent", agent]);
     const types = (): string[] =>
       existsSync(heard) ? typesIn(heard).filter((type) => type !== "get_state" && type !== "get_commands") : [];
     wire.send({ id: "runs", type: "bash", command: "a server" });
@@ -229,8 +238,9 @@ describe("an agent like Pi", () => {
         one.place,
         `say({ id, type: "response", command: type, success: true, data: { isStreaming: true } });
        if (type === "prompt") say({ type: "agent_start" });`,
+        heard,
       );
-      const wire = await one.start(["--mode", "rpc", "--agent", `sh -c "tee '${heard}' | ${agent}"`]);
+      const wire = await one.start(["--mode", "rpc", "--agent", agent]);
       await wire.command("prompt", { message: "one" });
       await event(wire, "agent_start");
       const { sessionFile } = await data(wire, "get_state");
@@ -247,7 +257,7 @@ describe("an agent like Pi", () => {
   );
 });
 
-describe.each(["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
   const args = ["--agent", acpLike(), "--agent-protocol", "acp", "--store", store];
   const text = (message: string): Json[] => [{ type: "text", text: message }];
 

@@ -1,4 +1,4 @@
-/** An agent behind that speaks Pi's dialect, through the built program: what goes where, and who may end when. */
+/** An agent behind that speaks Pi's dialect: what goes where, and who may end when. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,12 +15,25 @@ import {
   turn,
   until,
 } from "../../support/agents.ts";
-import { type Json, type SpawnedServer, temporaryPlace } from "../../support/server.ts";
+import { HERE } from "../../support/agents-here.ts";
+import {
+  type HereServer,
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  temporaryPlace,
+} from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 /** Waits until a process is gone. */
 async function gone(pid: number): Promise<void> {
   while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
 }
+
+/** Starts a server in this process, as its agent is. */
+const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
+  serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, agentLaunch: HERE });
 
 const entriesOf = (file: string): Json[] =>
   readFileSync(file, "utf8")
@@ -29,7 +42,7 @@ const entriesOf = (file: string): Json[] =>
     .map((line) => JSON.parse(line));
 
 describe("a turn", () => {
-  test("goes to the agent, comes back as it was said, and is in the session", async () => {
+  test("goes to the agent, comes back as it was said, and is in the session", SYSTEM, async () => {
     const server = spawnWithAgent(piLike());
     const before = await data(server, "get_state");
     expect(before.model).toMatchObject({ id: "scripted-1", contextWindow: 100_000 });
@@ -57,7 +70,7 @@ describe("a turn", () => {
     expect(server.stderr).toBe("");
   });
 
-  test("has every byte of the agent, and every reply the id of its request", async () => {
+  test("has every byte of the agent, and every reply the id of its request", SYSTEM, async () => {
     const place = temporaryPlace();
     const odd = [
       '{"type":"message_update","text":"\u2028 \\u00e9 é \\/ 1","n":1e400,"n":2}',
@@ -90,7 +103,7 @@ describe("a turn", () => {
   });
 
   test("may ask the person at the client, whose answer goes to the agent", async () => {
-    const server = spawnWithAgent(piLike());
+    const server = serveWithAgent(piLike());
     await data(server, "prompt", { message: "ask me" });
     const { id, method } = await event(server, "extension_ui_request");
     expect(method).toBe("confirm");
@@ -102,7 +115,7 @@ describe("a turn", () => {
 
 describe("sessions", () => {
   test("are ours, and the agent goes on where the host stands", async () => {
-    const server = spawnWithAgent(piLike());
+    const server = serveWithAgent(piLike());
     await turn(server, "one");
     const { leafId: one, sessionFile: first } = await data(server, "get_state");
     await turn(server, "two");
@@ -143,7 +156,7 @@ describe("sessions", () => {
   });
 
   test("are not written by the host while the agent is at work; leaving them ends its turn", async () => {
-    const server = spawnWithAgent(piLike());
+    const server = serveWithAgent(piLike());
     await turn(server, "one");
     const { leafId, sessionFile } = await data(server, "get_state");
     await data(server, "prompt", { message: "chunks 100000 every 20" });
@@ -159,7 +172,7 @@ describe("sessions", () => {
   });
 
   test("of which a command reads are not made only because somebody looks at them", async () => {
-    const server = spawnWithAgent(piLike());
+    const server = serveWithAgent(piLike());
     for (const type of ["get_state", "get_available_models", "get_commands", "get_messages", "abort"])
       await data(server, type);
     const { sessionFile } = await data(server, "get_state");
@@ -169,10 +182,10 @@ describe("sessions", () => {
 
   test("in containers, and those that another server holds, are refused with a sentence", async () => {
     const place = temporaryPlace();
-    const holder = spawnWithAgent(piLike(), [], place);
+    const holder = serveWithAgent(piLike(), [], place);
     await turn(holder, "one");
     const { sessionFile } = await data(holder, "get_state");
-    const other = spawnWithAgent(piLike(), ["--session", sessionFile], place);
+    const other = serveWithAgent(piLike(), ["--session", sessionFile], place);
     const refused = await other.command("prompt", { message: "two" });
     expect([refused.success, refused.code]).toEqual([false, "session_locked"]);
     expect(refused.error).toContain("clone");
@@ -191,7 +204,7 @@ describe("sessions", () => {
 
 describe("an agent that ends", () => {
   test("in the middle of an answer leaves what was seen of it, marked, and is started by the next prompt", async () => {
-    const server = spawnWithAgent(piLike());
+    const server = serveWithAgent(piLike());
     await turn(server, "one");
     await data(server, "prompt", { message: "chunks 5 die after 3" });
     const notice = await event(server, "extension_ui_request");
@@ -222,7 +235,7 @@ describe("an agent that ends", () => {
        for (const message of [user, answer]) { say({ type: "message_start", message }); say({ type: "message_end", message }); }
        process.exit(3);`,
     );
-    const server = spawnWithAgent(agent, [], place);
+    const server = serveWithAgent(agent, [], place);
     await data(server, "prompt", { message: "seen" });
     await event(server, "agent_settled");
     expect(await said(server)).toEqual(["user: seen", "assistant: whole"]);
@@ -237,7 +250,7 @@ describe("an agent that ends", () => {
        for (const event of ["agent_start", "message_start", "message_end"]) say({ type: event, message });
        process.exit(3);`,
     );
-    const server = spawnWithAgent(agent, [], place);
+    const server = serveWithAgent(agent, [], place);
     await data(server, "prompt", { message: "seen" });
     await event(server, "agent_settled");
     const { messages } = await data(server, "get_messages");
@@ -248,7 +261,7 @@ describe("an agent that ends", () => {
 
   test("owes no reply: each request gets one error, and what comes after it is answered", async () => {
     const place = temporaryPlace();
-    const server = spawnWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
+    const server = serveWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
     server.send(
       { id: 1, type: "compact" },
       { id: 2, type: "set_model", provider: "a", modelId: "b" },
@@ -262,14 +275,14 @@ describe("an agent that ends", () => {
   });
 
   test("or is not there at all, or says nothing, is told of in a sentence", async () => {
-    const absent = spawnWithAgent("/nowhere/agent --mode rpc");
+    const absent = serveWithAgent("/nowhere/agent --mode rpc");
     const refused = await absent.command("prompt", { message: "hello" });
     expect(refused).toMatchObject({ success: false, code: "agent_failed" });
     expect(refused.error).toContain("could not be started (ENOENT)");
     expect(absent.events.filter(({ type }) => type === "extension_ui_request")).toHaveLength(1);
     expect((await data(absent, "get_state")).isStreaming).toBe(false);
 
-    const mute = spawnWithAgent(piLike("--mute", "--stubborn"), ["--agent-timeout", "300"]);
+    const mute = serveWithAgent(piLike("--mute", "--stubborn"), ["--agent-timeout", "50"]);
     const late = await mute.command("prompt", { message: "hello" });
     expect(late).toMatchObject({ success: false, code: "agent_failed" });
     expect(await said(mute)).toEqual([]);
@@ -279,26 +292,26 @@ describe("an agent that ends", () => {
 
 describe("limits", () => {
   test("an agent that reads nothing gets no more than a few megabytes, and is ended", async () => {
-    const server = spawnWithAgent(piLike("--mute"), ["--agent-timeout", "300"]);
+    const server = serveWithAgent(piLike("--mute"), ["--agent-timeout", "100"]);
     const text = "x".repeat(1 << 20);
     for (let i = 0; i < 12; i++) server.send({ id: `big ${i}`, type: "set_auto_retry", enabled: true, text });
     for (let i = 0; i < 12; i++) {
       const reply = await server.reply(`big ${i}`);
-      expect([reply.code, reply.error]).toEqual(["agent_failed", expect.stringContaining("read nothing for 300 ms")]);
+      expect([reply.code, reply.error]).toEqual(["agent_failed", expect.stringContaining("read nothing for 100 ms")]);
     }
   });
 
-  test("a host that does not read stops the agent, and misses nothing", async () => {
+  test("a host that does not read stops the agent, and misses nothing", SYSTEM, async () => {
     const server = spawnWithAgent(piLike());
     const pid = await pidOf(server);
     const { sessionFile } = await data(server, "get_state");
     server.stall();
-    server.send({ id: "p", type: "prompt", message: "chunks 120000" });
-    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of twelve.
+    server.send({ id: "p", type: "prompt", message: "chunks 80000" });
+    // The answer is written when all of it was said: while nobody reads, the agent stops at a few megabytes of eight.
     const said = (): number => Number(/wchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8"))?.[1]);
     for (let before = -1, now = said(); now < 1 << 20 || now !== before; now = said()) {
       before = now;
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await new Promise((resolve) => setTimeout(resolve, 20));
     }
     expect(entriesOf(sessionFile).map(({ message }) => message?.role)).toEqual([undefined, "user"]);
     server.resume();
@@ -306,29 +319,29 @@ describe("limits", () => {
     const deltas = server.events
       .filter(({ type }) => type === "message_update")
       .map(({ assistantMessageEvent: e }) => e.delta);
-    expect(deltas).toEqual(Array.from({ length: 120_000 }, (_, i) => `${i} `));
+    expect(deltas).toEqual(Array.from({ length: 80_000 }, (_, i) => `${i} `));
   });
 
   test("giant lines pass, and those over the limit are dropped with a notice", async () => {
-    const server = spawnWithAgent(piLike(), ["--max-message-bytes", "2000000"]);
-    await turn(server, "giant 1500000");
+    const server = serveWithAgent(piLike(), ["--max-message-bytes", "200000"]);
+    await turn(server, "giant 150000");
     const { message } = server.events.findLast(({ type }) => type === "message_end");
-    expect(message.content[0].text).toHaveLength(1_500_023);
-    await data(server, "prompt", { message: "giant 3000000" });
-    expect((await event(server, "extension_ui_request")).message).toContain("over the limit of 2000000");
+    expect(message.content[0].text).toHaveLength(150_022);
+    await data(server, "prompt", { message: "giant 300000" });
+    expect((await event(server, "extension_ui_request")).message).toContain("over the limit of 200000");
     await event(server, "agent_settled");
     expect(await data(server, "get_last_assistant_text")).toMatchObject({ text: expect.stringContaining("xxx") });
   });
 
   test("its stderr reaches a person, and no line that is no object reaches the host", async () => {
-    const server = spawnWithAgent(piLike("--loud"));
+    const server = serveWithAgent(piLike("--loud"));
     await data(server, "get_commands");
     await server.finish();
-    expect(server.stderr).toContain("the agent says: a line on stderr");
+    expect(server.said.join("\n")).toContain("the agent says: a line on stderr");
   });
 });
 
-describe("the end", () => {
+describe("the end", SYSTEM, () => {
   const busy = async (...flags: string[]): Promise<{ server: SpawnedServer; pid: number; file: string }> => {
     const server = spawnWithAgent(piLike(...flags));
     const pid = await pidOf(server);
@@ -358,7 +371,7 @@ describe("the end", () => {
     server.process.kill("SIGKILL");
     await server.exit;
     await gone(pid);
-    const next = spawnWithAgent(piLike(), ["--session", file], server.place);
+    const next = serveWithAgent(piLike(), ["--session", file], server.place);
     await turn(next, "after");
     expect((await said(next)).at(-1)).toBe("assistant: You said: after");
   });

@@ -1,4 +1,8 @@
-/** The process of an agent by itself. */
+/**
+ * The process of an agent by itself.
+ *
+ * @module-tag system
+ */
 
 import { expect, test } from "vitest";
 import { versionOfAgent } from "../../../src/cli/agent-version.ts";

@@ -6,7 +6,8 @@ import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
 import { copyTo } from "../../support/other-programs.ts";
 import { Random } from "../../support/random.ts";
-import { type HereServer, type Json, serveHere, spawnServer } from "../../support/server.ts";
+import { type HereServer, type Json, serveHere } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const ALL = ["session_before_switch", "session_before_fork", "session_before_tree", "session_before_compact"];
 
@@ -64,7 +65,7 @@ describe("a veto", () => {
   });
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a session that is closed while its host is asked is not made the current one (%s)",
   async (store) => {
     const { server } = await hostWith(["session_before_switch"], ["--store", store]);
@@ -86,7 +87,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a switch waits for no question about another session, though it has the same id (%s)",
   async (store) => {
     const { server, ids } = await hostWith(["session_before_tree"], ["--store", store]);
@@ -103,7 +104,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "what waits for a session that is not the current one any more is overtaken by nothing that comes for it (%s)",
   async (store) => {
     const { server, ids } = await hostWith(["session_before_fork", "session_before_tree"], ["--store", store]);
@@ -132,7 +133,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "what waits for a session that is left is answered after what leaves it (%s)",
   async (store) => {
     const { server } = await hostWith(["session_before_fork"], ["--store", store]);
@@ -152,21 +153,22 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "what waits for a session that is left is overtaken by nothing, whenever that comes (%s)",
   async (store) => {
+    const server = serveHere(["--events", "none", "--store", store]);
+    await server.result("append", { entries: [user("of the one that is left")] });
+    const { sessionId, sessionFile } = await server.result("get_state");
+    await server.result("new_session");
+    await server.result("append", { entries: [user("of the next")] });
+    const next = await server.result("get_state");
+    await server.result("open_session", { sessionPath: sessionFile });
     for (let turns = 0; turns < 60; turns++) {
-      const server = serveHere(["--events", "none", "--store", store]);
-      await server.result("append", { entries: [user("of the one that is left")] });
-      const { sessionId, sessionFile } = await server.result("get_state");
-      await server.result("new_session");
-      await server.result("append", { entries: [user("of the next")] });
-      const next = await server.result("get_state");
-      for (const name of ["open_session", "switch_session"]) await server.result(name, { sessionPath: sessionFile });
+      await server.result("switch_session", { sessionPath: sessionFile });
       await server.result("open_session", { sessionPath: next.sessionFile });
       const add = (id: string): object => ({
         ...{ jsonrpc: "2.0", id, method: "append" },
-        params: { sessionId, entries: [user(id, { id })] },
+        params: { sessionId, entries: [user(id)] },
       });
       const leave = {
         jsonrpc: "2.0",
@@ -369,7 +371,7 @@ test("a command that waits for consent can be cancelled", async () => {
 });
 
 test("in Pi's dialect the question is a line of its own kind", async () => {
-  const server = spawnServer(["--mode", "rpc"]);
+  const server = serveHere(["--mode", "rpc"]);
   await server.command("initialize", { capabilities: { hooks: [{ name: "session_before_fork" }] } });
   const { data } = await server.command("append", { entries: [user("one")] });
   server.send({ id: "f", type: "fork", entryId: data.entryIds[0] });
@@ -382,12 +384,12 @@ test("in Pi's dialect the question is a line of its own kind", async () => {
   expect((await server.finish()).status).toBe(0);
 });
 
-test("four hundred questions, answered in every way, leave one state that agrees", async () => {
+acrossTiers(test, [100, 400])("%i questions, answered in every way, leave one state that agrees", async (count) => {
   const seed = Number(process.env.PI_TEST_SEED ?? 1);
   const random = new Random(seed);
   const { server, ids } = await hostWith(["session_before_tree"], ["--hook-timeout", "1"]);
   let leaf = ids[2];
-  for (let n = 0; n < 400; n++) {
+  for (let n = 0; n < count; n++) {
     const target = ids[random.int(3)];
     ask(server, `${n}`, "branch", { entryId: target });
     if (target !== leaf) {
@@ -401,7 +403,7 @@ test("four hundred questions, answered in every way, leave one state that agrees
     }
     const { cancelled } = (await server.reply(`${n}`)).result;
     if (!cancelled) leaf = target;
-    if (n % 100 === 0) expect((await server.result("get_state")).leafId, `PI_TEST_SEED=${seed}, ${n}`).toBe(leaf);
+    if (n % 50 === 0) expect((await server.result("get_state")).leafId, `PI_TEST_SEED=${seed}, ${n}`).toBe(leaf);
   }
   expect((await server.result("get_state")).leafId, `PI_TEST_SEED=${seed}`).toBe(leaf);
 });

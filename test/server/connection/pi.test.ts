@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, kinds, serveHere, serveInput, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { type Json, kinds, serveHere, serveInput, temporaryPlace } from "../../support/server.ts";
 
 const QUIET = ["--no-session", "--events", "none", "--dialect", "pi"];
 
@@ -246,7 +246,7 @@ describe("--mode rpc", () => {
   ];
 
   test("sends no events, and nothing before it is asked", async () => {
-    const server = spawnServer(AS_CLIENTS_DO);
+    const server = serveHere(AS_CLIENTS_DO);
     server.send(
       { id: "1", type: "get_state" },
       { id: "2", type: "append", entries: [user("x"), assistant("y")] },
@@ -260,7 +260,7 @@ describe("--mode rpc", () => {
     expect(kinds(messages)).toEqual(["#1", "#2", "#3", "#4", "#5", "#6", "#7"]);
     expect(messages.map(({ success }) => success)).not.toContain(false);
     expect(messages[3].data.cancelled).toBe(false);
-    expect({ status, stderr: server.stderr }).toEqual({ status: 0, stderr: "" });
+    expect({ status, said: server.said }).toEqual({ status: 0, said: [] });
   });
 
   test("sends the events that are asked for", async () => {

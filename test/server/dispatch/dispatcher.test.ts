@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
 import { gatedDisk } from "../../support/gated_disk.ts";
 import { type Json, kinds, serveHere, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 let ids = 0;
 
@@ -305,7 +306,7 @@ describe("what is acknowledged", () => {
     expect(idsIn(sessionFile)).toEqual(["a", "d"]);
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "is all that a commit made durable, also what came while the leaf was recorded: the next may fail (%s)",
     async (store) => {
       const { disk, waits } = gatedDisk();

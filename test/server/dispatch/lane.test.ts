@@ -15,6 +15,8 @@ describe("a lane", () => {
       let applied = 0;
       let durable = 0;
       const marks: number[] = [];
+      const told: unknown[] = [];
+      const expected: unknown[] = [];
       for (let step = 0; step < 100; step++) {
         const what = random.int(6);
         if (what === 0) {
@@ -33,11 +35,13 @@ describe("a lane", () => {
           durable = Math.max(durable, mark);
         } else {
           const slot = lane.shift();
-          expect(slot?.after).toBe(waiting.length > 0 && waiting[0] <= durable ? waiting.shift() : undefined);
+          told.push(slot?.after);
+          expected.push(waiting.length > 0 && waiting[0] <= durable ? waiting.shift() : undefined);
         }
-        expect([lane.applied, lane.durable, lane.slots.length]).toEqual([applied, durable, waiting.length]);
-        expect(lane.isDurable).toBe(applied === durable);
+        told.push([lane.applied, lane.durable, lane.slots.length, lane.isDurable]);
+        expected.push([applied, durable, waiting.length, applied === durable]);
       }
+      expect(told).toEqual(expected);
     });
   });
 
