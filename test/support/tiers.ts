@@ -36,7 +36,7 @@ export function tierOf(tags: readonly string[] = []): Tier {
 /** Returns the tiers that a test file has tests of, by what its text names. */
 export function tiersIn(text: string): Tier[] {
   const own = tierOf([/@module-tag (\w+)/.exec(text)?.[1] ?? ""]);
-  const named = { unit: /\bUNIT\b/, system: /\bSYSTEM\b/, sweep: /\bSWEEP\b|\bacrossTiers\(/ };
+  const named = { unit: /\bUNIT\b/, system: /\bSYSTEM\b/, sweep: /\bSWEEP\b|\bacrossTiers[<(]/ };
   return TIERS.filter((tier) => tier === own || named[tier].test(text));
 }
 
