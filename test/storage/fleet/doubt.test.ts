@@ -9,6 +9,7 @@ import { failed, followed, found, line, Machine, second, written } from "../../s
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
@@ -124,7 +125,7 @@ function failingAt(at: number, errno: string) {
   };
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   let sweeps = 0;
   // Containers ask the disk for so much that all of it takes seconds: some of it, from another operation on each time.
   const sweep = async (fails: (at: number) => Promise<boolean>, ofMany = 3): Promise<void> => {

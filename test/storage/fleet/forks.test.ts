@@ -14,6 +14,7 @@ import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { SESSION } from "../../support/lines.ts";
 import type { Json } from "../../support/server.ts";
 import { FOLDER, idsOf, STATE } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const FORK = "0198d7c5-0000-7000-8000-00000000f0f0";
 
@@ -40,7 +41,7 @@ async function source(workspace: Workspace): Promise<Session> {
   return session;
 }
 
-describe.each(["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
   /** Forks, and makes the fork the current session; the disk fails at an operation, or what is waited for last does. */
   async function forked(failing: number, ready?: () => Promise<void>) {
     const disk = new FaultDisk();

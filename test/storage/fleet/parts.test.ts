@@ -12,6 +12,7 @@ import { failed, found, line, lines, Machine, type MachineKind, written } from "
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };
@@ -88,7 +89,7 @@ async function commitsOnce(
   return isStruck;
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.each([
     ["of a session that is there", FIRST],
     ["of a new session", []],
