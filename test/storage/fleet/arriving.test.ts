@@ -4,7 +4,7 @@
  */
 
 import { readdirSync } from "node:fs";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { failingDisk } from "../../support/failing.ts";
@@ -304,10 +304,13 @@ test("a session that is removed meanwhile cannot be written to, and leaves nothi
 test.each(["close_session", "new_session", "shutdown", "the end"])(
   "%s in the middle of it ends the arrival, and leaves nothing",
   async (method) => {
+    vi.useFakeTimers({ toFake: ["setInterval"] });
+    onTestFinished(() => void vi.useRealTimers());
     const own = await arriving();
     const { wire, fleet, lives, sessionId } = own;
     await wire.result("get_context");
     // The rest comes while nothing is asked.
+    vi.advanceTimersByTime(500);
     await fleet.asked;
     expect(filesOf(own)).toHaveLength(1);
     if (method !== "the end") await wire.result(method, method === "close_session" ? { sessionId } : {});

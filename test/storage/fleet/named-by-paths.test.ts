@@ -56,7 +56,7 @@ const CASES = STORES.flatMap((store) =>
   PLACES.flatMap((where) => [0, 4 << 20].map((long) => [store, where, long] as const)),
 );
 
-test.each(CASES)(
+acrossTiers(test, CASES)(
   "a start with the path of one brings it, and makes no other (%s, %s path, early from %s bytes)",
   async (store, where, longFrom) => {
     const table = new FleetTable();
@@ -78,20 +78,23 @@ test.each(CASES)(
   },
 );
 
-test.each(STORES)("a start with a path that no session of the fleet has makes one there (%s)", async (store) => {
-  const table = new FleetTable();
-  const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
-  for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
-    const { lives } = machine(table);
-    const path = join(temporaryFolder(), name);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect(await entriesOf(wire)).toEqual([]);
-    await wire.result("append", { entries: [user("new")] });
-    expect(existsSync(path)).toBe(true);
-    await lives.end();
-  }
-  expect(table.rows.size).toBe(3);
-});
+acrossTiers(test, STORES)(
+  "a start with a path that no session of the fleet has makes one there (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
+    for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
+      const { lives } = machine(table);
+      const path = join(temporaryFolder(), name);
+      const wire = await lives.start(["--store", store, "--session", path]);
+      expect(await entriesOf(wire)).toEqual([]);
+      await wire.result("append", { entries: [user("new")] });
+      expect(existsSync(path)).toBe(true);
+      await lives.end();
+    }
+    expect(table.rows.size).toBe(3);
+  },
+);
 
 test.each(STORES.flatMap((store) => [false, true].map((isJournaled) => [store, isJournaled] as const)))(
   "while the fleet cannot be asked, a start makes none under the name of one that it may have (%s, goes on alone: %s)",
@@ -115,7 +118,7 @@ test.each(STORES.flatMap((store) => [false, true].map((isJournaled) => [store, i
   },
 );
 
-test.each(STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
+acrossTiers(test, STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
   const table = new FleetTable();
   const { lives: first } = machine(table);
   const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
@@ -187,21 +190,27 @@ test("to find out whether a path means one, nothing but its header is read", asy
   expect(bytes).toBeLessThan(1 << 19);
 });
 
-test.each(STORES)("a path with an id that several files here have is that of a new session (%s)", async (store) => {
-  const table = new FleetTable();
-  const { sessionId, sessionFile } = await made(table, "jsonl");
-  const { lives } = machine(new FleetTable());
-  const folder = join(lives.place.home, ".pi", "agent", "sessions");
-  for (const [n, name] of ["--a--", "--b--"].entries()) {
-    mkdirSync(join(folder, name), { recursive: true });
-    writeFileSync(join(folder, name, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", `${n}`));
-  }
-  const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
-  const wire = await lives.start(["--store", store, "--session", path]);
-  expect(await entriesOf(wire)).toEqual([]);
-  await wire.result("append", { entries: [user("new")] });
-  expect(existsSync(path)).toBe(true);
-});
+acrossTiers(test, STORES)(
+  "a path with an id that several files here have is that of a new session (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const { sessionId, sessionFile } = await made(table, "jsonl");
+    const { lives } = machine(new FleetTable());
+    const folder = join(lives.place.home, ".pi", "agent", "sessions");
+    for (const [n, name] of ["--a--", "--b--"].entries()) {
+      mkdirSync(join(folder, name), { recursive: true });
+      writeFileSync(
+        join(folder, name, basename(sessionFile)),
+        readFileSync(sessionFile, "utf8").replace("one", `${n}`),
+      );
+    }
+    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
+    const wire = await lives.start(["--store", store, "--session", path]);
+    expect(await entriesOf(wire)).toEqual([]);
+    await wire.result("append", { entries: [user("new")] });
+    expect(existsSync(path)).toBe(true);
+  },
+);
 
 describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, () => {
   const { connect, fleets } = suiteDatabase();
