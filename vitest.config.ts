@@ -40,7 +40,7 @@ export default defineConfig({
     reporters: ["default", "./test/support/report.ts"],
     // What a module of ours becomes for the tests is the same for each tier and each run.
     experimental: { fsModuleCache: true },
-    globalSetup: ["test/support/build.ts"],
+    globalSetup: ["test/support/build.ts", "test/support/shared-database.ts"],
     setupFiles: ["test/support/equality.ts"],
     testTimeout: 90_000,
     // Some start two databases, which takes 10 s where other work keeps the processors busy.

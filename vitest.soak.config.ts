@@ -7,7 +7,7 @@ export default defineConfig({
   plugins: [pageScript],
   test: {
     include: ["test/soak/**/*.test.ts"],
-    globalSetup: ["test/support/build.ts"],
+    globalSetup: ["test/support/build.ts", "test/support/shared-database.ts"],
     testTimeout: 7_200_000,
     // Thousands of session files are removed after some of them.
     hookTimeout: 300_000,

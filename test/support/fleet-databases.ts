@@ -187,7 +187,7 @@ export const OUT_OF_ORDER = `select count(*) from (
   where step <> 0 or rise < 0`;
 
 /** Returns the lines that a database has of a session, in rows and in packs, by other code than that which is tested. */
-export function linesInDatabase(server: Postgres, id: string): string[] {
+export function linesInDatabase(server: Pick<Postgres, "sql">, id: string): string[] {
   const rows = server.sql(`with s as (select id, generation from pi_fleet.session where id = '${id}')
     select seq, 'row', encode(line, 'hex') from s join pi_fleet.entry e on e.session_id = id and e.generation = s.generation
     union all select seq, codec::text, encode(lines, 'hex')

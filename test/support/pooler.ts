@@ -1,15 +1,16 @@
 /** A PgBouncer of the tests' own, in transaction mode: each statement of a client may run on another connection. */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { POSTGRES, serverUser } from "./postgres.ts";
+import { findProgram, need } from "./needs.ts";
+import { POSTGRES, serverUser, socketFolder, urlOf } from "./postgres.ts";
 
-const PROGRAM = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"].find((path) =>
-  existsSync(path),
-);
+const PROGRAM =
+  findProgram("pgbouncer") ?? ["/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"].find((path) => existsSync(path));
+
+export const PGBOUNCER = need("PgBouncer", "apt-get install pgbouncer", () => PROGRAM !== undefined);
 
 /** Whether there are a PostgreSQL and a PgBouncer. */
 export const POOLER = POSTGRES !== undefined && PROGRAM !== undefined;
@@ -18,21 +19,21 @@ export const POOLER = POSTGRES !== undefined && PROGRAM !== undefined;
 export const WITH_POOLER = POOLER ? "" : " (SKIPPED: there is no PgBouncer; apt-get install postgresql pgbouncer)";
 
 export class Pooler {
-  readonly folder = mkdtempSync(join(tmpdir(), "pi-pool-"));
+  readonly folder = socketFolder("pi-pool-");
   private readonly roles: readonly string[];
   private readonly size: number;
+  private readonly database: string;
   private process: ChildProcess | undefined;
 
-  /** `size`: connections to a server, at most. `roles`: those whom it lets in. */
-  constructor({ size = 2, roles = ["fleet"] }: { size?: number; roles?: readonly string[] } = {}) {
+  /** `size`: connections to a server, at most. `roles`: those whom it lets in. `database`: the one that its address names. */
+  constructor({ size = 2, roles = ["fleet"] as readonly string[], database = "postgres" } = {}) {
     this.size = size;
     this.roles = roles;
-    const user = serverUser();
-    if (user) chownSync(this.folder, user.uid, user.gid);
+    this.database = database;
   }
 
   get url(): string {
-    return `postgres:///postgres?host=${encodeURIComponent(this.folder)}&user=fleet`;
+    return urlOf(this.folder, this.database);
   }
 
   /** Writes its settings: the servers, of which each connection takes the next one. */
@@ -83,7 +84,7 @@ export class Pooler {
 
   /** Runs SQL of another client of the same role, which leaves behind in a session what it sets. */
   sql(text: string): string {
-    const args = ["-h", this.folder, "-U", "fleet", "-d", "postgres", "-qAtXc", text];
+    const args = ["-h", this.folder, "-U", "fleet", "-d", this.database, "-qAtXc", text];
     return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" }).trim();
   }
 

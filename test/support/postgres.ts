@@ -1,9 +1,14 @@
-/** A PostgreSQL of the tests' own: one cluster in a folder, which is reached by its socket and dies with the tests. */
+/**
+ * A PostgreSQL of the tests' own: one cluster in a folder, which is reached by its socket and dies with the tests. Most
+ * tests need only a database in the one that all share (database.ts).
+ */
 
-import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, execFile, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import {
+  accessSync,
   appendFileSync,
   chownSync,
+  constants,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -14,10 +19,12 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { KEPT_CODE } from "./build.ts";
+import { findProgram, need } from "./needs.ts";
 import { Psql } from "./psql.ts";
 
 const execute = promisify(execFile);
@@ -26,9 +33,13 @@ const execute = promisify(execFile);
 export const POSTGRES = ((): string | undefined => {
   const root = "/usr/lib/postgresql";
   const found = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
-  const folders = [process.env.PI_TEST_PG ?? "", ...found.map((version) => join(root, version, "bin"))];
-  return folders.find((folder) => folder !== "" && existsSync(join(folder, "initdb")));
+  const inPath = dirname(findProgram("initdb") ?? "");
+  const folders = [process.env.PI_TEST_PG ?? "", ...found.map((version) => join(root, version, "bin")), inPath];
+  const programs = ["initdb", "postgres", "psql"];
+  return folders.find((folder) => folder !== "" && programs.every((program) => existsSync(join(folder, program))));
 })();
+
+export const POSTGRESQL = need("PostgreSQL", "apt-get install postgresql", () => POSTGRES !== undefined);
 
 /** Why the tests that need a server are skipped, as their name says. */
 export const WITH_POSTGRES = POSTGRES ? "" : " (SKIPPED: there is no PostgreSQL; apt-get install postgresql)";
@@ -51,14 +62,83 @@ export function serverUser(): { uid: number; gid: number } | undefined {
   return user;
 }
 
+/** Whether sockets can be below a folder: their paths have 107 bytes at most, and PgBouncer takes none with spaces. */
+function takesSockets(folder: string): boolean {
+  if (!/^[\w./-]{1,40}$/.test(folder)) return false;
+  try {
+    accessSync(folder, constants.W_OK);
+    // Another user runs the servers.
+    for (let at = folder; user; at = dirname(at)) {
+      if ((statSync(at).mode & 1) === 0) return false;
+      if (at === dirname(at)) break;
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Makes a temporary folder for sockets that belongs to the user who runs servers. `below`: where, if one can be there. */
+export function socketFolder(prefix: string, below = tmpdir()): string {
+  const folder = mkdtempSync(join([below, "/dev/shm", "/tmp"].find(takesSockets) ?? below, prefix));
+  if (user) chownSync(folder, user.uid, user.gid);
+  return folder;
+}
+
+/** Ends the server in a folder and removes that, when the process is gone that started it. Its input never has a line. */
+const GUARD = `read -r line
+pid=$(head -n 1 "$1/data/postmaster.pid") && kill -QUIT "$pid"
+tries=0
+while [ -n "$pid" ] && kill -0 "$pid" && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+rm -rf "$1"`;
+
+/** Has a folder removed when this process ends, even if it is killed. Returns what does it, which is killed if nothing is left to do. */
+function guard(folder: string): ChildProcess {
+  // A terminal tells all processes of its foreground that somebody wants them to end, and not this one.
+  const how: SpawnOptions = { cwd: "/", detached: true, stdio: ["pipe", "ignore", "ignore"] };
+  const child = spawn("/bin/sh", ["-c", GUARD, "sh", folder], how);
+  (child.stdin as Socket).unref();
+  child.unref();
+  return child;
+}
+
+/** Returns where and as whom the programs of the server in a folder are run. */
+function placeIn(cwd: string): { cwd: string; env: NodeJS.ProcessEnv; uid?: number; gid?: number } {
+  return { cwd, env: { PATH: process.env.PATH, LC_ALL: "C" }, ...user };
+}
+
+/** Begins a `psql` in a database of the server in a folder. */
+export function psqlIn(folder: string, database: string): Psql {
+  return new Psql(join(POSTGRES as string, "psql"), ["-h", folder, "-U", "fleet", "-d", database], placeIn(folder));
+}
+
+/** Returns the address of a database of the server in a folder. */
+export function urlOf(folder: string, database: string): string {
+  return `postgres:///${database}?host=${encodeURIComponent(folder)}&user=fleet`;
+}
+
+/** Returns the processes that one has started. */
+function childrenOf(pid: number): number[] {
+  const path = `/proc/${pid}/task/${pid}/children`;
+  if (existsSync(path)) return readFileSync(path, "utf8").split(" ").filter(Boolean).map(Number);
+  const all = execFileSync("ps", ["-A", "-o", "pid=,ppid="], { encoding: "utf8" }).trim().split("\n");
+  return all
+    .map((line) => line.trim().split(/\s+/).map(Number))
+    .flatMap(([own, parent]) => (parent === pid ? own : []));
+}
+
 export class Postgres {
-  readonly folder = mkdtempSync(join(tmpdir(), "pi-pg-"));
+  /** The database that it has from the beginning. */
+  readonly name: string = "postgres";
+  readonly folder: string;
+  private readonly guard: ChildProcess;
   private server: ChildProcess | undefined;
   private psql: Psql | undefined;
 
-  /** Makes a cluster; `settings` are lines of its configuration. */
-  constructor(settings: readonly string[] = []) {
-    if (user) chownSync(this.folder, user.uid, user.gid);
+  /** Makes a cluster; `settings` are lines of its configuration, and `below` is the folder of its folder. */
+  constructor(settings: readonly string[] = [], below?: string) {
+    this.folder = socketFolder("pi-pg-", below);
+    this.guard = guard(this.folder);
     this.makeCluster();
     writeFileSync(
       join(this.data, "postgresql.auto.conf"),
@@ -70,6 +150,8 @@ export class Postgres {
         // Processes that every start began and no test asks for.
         "autovacuum = off",
         "max_logical_replication_workers = 0",
+        // No test ends the system, only its processes.
+        "full_page_writes = off",
         ...settings,
         "",
       ].join("\n"),
@@ -79,7 +161,7 @@ export class Postgres {
   /** Copies a cluster that is kept for all tests: making one takes a second of processor time, and a copy a tenth of it. */
   private makeCluster(): void {
     const { mtimeMs } = statSync(this.path("initdb"));
-    const name = `${POSTGRES} ${mtimeMs} ${user?.uid}`.replaceAll("/", "-");
+    const name = `${POSTGRES} ${mtimeMs} ${user?.uid ?? process.getuid?.()}`.replaceAll("/", "-");
     const kept = join(KEPT_CODE, `cluster${name}`);
     if (!existsSync(kept)) {
       const common = ["-D", this.data, "-U", "fleet", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"];
@@ -102,7 +184,7 @@ export class Postgres {
 
   /** The address of a database in it. */
   get url(): string {
-    return `postgres:///postgres?host=${encodeURIComponent(this.folder)}&user=fleet`;
+    return urlOf(this.folder, this.name);
   }
 
   private path(program: string): string {
@@ -111,7 +193,7 @@ export class Postgres {
 
   /** Where and as whom its programs are run. */
   private get place(): { cwd: string; env: NodeJS.ProcessEnv; uid?: number; gid?: number } {
-    return { cwd: this.folder, env: { PATH: process.env.PATH, LC_ALL: "C" }, ...user };
+    return placeIn(this.folder);
   }
 
   private run(program: string, args: readonly string[]): void {
@@ -150,8 +232,7 @@ export class Postgres {
   private processes(): number[] {
     const { server } = this;
     if (!server || server.exitCode !== null || server.signalCode !== null) return [];
-    const children = readFileSync(`/proc/${server.pid}/task/${server.pid}/children`, "utf8").trim().split(" ");
-    return [server.pid as number, ...children.filter((child) => child !== "").map(Number)];
+    return [server.pid as number, ...childrenOf(server.pid as number)];
   }
 
   /** Starts the server, and waits until it answers. */
@@ -183,24 +264,31 @@ export class Postgres {
   }
 
   /** Kills the server and all of its processes, as a crash of the machine would. */
-  async kill(): Promise<void> {
+  kill(): Promise<void> {
+    // Those of its processes that live on hold the memory that the next one wants.
+    return this.end(() => this.signal("SIGKILL"));
+  }
+
+  async close(): Promise<void> {
+    this.signal("SIGCONT");
+    // It waits for its processes, and so their time is part of that of the tests.
+    await this.end((server) => server.kill("SIGQUIT"));
+    this.guard.kill("SIGKILL");
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  private async end(how: (server: ChildProcess) => unknown): Promise<void> {
     this.endPsql();
     const { server } = this;
     if (!server || server.exitCode !== null || server.signalCode !== null) return;
     const gone = new Promise((resolve) => server.on("exit", resolve));
-    // Those of its processes that live on hold the memory that the next one wants.
-    this.signal("SIGKILL");
+    how(server);
     await gone;
-  }
-
-  async close(): Promise<void> {
-    await this.kill();
-    rmSync(this.folder, { recursive: true, force: true });
   }
 
   /** Runs SQL by other code than that which is tested. */
   sql(text: string): string {
-    this.psql ??= new Psql(this.path("psql"), ["-h", this.folder, "-U", "fleet", "-d", "postgres"], this.place);
+    this.psql ??= psqlIn(this.folder, this.name);
     const { said, ended } = this.psql.run(text);
     if (!ended) return said.trim();
     this.endPsql();

@@ -1,7 +1,6 @@
 /** Fleets in a PostgreSQL of the tests. */
 
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll } from "vitest";
 import { addressOf } from "../../src/storage/fleet/address.ts";
 import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
@@ -10,7 +9,6 @@ import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
 import { SqlKeeper } from "../../src/storage/fleet/sql-keeper.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { fleetOptions } from "./fleet.ts";
-import { Postgres } from "./postgres.ts";
 
 /** A fleet as one process uses it. */
 export interface SqlFleet extends FleetConnection {
@@ -39,39 +37,5 @@ export function sqlFleet(
     catalog: new SqlCatalog(connections, tenant),
     keeper: new SqlKeeper(connections, name, tenant, lease),
     connections,
-  };
-}
-
-/** A PostgreSQL with the tables, from before the first test of a suite until after the last, and fleets that are closed with it. */
-export interface SuiteDatabase {
-  readonly server: Postgres;
-  readonly fleets: readonly SqlFleet[];
-  readonly connect: () => SqlFleet;
-}
-
-/** Has the suite in which it is called have a database. */
-export function suiteDatabase(): SuiteDatabase {
-  const fleets: SqlFleet[] = [];
-  let server: Postgres;
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect().fleet.migrate();
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
-  });
-  return {
-    get server() {
-      return server;
-    },
-    fleets,
-    connect,
   };
 }

@@ -8,6 +8,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable } from "../../support/fleet.ts";
 import { lines, Machine } from "../../support/fleet-machine.ts";
@@ -16,7 +17,6 @@ import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { beginning } from "../../support/sessions.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");

@@ -4,8 +4,9 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Database } from "../../support/database.ts";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
@@ -74,7 +75,7 @@ function chineseText(): string {
 }
 
 describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   const fleets: SqlFleet[] = [];
   const connect = (name: string): SqlFleet => {
     const fleet = sqlFleet(server.url, name);
@@ -95,9 +96,8 @@ describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
   };
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    await connect("first").fleet.migrate();
   });
   afterAll(async () => {
     await Promise.all(fleets.map(({ fleet }) => fleet.close()));

@@ -3,19 +3,19 @@
 import { openSync, readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
+import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 /** Bytes of a page. */
 const PAGE = 8192;
 
 describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
-  const database = suiteDatabase();
+  const database = suiteServer();
   const { connect, fleets } = database;
   const verb = (lives: HereLives, ...args: string[]): Promise<Run> =>
     runHere(lives.place, ["fleet", ...args], { variables: { PI_FLEET_URL: database.server.url } });

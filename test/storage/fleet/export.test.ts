@@ -4,10 +4,10 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 
 describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
   const database = suiteDatabase();

@@ -1,16 +1,17 @@
 /** Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL. */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
 describe.skipIf(!POSTGRES)(`another database at the same address${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database({ isEmpty: true });
     await server.start();
   });
   afterAll(() => server.close());

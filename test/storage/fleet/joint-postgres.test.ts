@@ -7,11 +7,13 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetFacts, FleetOutcome, FleetText } from "../../../src/core/ports/fleet.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { Database } from "../../support/database.ts";
 import { DatabaseProxy } from "../../support/database-proxy.ts";
 import { linesInDatabase } from "../../support/fleet-databases.ts";
 import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, urlOf, WITH_POSTGRES } from "../../support/postgres.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
+import { temporaryFolder } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -97,7 +99,7 @@ for (const isPooled of [false, true]) {
 }
 
 function keeps(isPooled: boolean): void {
-  let server: Postgres;
+  let server: Database;
   let pooler: Pooler | undefined;
   const open: SqlFleet[] = [];
   const connect = (name: string, options: { most?: number } = {}, query = ""): SqlFleet => {
@@ -117,12 +119,9 @@ function keeps(isPooled: boolean): void {
   const transactions = (): number => Number(server.sql("select count(distinct xmin::text) from pi_fleet.entry"));
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    const owner = sqlFleet(server.url, "owner");
-    open.push(owner);
-    await owner.fleet.migrate();
-    pooler = isPooled ? new Pooler({ size: 2 }) : undefined;
+    pooler = isPooled ? new Pooler({ size: 2, database: server.name }) : undefined;
     await pooler?.start(server.folder);
   });
   beforeEach(() => {
@@ -245,9 +244,9 @@ function keeps(isPooled: boolean): void {
   }
 
   test("whose answer is lost are each asked about, and are there once", async () => {
-    const proxy = new DatabaseProxy((pooler ?? server).folder, join(server.folder, "proxy"), new Random(1));
+    const proxy = new DatabaseProxy((pooler ?? server).folder, join(temporaryFolder(), "proxy"), new Random(1));
     await proxy.listen();
-    const one = sqlFleet(`postgres:///postgres?host=${encodeURIComponent(proxy.folder)}&user=fleet`, "one");
+    const one = sqlFleet(urlOf(proxy.folder, server.name), "one");
     open.push(one);
     const held = await many(one, "lost", 12);
     proxy.isDeaf = true;
@@ -274,9 +273,9 @@ function keeps(isPooled: boolean): void {
 
   async function survivesCuts(random: Random): Promise<void> {
     const { seed } = random;
-    const proxy = new DatabaseProxy((pooler ?? server).folder, join(server.folder, `proxy-${seed}`), random);
+    const proxy = new DatabaseProxy((pooler ?? server).folder, join(temporaryFolder(), `proxy-${seed}`), random);
     await proxy.listen();
-    const one = sqlFleet(`postgres:///postgres?host=${encodeURIComponent(proxy.folder)}&user=fleet`, `cut ${seed}`);
+    const one = sqlFleet(urlOf(proxy.folder, server.name), `cut ${seed}`);
     open.push(one);
     const held = await many(one, `cut-${seed}`, 6);
     const known = held.map((): string[] => []);

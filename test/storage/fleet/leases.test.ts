@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { Database } from "../../support/database.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -12,7 +13,7 @@ const EVERY = 10_000;
 const HOUR = 3_600_000;
 
 describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   const open: SqlFleet[] = [];
   const connect = (name: string, lease = HOUR): SqlFleet => {
     const fleet = sqlFleet(server.url, name, { lease });
@@ -47,10 +48,10 @@ describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
     server.sql("select string_agg(id, ' ' order by id) from pi_fleet.session where lease_until > clock_timestamp()");
 
   beforeAll(async () => {
-    // Who waits for a row is told so, and does not wait for ever.
-    server = new Postgres(["lock_timeout = 300"]);
+    server = new Database();
     await server.start();
-    await connect("first").fleet.migrate();
+    // Who waits for a row is told so, and does not wait for ever.
+    server.configure("set lock_timeout = 300");
   });
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });

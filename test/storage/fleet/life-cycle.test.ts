@@ -8,12 +8,13 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import type { SqlFleet } from "../../support/sql-fleet.ts";
 
 describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
   const database = suiteDatabase();

@@ -9,8 +9,9 @@ import type { FleetAttachment, FleetEnd, FleetFacts, Taking } from "../../../src
 import type { SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -67,7 +68,7 @@ function losing({ connections }: SqlFleet, meanwhile: (text: string) => Promise<
 }
 
 describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   const open: SqlFleet[] = [];
   const connect = (tenant: string, name = "one"): SqlFleet => {
     const fleet = sqlFleet(`${server.url}&tenant=${tenant}`, name);
@@ -102,9 +103,8 @@ describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () =>
     server.sql(`select state, holder from pi_fleet.session where tenant = '${tenant}' and id = '${id}'`);
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    await connect("first").fleet.migrate();
   });
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));

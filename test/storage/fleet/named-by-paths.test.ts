@@ -5,12 +5,12 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 
 const STORES = ["jsonl", "v2"];
 let seeds = 0;

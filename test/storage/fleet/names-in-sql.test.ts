@@ -11,11 +11,11 @@ import { describe, expect, test } from "vitest";
 import { parseAst } from "vitest/node";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 import { runHere } from "../../support/verbs.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../src/storage/fleet/", import.meta.url));
@@ -56,11 +56,11 @@ describe.skipIf(!POSTGRES)(`the names in statements${WITH_POSTGRES}`, () => {
 
   test("are not those of somebody who may make functions and operators beside them", async () => {
     const { server } = database;
-    server.sql("grant create on schema public to public; create role mallory login");
-    server.sql("grant mallory to fleet");
+    server.sql("grant create on schema public to public; drop role if exists trudy; create role trudy login");
+    server.sql("grant trudy to fleet");
     // For every two types for which the server has no operator, one of theirs; and functions of one and of two types.
-    server.sql("create sequence public.met; grant all on sequence public.met to mallory");
-    server.sql(`set role mallory; set search_path = pg_catalog; do $do$
+    server.sql("create sequence public.met; grant all on sequence public.met to trudy");
+    server.sql(`set role trudy; set search_path = pg_catalog; do $do$
       declare
         types text[] := '{text,bytea,int2,int4,int8,float8,bool,timestamptz,interval,json,name,text[],int4[],int8[],tsvector}';
         names text[] := '{unnest,array_to_string,encode,decode,octet_length,sum,max,min,json_agg,array_agg,lag,left,length,
@@ -154,6 +154,6 @@ describe.skipIf(!POSTGRES)(`the names in statements${WITH_POSTGRES}`, () => {
     await pruning.prune({ rows: 0, ids: 0 });
     await verb("isolate");
     expect(met()).toBe("2");
-    expect(server.sql("select has_schema_privilege('mallory', 'public', 'create')")).toBe("f");
+    expect(server.sql("select has_schema_privilege('trudy', 'public', 'create')")).toBe("f");
   });
 });

@@ -4,7 +4,7 @@
  */
 
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
@@ -12,6 +12,7 @@ import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
+import { Database } from "../../support/database.ts";
 import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
 import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
 
@@ -24,7 +25,7 @@ for (const isPooled of [false, true]) {
 }
 
 function speaks(isPooled: boolean): void {
-  let server: Postgres;
+  let server: Database;
   let pooler: Pooler | undefined;
   const fleets: PostgresFleet[] = [];
 
@@ -57,9 +58,9 @@ function speaks(isPooled: boolean): void {
   };
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database({ isEmpty: true });
     await server.start();
-    pooler = isPooled ? new Pooler({ size: 2 }) : undefined;
+    pooler = isPooled ? new Pooler({ size: 2, database: server.name }) : undefined;
     await pooler?.start(server.folder);
   });
   afterAll(async () => {
@@ -190,7 +191,9 @@ function speaks(isPooled: boolean): void {
   test("a connection that was ended by the server makes an append unknown, and the next one is another", async () => {
     const fleet = fleetOf("one");
     const epoch = await taken(fleet, "ended");
-    server.sql("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server'");
+    server.sql(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server' and datname = current_database()",
+    );
     const batch = batchOf("ended", epoch, NOTHING, "{}");
     let outcome = await fleet.append(batch);
     // A pooler had several.
@@ -200,13 +203,23 @@ function speaks(isPooled: boolean): void {
 
   test("a database that forgets is not used", async () => {
     server.configure("set synchronous_commit = off");
+    pooler?.turn(server.folder);
     const outcome = await fleetOf("one").take("forgetful", 0, HEADER);
     expect(outcome).toMatchObject({ kind: "away", reason: expect.stringContaining("synchronous_commit = off") });
     server.configure("reset synchronous_commit");
+    pooler?.turn(server.folder);
   });
 
   test("a server that is killed and comes back has all that was acknowledged", async () => {
-    const fleet = fleetOf("one");
+    const own = new Postgres();
+    onTestFinished(() => own.close());
+    await own.start();
+    const between = isPooled ? new Pooler({ size: 2 }) : undefined;
+    onTestFinished(() => between?.close());
+    await between?.start(own.folder);
+    const fleet = fleetOf("one", (between ?? own).url);
+    onTestFinished(() => fleet.close());
+    await fleet.migrate();
     const epoch = await taken(fleet, "killed");
     let end = NOTHING;
     for (let n = 0; n < 20; n++) {
@@ -214,9 +227,9 @@ function speaks(isPooled: boolean): void {
       expect((await fleet.append(batch)).kind).toBe("committed");
       end = batch.after;
     }
-    await server.kill();
+    await own.kill();
     expect((await fleet.append(batchOf("killed", epoch, end, "{}"))).kind).toMatch(/away|unknown/);
-    await server.start();
+    await own.start();
     // The pooler tells of each connection that it has lost, to whoever asks next.
     const takes = async (): Promise<string> => (await fleet.take("killed", epoch)).kind;
     await expect.poll(takes, { timeout: 10_000, interval: 20 }).toBe("taken");

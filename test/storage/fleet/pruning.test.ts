@@ -3,11 +3,12 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
+import { isolate } from "../../../src/storage/fleet/isolation.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { Database } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -17,7 +18,7 @@ const TABLES = ["session", "entry", "described", "said", "word", "spent"];
 const [LONG_AGO, DAY] = [40, 1];
 
 describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   const fleets: SqlFleet[] = [];
   const connect = (url = server.url): SqlFleet => {
     const fleet = sqlFleet(url, `machine ${fleets.length}`);
@@ -80,9 +81,8 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     (await wire.result("list_sessions")).sessions.map(({ sessionId }: Json) => sessionId);
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    await connect().fleet.migrate();
   });
   beforeEach(() => {
     server.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
@@ -633,7 +633,6 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     await wire.result("delete_session", { sessionId: await make("of nobody") });
     await isolate(connect().connections);
     for (const role of ["alice", "mallory"]) {
-      server.sql(`create role ${role} login in role ${TENANTS}`);
       const url = `${server.url.replace("user=fleet", `user=${role}`)}&tenant=${role}`;
       const theirs = await machine("jsonl", connect(url));
       await theirs.wire.result("delete_session", { sessionId: await theirs.make(role) });

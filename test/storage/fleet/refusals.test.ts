@@ -6,9 +6,10 @@ import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION, upgrade } from "../../../src/storage/fleet/schema.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { suiteDatabase } from "../../support/database.ts";
+import { POSTGRES, urlOf, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { sqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import { sqlFleet } from "../../support/sql-fleet.ts";
 import { runHere } from "../../support/verbs.ts";
 
 describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
@@ -19,7 +20,7 @@ describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
 
   test.each([
     [(url: string) => url.replace("user=fleet", "user=nobody"), "use a role that may connect"],
-    [(url: string) => url.replace("/postgres?", "/missing?"), "make that database"],
+    [(url: string) => url.replace(/suite_\w+/, "missing"), "make that database"],
   ])("is no outage, and is told with what to do (%#)", async (wrong, remedy) => {
     const { fleet } = sqlFleet(wrong(database.server.url), "one");
     expect(await fleet.take("one", 0)).toEqual({ kind: "unfit", reason: expect.stringContaining(remedy) });
@@ -42,7 +43,7 @@ describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
     for (const other of ["", "half of", `${url}&tenant=other`, url.replace("user=fleet", "user=nobody")]) {
       text = other;
       database.server.sql(
-        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server'",
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server' and datname = current_database()",
       );
       await fleet.take("file", 0);
       expect([other, (await fleet.take("file", 0)).kind]).toEqual([
@@ -55,9 +56,10 @@ describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
 
   test.each(["SQL_ASCII", "LATIN1"])("tables in a database with the encoding %s are not made", async (encoding) => {
     const { server } = database;
-    const name = encoding.toLowerCase();
+    const name = `${server.name}_${encoding.toLowerCase()}`;
     server.sql(`create database ${name} encoding '${encoding}' template template0`);
-    const url = server.url.replace("/postgres?", `/${name}?`);
+    onTestFinished(() => void server.sql(`drop database ${name} with (force)`));
+    const url = urlOf(server.folder, name);
     const { fleet } = sqlFleet(url, "one");
     await expect(fleet.migrate()).rejects.toMatchObject({
       ...{ name: "storage_failed", retryable: false, message: expect.stringContaining(`the encoding ${encoding}`) },

@@ -10,12 +10,12 @@ import { describe, expect, test } from "vitest";
 import type { LateFacts } from "../../../src/core/ports/fleet.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 
 const CODES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];
 const VALUES = ["22003", "23514", "54000", "unmade"];

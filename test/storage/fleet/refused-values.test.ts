@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random, range } from "../../support/random.ts";
 import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
-import { suiteDatabase } from "../../support/sql-fleet.ts";
 
 const CODES = ["22003", "23514", "54000", "unmade"];
 /** Statements with lines, those with words, and those that begin a session. */

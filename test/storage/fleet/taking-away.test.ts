@@ -1,15 +1,16 @@
 /** A session that is taken from a process that has it and lives, by the verb for that, over a real PostgreSQL. */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+  let server: Database;
   const fleets: SqlFleet[] = [];
   const machine = async (kind: string): Promise<Wire> => {
     const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
@@ -29,11 +30,8 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
   };
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    const first = sqlFleet(server.url, "first");
-    fleets.push(first);
-    await first.fleet.migrate();
   });
   afterAll(async () => {
     await Promise.all(fleets.map(({ fleet }) => fleet.close()));
@@ -96,10 +94,11 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
       const state = (): string =>
         server.sql(`select entries, epoch, holder is null from pi_fleet.session where id = '${sessionId}'`);
       const epoch = Number(state().split("|")[1]);
-      const waiting = (count: number): Promise<void> =>
-        expect
-          .poll(() => server.sql("select count(*) from pg_locks where not granted"), { timeout: 30_000, interval: 20 })
-          .toBe(`${count}`);
+      // The transaction of this session sees one state of pg_stat_activity.
+      const waiting = `select count(*) from pg_locks where not granted and pid in (select pid from pg_locks
+        where database = (select oid from pg_database where datname = current_database()))`;
+      const areWaiting = (count: number): Promise<void> =>
+        expect.poll(() => server.sql(waiting), { timeout: 30_000, interval: 20 }).toBe(`${count}`);
       // Both wait for the row, and get it in their order.
       server.sql("begin");
       server.sql(`select from pi_fleet.session where id = '${sessionId}' for update`);
@@ -108,7 +107,7 @@ describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGR
       const results: Promise<Run | Json>[] = [];
       for (const step of steps) {
         results.push(step());
-        await waiting(results.length);
+        await areWaiting(results.length);
       }
       server.sql("commit");
       const all = await Promise.all(results);

@@ -9,11 +9,12 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import type { SqlFleet } from "../../support/sql-fleet.ts";
 
 /** Removes a file, unless it is the original of a session that was relocated. */
 function refuseBackups(path: string): void {

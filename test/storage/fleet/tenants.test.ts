@@ -370,12 +370,12 @@ describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
     await fleet.migrate();
     expect(await rows(trap)).toMatch(/^42501/);
     expect(await fleet.status()).toMatchObject({ isIsolated: true, making: [] });
-    server.sql(`grant create on database postgres to ${TENANTS}`);
+    server.sql(`grant create on database ${server.name} to ${TENANTS}`);
     expect(await fleet.status()).toMatchObject({ isIsolated: false, making: [null] });
     expect(await told()).toMatch(/schemas.*revoke create on database/);
     await fleet.isolate();
     expect(await fleet.status()).toMatchObject({ making: [null] });
-    server.sql(`revoke create on database postgres from ${TENANTS}`);
+    server.sql(`revoke create on database ${server.name} from ${TENANTS}`);
     expect(await told()).toContain("Each role sees only");
   });
 

@@ -3,18 +3,19 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
+import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
-import { type SqlFleet, suiteDatabase } from "../../support/sql-fleet.ts";
+import type { SqlFleet } from "../../support/sql-fleet.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** Calls by which a session is read. */
 const READING = ["stretches", "lines", "attachments"] as const;
 
 describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
-  const database = suiteDatabase();
+  const database = suiteServer();
   const { connect, fleets } = database;
   /** A machine that runs. */
   const machine = async (fleet: SqlFleet, place?: Place): Promise<{ lives: HereLives; wire: Wire }> => {

@@ -1,0 +1,160 @@
+/**
+ * Databases in the PostgreSQL that all tests share (shared-database.ts). They end with the suite that has them. Roles are
+ * those of the server: it has those of two tenants from the beginning, and others have names of their own.
+ */
+
+import { afterAll, beforeAll, inject } from "vitest";
+import { TENANTS } from "../../src/storage/fleet/isolation.ts";
+import { Postgres, psqlIn, urlOf } from "./postgres.ts";
+import type { Psql } from "./psql.ts";
+import { folderOf } from "./shared-database.ts";
+import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
+
+/** The database with the tables that others are copies of, and its name while it is made. */
+const [WITH_TABLES, UNFINISHED] = ["with_tables", "unfinished"];
+
+/** Roles whose tenants are isolated where a test has them be. */
+const ROLES = ["alice", "mallory"];
+
+let made = 0;
+
+/** What tests ask of a database, whether it is one of many in a server or has a server of its own. */
+export type TestDatabase = Pick<Postgres, "folder" | "name" | "url" | "sql" | "start" | "close">;
+
+/** One database in the server that all tests share, with the tables unless it `isEmpty`. */
+export class Database implements TestDatabase {
+  readonly name = `suite_${process.pid}_${made++}`;
+  private readonly isEmpty: boolean;
+  private place: string | undefined;
+  private psql: Psql | undefined;
+
+  constructor({ isEmpty = false } = {}) {
+    this.isEmpty = isEmpty;
+  }
+
+  /** The folder of the server. */
+  get folder(): string {
+    if (this.place === undefined) throw new Error("the database has not started");
+    return this.place;
+  }
+
+  get url(): string {
+    return urlOf(this.folder, this.name);
+  }
+
+  async start(): Promise<void> {
+    this.place = await folderOf(inject("sharedServer"));
+    const isLater = Number(this.admin("show server_version_num")) >= 150000;
+    // Writing each page to the log, as later versions do by themselves, takes twice the time.
+    const how = isLater ? "strategy file_copy" : "";
+    if (!this.isEmpty && !this.isThere(WITH_TABLES)) await this.makeTables();
+    this.admin(`create database ${this.name} ${this.isEmpty ? "" : `template ${WITH_TABLES}`} ${how}`);
+    this.admin(`\\connect ${this.name}`);
+  }
+
+  private isThere(name: string): boolean {
+    return this.admin(`select count(*) from pg_database where datname = '${name}'`) === "1";
+  }
+
+  /** Makes the database with the tables, unless another process does. */
+  private async makeTables(): Promise<void> {
+    this.admin("select pg_advisory_lock(1)");
+    if (!this.isThere(WITH_TABLES)) {
+      // A process that made it was killed.
+      this.admin(`drop database if exists ${UNFINISHED} with (force)`);
+      this.admin(`drop role if exists ${[...ROLES, TENANTS].join(", ")}`);
+      this.admin(`create role ${TENANTS} nologin`);
+      for (const role of ROLES) this.admin(`create role ${role} login in role ${TENANTS}`);
+      this.admin(`create database ${UNFINISHED}`);
+      const { fleet } = sqlFleet(urlOf(this.folder, UNFINISHED), "first");
+      await fleet.migrate();
+      await fleet.close();
+      this.admin(`alter database ${UNFINISHED} rename to ${WITH_TABLES}`);
+    }
+    this.admin("select pg_advisory_unlock(1)");
+  }
+
+  /** Runs SQL by other code than that which is tested. */
+  sql(text: string): string {
+    return this.run(this.name, text);
+  }
+
+  private admin(text: string): string {
+    return this.run("postgres", text);
+  }
+
+  /** Runs SQL. `database`: where, if nothing ran before. */
+  private run(database: string, text: string): string {
+    this.psql ??= psqlIn(this.folder, database);
+    const { said, ended } = this.psql.run(text);
+    if (!ended) return said.trim();
+    this.endPsql();
+    throw new Error(`psql: ${said}`);
+  }
+
+  private endPsql(): void {
+    this.psql?.close();
+    this.psql = undefined;
+  }
+
+  /** Changes a setting as `alter database` says it, for those that connect from now on. */
+  configure(change: string): void {
+    this.sql(`alter database ${this.name} ${change}`);
+  }
+
+  async close(): Promise<void> {
+    if (this.place === undefined) return;
+    this.endPsql();
+    this.admin(`drop database if exists ${this.name} with (force)`);
+    this.endPsql();
+  }
+}
+
+/** A database with the tables, from before the first test of a suite until after the last, and fleets that are closed with it. */
+export interface SuiteDatabase<Server extends TestDatabase = Database> {
+  readonly server: Server;
+  readonly fleets: readonly SqlFleet[];
+  readonly connect: () => SqlFleet;
+}
+
+/** Has the suite in which it is called have a database. */
+export function suiteDatabase(): SuiteDatabase {
+  return withDatabase(() => new Database());
+}
+
+/** Has the suite in which it is called have a server of its own, which it may kill. */
+export function suiteServer(): SuiteDatabase<Postgres> {
+  return withDatabase(
+    () => new Postgres(),
+    ({ fleet }) => fleet.migrate(),
+  );
+}
+
+function withDatabase<Server extends TestDatabase>(
+  make: () => Server,
+  prepare: (first: SqlFleet) => Promise<unknown> = async () => {},
+): SuiteDatabase<Server> {
+  const fleets: SqlFleet[] = [];
+  let server: Server;
+  const connect = (): SqlFleet => {
+    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
+    fleets.push(fleet);
+    return fleet;
+  };
+  beforeAll(async () => {
+    server = make();
+    await server.start();
+    await prepare(connect());
+  });
+  afterAll(async () => {
+    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
+    await server.close();
+  });
+  return {
+    get server() {
+      return server;
+    },
+    fleets,
+    connect,
+  };
+}
