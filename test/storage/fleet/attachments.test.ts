@@ -17,6 +17,7 @@ import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { beginning } from "../../support/sessions.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
@@ -28,7 +29,7 @@ const naming = (bytes: Uint8Array, entryId = id(0)): string => {
 };
 const KINDS = ["jsonl", "v2"] as const;
 
-describe.each(KINDS)("an attachment of %s", (kind) => {
+acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   const bytes = bytesOf("a picture");
 
   test.each(["before", "after", "late"] as const)(
@@ -138,7 +139,7 @@ describe.each(KINDS)("an attachment of %s", (kind) => {
   );
 });
 
-describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
+describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, SYSTEM, () => {
   const database = suiteDatabase();
   const { connect, fleets } = database;
   const asked = async (place: Place, ...args: string[]): Promise<Json> =>
@@ -182,7 +183,7 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     await expect(connect().fleet.append(batch)).rejects.toBe(refused);
   });
 
-  test.each(KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
+  acrossTiers(test, KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
     const bytes = randomBytes(2_500_000);
     const [one, two] = [await machine(kind), await machine(kind)];
     const { sessionId } = await imported(one, "1", bytes);

@@ -1,4 +1,8 @@
-/** Sessions of a database whose pages are damaged, or whose rows were tampered with. Over a real PostgreSQL. */
+/**
+ * Sessions of a database whose pages are damaged, or whose rows were tampered with. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { openSync, readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,8 @@
-/** What `fleet export` writes, and what it leaves alone. Over a real PostgreSQL. */
+/**
+ * What `fleet export` writes, and what it leaves alone. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -11,6 +11,7 @@ import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
 let seeds = 0;
@@ -52,31 +53,53 @@ const namesOf = (home: string): string[] =>
 
 /** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
 const PLACES = ["the copy's", "another home's"];
-const CASES = STORES.flatMap((store) =>
-  PLACES.flatMap((where) => [0, 4 << 20].map((long) => [store, where, long] as const)),
-);
+const CASES = PLACES.flatMap((where) => [0, 4 << 20].map((long) => [where, long] as const));
 
-acrossTiers(test, CASES)(
-  "a start with the path of one brings it, and makes no other (%s, %s path, early from %s bytes)",
-  async (store, where, longFrom) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile, place: theirs } = await made(table, store);
-    const { lives, place } = machine(table, { longFrom });
-    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
-    renameSync(theirs.home, `${theirs.home}.gone`);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    expect(await entriesOf(wire)).toEqual(["one"]);
-    await wire.result("append", { entries: [user("two", { id: "two" })] });
-    expect(table.linesOf(sessionId)).toHaveLength(2);
-    await wire.result("new_session");
-    await wire.result("switch_session", { sessionId });
-    expect(await entriesOf(wire)).toEqual(["one", "two"]);
-    await lives.end();
-    expect([...table.rows.keys()]).toEqual([sessionId]);
-    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
-  },
-);
+acrossTiers(describe, STORES)("with copies as %s", (store) => {
+  test.each(CASES)(
+    "a start with the path of one brings it, and makes no other (%s path, early from %s bytes)",
+    async (where, longFrom) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile, place: theirs } = await made(table, store);
+      const { lives, place } = machine(table, { longFrom });
+      const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
+      renameSync(theirs.home, `${theirs.home}.gone`);
+      const wire = await lives.start(["--store", store, "--session", path]);
+      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+      expect(await entriesOf(wire)).toEqual(["one"]);
+      await wire.result("append", { entries: [user("two", { id: "two" })] });
+      expect(table.linesOf(sessionId)).toHaveLength(2);
+      await wire.result("new_session");
+      await wire.result("switch_session", { sessionId });
+      expect(await entriesOf(wire)).toEqual(["one", "two"]);
+      await lives.end();
+      expect([...table.rows.keys()]).toEqual([sessionId]);
+      expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
+    },
+  );
+
+  test.each([false, true])(
+    "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
+    async (isJournaled) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile } = await made(table, store);
+      const { fleet, lives } = machine(table, { isJournaled });
+      const path = join(temporaryFolder(), basename(sessionFile));
+      fleet.faultAt = () => "before";
+      let wire = await lives.start(["--store", store, "--session", path]);
+      expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
+      expect(lives.said).toHaveLength(1);
+      fleet.faultAt = () => undefined;
+      await wire.result("switch_session", { sessionPath: path });
+      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+      await lives.end();
+      // A name that no copy has is that of a new session, whether or not the fleet is there.
+      fleet.faultAt = () => "before";
+      wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
+      expect(await entriesOf(wire)).toEqual([]);
+    },
+  );
+});
 
 acrossTiers(test, STORES)(
   "a start with a path that no session of the fleet has makes one there (%s)",
@@ -93,28 +116,6 @@ acrossTiers(test, STORES)(
       await lives.end();
     }
     expect(table.rows.size).toBe(3);
-  },
-);
-
-test.each(STORES.flatMap((store) => [false, true].map((isJournaled) => [store, isJournaled] as const)))(
-  "while the fleet cannot be asked, a start makes none under the name of one that it may have (%s, goes on alone: %s)",
-  async (store, isJournaled) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile } = await made(table, store);
-    const { fleet, lives } = machine(table, { isJournaled });
-    const path = join(temporaryFolder(), basename(sessionFile));
-    fleet.faultAt = () => "before";
-    let wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
-    expect(lives.said).toHaveLength(1);
-    fleet.faultAt = () => undefined;
-    await wire.result("switch_session", { sessionPath: path });
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    await lives.end();
-    // A name that no copy has is that of a new session, whether or not the fleet is there.
-    fleet.faultAt = () => "before";
-    wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
-    expect(await entriesOf(wire)).toEqual([]);
   },
 );
 
@@ -212,14 +213,14 @@ acrossTiers(test, STORES)(
   },
 );
 
-describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, () => {
+describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, SYSTEM, () => {
   const { connect, fleets } = suiteDatabase();
   const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
     const lives = new HereLives({ fleet: connect(), seed: fleets.length });
     return { wire: await lives.start(args), home: lives.place.home };
   };
 
-  test.each(STORES)("opens it there, whatever its id is (%s)", async (store) => {
+  acrossTiers(test, STORES)("opens it there, whatever its id is (%s)", async (store) => {
     const one = await started();
     const ids = [`task-1-${store}`, `a_b ${store}`, `a:b ${store}`, `-begun ${store}`, `${"x".repeat(130)}${store}`];
     await one.wire.result("new_session", { newSessionId: `a_b_${store}` });

@@ -1,4 +1,8 @@
-/** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
+/**
+ * Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them.
+ *
+ * @module-tag system
+ */
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
@@ -17,6 +21,8 @@ import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
+/** Has commits of some KB be sent in parts, of a line of 2 KB or two each. */
+const PARTS = { partBytes: 4096 };
 const ODD = "odd \u0000 \ud800";
 
 describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
@@ -201,10 +207,13 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     const one = connect("long");
     const words = ["first", "second", "third"];
     // A process that dies when the lines are there.
-    const dying = { ...one, fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }) };
+    const dying = {
+      ...{ ...one, ...PARTS },
+      fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }),
+    };
     const lives = new HereLives({ fleet: dying, seed: 1 });
     const wire = await lives.start();
-    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(600_000)}`)) });
+    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(1000)}`)) });
     const two = connect("searching");
     const reader = new HereLives({ fleet: two, seed: 2 });
     const other = await reader.start();
@@ -233,9 +242,9 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
 
   test("a clone of a long session is copied by the database, without its lines, and one of a source that is gone is sent", async () => {
     const one = connect("cloning");
-    const lives = new HereLives({ fleet: one, seed: 3 });
+    const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 3 });
     const wire = await lives.start();
-    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(250_000)}`);
+    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(900)}`);
     await wire.result("append", { entries: texts.map((text) => user(text)) });
     const { sessionId: source } = await wire.result("get_state");
     await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
@@ -285,11 +294,11 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     "of a long commit in the middle of which %s, what is acknowledged is there once, in its order",
     async (what) => {
       const one = connect(`interrupted ${what}`);
-      const lives = new HereLives({ fleet: one, seed: 5 });
+      const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 5 });
       const wire = await lives.start();
       await wire.result("append", { entries: [user("begins")] });
       const { sessionId } = await wire.result("get_state");
-      const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(200_000)}`));
+      const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(1000)}`));
       const keepPart = one.fleet.keepPart.bind(one.fleet);
       let parts = 0;
       one.fleet.keepPart = async (part, given) => {
@@ -335,9 +344,9 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
 
   test("a pack that is not what it says is found, whatever of it was changed", async () => {
     const one = connect("verified");
-    const lives = new HereLives({ fleet: one, seed: 4 });
+    const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 4 });
     const wire = await lives.start();
-    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(400_000)}`)) });
+    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(2000)}`)) });
     const faults = async () => (await lives.care().verify()).faults.map(({ fault }) => fault);
     expect(await faults()).toEqual([]);
     for (const [change, fault] of [

@@ -1,4 +1,8 @@
-/** Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement. */
+/**
+ * Commits in parts in a real PostgreSQL: what of them is in its tables is seen by nobody before the last statement.
+ *
+ * @module-tag system
+ */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,4 +1,8 @@
-/** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
+/**
+ * The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards.
+ *
+ * @module-tag system
+ */
 
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -12,6 +16,7 @@ import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const TABLES = ["session", "entry", "described", "said", "word", "spent"];
@@ -92,7 +97,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     await server.close();
   });
 
-  describe.each(["jsonl", "v2"])("with copies as %s", (kind) => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     test("shows first, and removes rows of what was deleted long ago; its id stays taken, and a trash brings it back", async () => {
       const [one, two] = [await machine(kind), await machine(kind)];
       const [old, recent, present] = [await one.make("old"), await one.make("recent"), await one.make("present")];

@@ -10,9 +10,10 @@ import { suiteDatabase } from "../../support/database.ts";
 import { POSTGRES, urlOf, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { sqlFleet } from "../../support/sql-fleet.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
-describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, () => {
+describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, SYSTEM, () => {
   const database = suiteDatabase();
   const { connect } = database;
   const verb = (url: string, ...args: string[]) =>

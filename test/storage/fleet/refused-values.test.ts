@@ -1,6 +1,8 @@
 /**
  * Values that the database does not take: a commit of such lines fails, and is no outage, and facts are left out rather than
  * keep lines away. Ordinary tests, over a real PostgreSQL whose refusals are made.
+ *
+ * @module-tag system
  */
 
 import { writeFileSync } from "node:fs";
@@ -15,6 +17,7 @@ import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random, range } from "../../support/random.ts";
 import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const CODES = ["22003", "23514", "54000", "unmade"];
 /** Statements with lines, those with words, and those that begin a session. */
@@ -22,7 +25,7 @@ const LINES = /into pi_fleet\.(?:entry|pack)\b/;
 const WORDS = /into pi_fleet\.said\b/;
 const HEADERS = /into pi_fleet\.session\b/;
 
-describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
+acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
   `values that the database refuses, with copies as %s${WITH_POSTGRES}`,
   (kind) => {
     const suite = suiteDatabase();

@@ -1,6 +1,8 @@
 /**
  * Operations on whole sessions of a fleet that are taken back, that the fleet did not confirm, or that the disk refused in
  * the middle: what the fleet has then, and what finishes them. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
  */
 
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -15,6 +17,7 @@ import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** Removes a file, unless it is the original of a session that was relocated. */
 function refuseBackups(path: string): void {
@@ -22,7 +25,7 @@ function refuseBackups(path: string): void {
   realDisk.remove(path);
 }
 
-describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(`taking back in a fleet, as %s${WITH_POSTGRES}`, (kind) => {
+acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(`taking back in a fleet, as %s${WITH_POSTGRES}`, (kind) => {
   const database = suiteDatabase();
   const machine = async (disk?: Disk) => {
     const fleet = database.connect();

@@ -1,4 +1,8 @@
-/** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
+/**
+ * What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
