@@ -1,4 +1,8 @@
-/** The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL. */
+/**
+ * The care of a fleet by its verb: verify, import, export, migrate. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -8,7 +12,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vit
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -20,7 +25,7 @@ function filesBelow(folder: string): Map<string, Buffer> {
   return new Map(names.map((name) => [basename(name), readFileSync(join(folder, name))]));
 }
 
-describe.skipIf(!POSTGRES)(`the care of a fleet${WITH_POSTGRES}`, () => {
+describe("the care of a fleet", needs(POSTGRESQL), () => {
   let server: Postgres;
   const fleets: SqlFleet[] = [];
   const connect = (name: string): SqlFleet => {

@@ -1,12 +1,15 @@
 /**
  * Lists, searches, usage and families across a fleet: a machine that has no copy is told what the machine says that has
  * the files, whose catalog is the measure. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
  */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Database } from "../../support/database.ts";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
@@ -74,7 +77,7 @@ function chineseText(): string {
     .join("");
 }
 
-describe.skipIf(!POSTGRES)(`the catalog of a fleet${WITH_POSTGRES}`, () => {
+describe("the catalog of a fleet", needs(POSTGRESQL), () => {
   let server: Database;
   const fleets: SqlFleet[] = [];
   const connect = (name: string): SqlFleet => {

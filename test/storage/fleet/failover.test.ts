@@ -1,14 +1,19 @@
-/** A primary and its standby: what is said of commits that wait for it, and what goes on when it is promoted. */
+/**
+ * A primary and its standby: what is said of commits that wait for it, and what goes on when it is promoted.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { FleetBatch, FleetEnd, Taking } from "../../../src/core/ports/fleet.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 
-describe.skipIf(!POSTGRES)(`a primary with a standby${WITH_POSTGRES}`, () => {
+describe("a primary with a standby", needs(POSTGRESQL), () => {
   let [primary, standby]: Postgres[] = [];
   const open: SqlFleet[] = [];
 

@@ -1,14 +1,19 @@
-/** Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL. */
+/**
+ * Another database at the address of a fleet: it is not taken for the one that was there. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
-describe.skipIf(!POSTGRES)(`another database at the same address${WITH_POSTGRES}`, () => {
+describe("another database at the same address", needs(POSTGRESQL), () => {
   let server: Database;
   beforeAll(async () => {
     server = new Database({ isEmpty: true });

@@ -1,6 +1,8 @@
 /**
  * Commits to many sessions in one statement of a real PostgreSQL, which keeps it under a name where nothing stands between:
  * what is there afterwards is what commits one by one leave, and each session has an outcome of its own.
+ *
+ * @module-tag system
  */
 
 import { join } from "node:path";
@@ -10,11 +12,13 @@ import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { Database } from "../../support/database.ts";
 import { DatabaseProxy } from "../../support/database-proxy.ts";
 import { linesInDatabase } from "../../support/fleet-databases.ts";
-import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
-import { POSTGRES, urlOf, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
+import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 const COMMITTED: FleetOutcome = { kind: "committed", durability: "primary" };
@@ -92,11 +96,9 @@ function factsOf(random: Random, at: number): FleetFacts {
   };
 }
 
-for (const isPooled of [false, true]) {
-  const isThere = isPooled ? POOLER : POSTGRES !== undefined;
-  const name = isPooled ? `behind PgBouncer${WITH_POOLER}` : `in PostgreSQL${WITH_POSTGRES}`;
-  describe.skipIf(!isThere)(`commits to many sessions ${name}`, () => keeps(isPooled));
-}
+describe("commits to many sessions in PostgreSQL", needs(POSTGRESQL), () => keeps(false));
+
+describe("commits to many sessions behind PgBouncer", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => keeps(true));
 
 function keeps(isPooled: boolean): void {
   let server: Database;

@@ -1,10 +1,15 @@
-/** The renewing of leases of a process that writes nothing, over a real PostgreSQL: which sessions it has, and which not. */
+/**
+ * The renewing of leases of a process that writes nothing, over a real PostgreSQL: which sessions it has, and which not.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { Database } from "../../support/database.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -12,7 +17,7 @@ const HEADER = Buffer.from('{"type":"session"}');
 const EVERY = 10_000;
 const HOUR = 3_600_000;
 
-describe.skipIf(!POSTGRES)(`leases${WITH_POSTGRES}`, () => {
+describe("leases", needs(POSTGRESQL), () => {
   let server: Database;
   const open: SqlFleet[] = [];
   const connect = (name: string, lease = HOUR): SqlFleet => {

@@ -1,6 +1,8 @@
 /**
  * Deleting, restoring, archiving, relocating, importing and repairing sessions of a fleet, and taking that back: another
  * machine sees it. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
  */
 
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -11,12 +13,13 @@ import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
 
-describe.skipIf(!POSTGRES)(`whole sessions of a fleet${WITH_POSTGRES}`, () => {
+describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
   const database = suiteDatabase();
   const { connect, fleets } = database;
   interface Pair {

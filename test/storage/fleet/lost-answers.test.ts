@@ -1,6 +1,8 @@
 /**
  * Changes whose answer is lost when they are done, in a real PostgreSQL: they are asked for again, and are neither made
  * twice nor taken for undone. Two tenants have the same done to them, one of them with answers that are lost.
+ *
+ * @module-tag system
  */
 
 import { createHash } from "node:crypto";
@@ -11,7 +13,8 @@ import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -67,7 +70,7 @@ function losing({ connections }: SqlFleet, meanwhile: (text: string) => Promise<
   return lost;
 }
 
-describe.skipIf(!POSTGRES)(`changes whose answer is lost${WITH_POSTGRES}`, () => {
+describe("changes whose answer is lost", needs(POSTGRESQL), () => {
   let server: Database;
   const open: SqlFleet[] = [];
   const connect = (tenant: string, name = "one"): SqlFleet => {

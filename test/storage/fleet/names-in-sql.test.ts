@@ -2,6 +2,8 @@
  * The names in the statements of a fleet: none means what somebody else has made in a schema that the server looks through.
  * A function of theirs that fits its arguments exactly comes before one of the server that takes any type, and would be run
  * with the rights of whoever asks.
+ *
+ * @module-tag system
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -13,7 +15,8 @@ import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
@@ -34,7 +37,7 @@ function textsIn(file: string): string[] {
   return found;
 }
 
-describe.skipIf(!POSTGRES)(`the names in statements${WITH_POSTGRES}`, () => {
+describe("the names in statements", needs(POSTGRESQL), () => {
   const database = suiteDatabase();
   const { connect } = database;
 

@@ -1,6 +1,8 @@
 /**
  * A pooler between servers and database, which hands out a connection for each transaction: what one client sees of it
  * may have been said by another connection, and even by another database, than the one that commits.
+ *
+ * @module-tag sweep
  */
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -11,8 +13,9 @@ import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions } from "../../support/fleet.ts";
-import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
-import { Postgres } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { keepsTheContract } from "../contract.ts";
 import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
@@ -20,7 +23,7 @@ import { harnessOn as containersOn } from "../v2/harness.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 
-describe.skipIf(!POOLER)(`behind a pooler in transaction mode${WITH_POOLER}`, () => {
+describe("behind a pooler in transaction mode", needs(POSTGRESQL, PGBOUNCER), () => {
   let [primary, standby]: Postgres[] = [];
   let pooler: Pooler;
   const open: SqlFleet[] = [];
@@ -154,7 +157,7 @@ describe.skipIf(!POOLER)(`behind a pooler in transaction mode${WITH_POOLER}`, ()
 /** Connections of all clients to the server. */
 const FEW = 2;
 
-describe.skipIf(!POOLER)(`the contract of logs behind a pooler${WITH_POOLER}`, () => {
+describe("the contract of logs behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
   let server: Postgres;
   let pooler: Pooler;
   let made = 0;

@@ -1,6 +1,8 @@
 /**
  * A fleet in a real PostgreSQL: what its statements do, also when connections and servers end in the middle, and where a
  * pooler has fewer connections than there are clients.
+ *
+ * @module-tag system
  */
 
 import { readFileSync } from "node:fs";
@@ -13,16 +15,16 @@ import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { Database } from "../../support/database.ts";
-import { POOLER, Pooler, WITH_POOLER } from "../../support/pooler.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 
-for (const isPooled of [false, true]) {
-  const isThere = isPooled ? POOLER : POSTGRES !== undefined;
-  const name = isPooled ? `behind PgBouncer${WITH_POOLER}` : WITH_POSTGRES;
-  describe.skipIf(!isThere)(`a fleet in PostgreSQL ${name}`, () => speaks(isPooled));
-}
+describe("a fleet in PostgreSQL", needs(POSTGRESQL), () => speaks(false));
+
+describe("a fleet in PostgreSQL behind PgBouncer", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => speaks(true));
 
 function speaks(isPooled: boolean): void {
   let server: Database;

@@ -1,15 +1,20 @@
-/** A session that is taken from a process that has it and lives, by the verb for that, over a real PostgreSQL. */
+/**
+ * A session that is taken from a process that has it and lives, by the verb for that, over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
-describe.skipIf(!POSTGRES)(`a session that is taken from its holder${WITH_POSTGRES}`, () => {
+describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
   let server: Database;
   const fleets: SqlFleet[] = [];
   const machine = async (kind: string): Promise<Wire> => {

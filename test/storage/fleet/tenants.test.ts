@@ -1,4 +1,8 @@
-/** Tenants of a fleet: what a hostile one learns and changes of another's sessions, with SQL of its own. */
+/**
+ * Tenants of a fleet: what a hostile one learns and changes of another's sessions, with SQL of its own.
+ *
+ * @module-tag system
+ */
 
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
@@ -6,7 +10,8 @@ import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { type DatabaseClient, loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { runHere } from "../../support/verbs.ts";
@@ -30,7 +35,7 @@ const TABLES = [
 /** The digest of a content that only one of them has, and one that nobody has. */
 const [SECRET, NONE] = ["3", "4"].map((digit) => digit.repeat(64));
 
-describe.skipIf(!POSTGRES)(`tenants${WITH_POSTGRES}`, () => {
+describe("tenants", needs(POSTGRESQL), () => {
   let server: Postgres;
   let mallory: DatabaseClient;
   const notices: string[] = [];

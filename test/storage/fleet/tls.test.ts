@@ -1,4 +1,8 @@
-/** A fleet behind TLS, with a certificate of the test's own. Ordinary tests, over a real PostgreSQL. */
+/**
+ * A fleet behind TLS, with a certificate of the test's own. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, readFileSync, statSync } from "node:fs";
@@ -8,17 +12,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { Connections, type SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needProgram, needs } from "../../support/needs.ts";
+import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
-const hasOpenssl = ((): boolean => {
-  try {
-    execFileSync("openssl", ["version"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-})();
-const why = hasOpenssl ? WITH_POSTGRES : " (SKIPPED: there is no openssl)";
+const OPENSSL = needProgram("openssl");
 
 /** Returns a port that nobody listens on. */
 async function freePort(): Promise<number> {
@@ -45,7 +43,7 @@ function certify(folder: string, name: string, host: string): void {
   chmodSync(key, 0o600);
 }
 
-describe.skipIf(!POSTGRES || !hasOpenssl)(`a fleet behind TLS${why}`, () => {
+describe("a fleet behind TLS", needs(POSTGRESQL, OPENSSL), () => {
   let server: Postgres;
   let port: number;
   const open: Connections[] = [];
@@ -95,7 +93,7 @@ describe.skipIf(!POSTGRES || !hasOpenssl)(`a fleet behind TLS${why}`, () => {
     expect(await asked("localhost", "sslmode=disable")).toMatchObject({ kind: "done", rows: [{ ssl: false }] });
   });
 
-  test("that the server does not speak is not gone without", async () => {
+  test("that the server does not speak is not gone without", SWEEP, async () => {
     const plain = new Postgres(["listen_addresses = '127.0.0.1'", `port = ${await freePort()}`]);
     const other = port;
     try {
