@@ -55,7 +55,7 @@ acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
         began.push("an outage");
         begin();
       };
-      const lives = new HereLives({ fleet: { ...fleet, outage }, seed: fleets.length });
+      const lives = new HereLives({ fleet: { ...fleet, outage, long: 4096 }, seed: fleets.length });
       const wire = await lives.start(["--store", kind]);
       /** Has statements be refused. */
       const refuse = (code: string, which: RegExp, whose = ""): void => {
@@ -82,7 +82,7 @@ acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
       const { wire, refuse, database, began } = await machine();
       await begun(wire, "first");
       refuse(code, LINES);
-      for (const text of ["short", `long ${"x ".repeat(1 << 20)}`]) {
+      for (const text of ["short", `long ${"x ".repeat(4096)}`]) {
         const { data, message } = await wire.failure("append", { entries: [user(text)] });
         expect(data).toMatchObject({ name: "storage_failed", retryable: false });
         expect(message).toContain(`test: ${code}`);
@@ -148,7 +148,7 @@ acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
     test("keep no session behind, of a long commit or in a migration", async () => {
       const { wire, lives, fleet, refuse, database } = await machine();
       refuse("54000", WORDS);
-      await begun(wire, `long ${"x ".repeat(1 << 18)}`);
+      await begun(wire, `long ${"x ".repeat(4096)}`);
       await expect.poll(() => fleet.catalog.behind(), { timeout: 30_000, interval: 20 }).toBe(0);
       expect(await hits(wire, "nothing")).toEqual([0, undefined]);
       await begun(wire, "of a migration");
