@@ -86,16 +86,21 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
       expect([message, details], told).toMatchObject([/is there all the same/, { sessionPath: path }]);
   }
 
-  test.each([
+  describe.each([
     ["made the current one", undefined],
     ["refused at the end", () => Promise.reject(new Failure("storage_failed", "It cannot be."))],
-  ])("that is %s is in both places or in none, whichever operation of the disk fails", async (_, ready) => {
-    const { count, failure, made } = await forked(0, ready);
-    expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
-    for (let failing = 0; failing <= count; failing++) {
-      const outcome = await forked(failing, ready);
-      if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
-      requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
-    }
+  ])("that is %s", (_, ready) => {
+    acrossTiers(test, [4, 1])(
+      "is in both places or in none, whichever operation of the disk fails (each of %i)",
+      async (ofMany) => {
+        const { count, failure, made } = await forked(0, ready);
+        expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
+        for (let failing = 0; failing <= count; failing += ofMany) {
+          const outcome = await forked(failing, ready);
+          if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
+          requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
+        }
+      },
+    );
   });
 });

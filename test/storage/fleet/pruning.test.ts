@@ -486,14 +486,14 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     },
   );
 
-  acrossTiers(test, [4, 1])(
-    "of what nobody writes to ends at any step, and races with whoever takes it: it is there, or can be restored (each of %i)",
-    async (stride) => {
-      const { wire, make, place } = await machine("jsonl");
-      const taker = connect();
-      const idle = { age: 90 * 86_400_000, archived: false, named: true, owed: [] };
-      let made = 0;
-      for (const befalls of ["it ends", "it is taken"]) {
+  describe.each(["it ends", "it is taken"])("of what nobody writes to, where %s", (befalls) => {
+    acrossTiers(test, [4, 1])(
+      "ends at any step, and races with whoever takes it: it is there, or can be restored (each of %i)",
+      async (stride) => {
+        const { wire, make, place } = await machine("jsonl");
+        const taker = connect();
+        const idle = { age: 90 * 86_400_000, archived: false, named: true, owed: [] };
+        let made = 0;
         let isWhole = false;
         const fates = new Set<string>();
         for (let most = 1; !isWhole; most += stride, made++) {
@@ -537,11 +537,11 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
         expect([...fates].filter(Boolean).sort()).toEqual(
           befalls === "it ends" ? ["deleted", "there"] : ["deleted", "taken"],
         );
-      }
-      expect(server.sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
-      expect((await asked(place, "verify")).faults).toEqual([]);
-    },
-  );
+        expect(server.sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
+        expect((await asked(place, "verify")).faults).toEqual([]);
+      },
+    );
+  });
 
   test("passes by a session whose row somebody changes just now, and tells of what went alone", async () => {
     const { make, place } = await machine("jsonl");
