@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
 import { Failure } from "../../src/core/failure.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
@@ -12,6 +12,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../support/server.ts";
+import { acrossTiers, SWEEP, UNIT } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -35,7 +36,7 @@ async function started(
 const idsIn = (table: FleetTable, sessionId: string): string[] =>
   table.linesOf(sessionId).map((line) => JSON.parse(line).id);
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a commit that nobody knows of is told so, and the same request again has one effect (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -66,7 +67,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "all that waits for a commit of which nobody knows is answered, and reads from before it (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -96,7 +97,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
+acrossTiers(test, STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
   const table = new FleetTable();
   const { wire } = await started(store, new MemoryFleet(table, "one"));
   const { sessionId } = await wire.result("get_state");
@@ -115,7 +116,7 @@ test.each(STORES)("a session that another machine has is told so, with the machi
   expect((await wire.result("get_entries")).entries).toHaveLength(1);
 });
 
-test.each(STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
+acrossTiers(test, STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
   const table = new FleetTable();
   const fleet = new MemoryFleet(table, "one");
   const { wire, lives } = await started(store, fleet);
@@ -162,7 +163,7 @@ test.each(STORES)("what was refused is offered as a branch, byte for byte, and o
   table.check();
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a fork is in the fleet before it is answered, and one that cannot be is not made (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -181,49 +182,51 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES.flatMap((store) => (["after", "late", "before"] as const).map((fault) => [store, fault] as const)))(
-  "a fork or clone of which nobody knows whether the fleet has it is there once when it is asked for again (%s, %s)",
-  async (store, fault) => {
-    const fleet = new MemoryFleet();
-    fleet.leasesEnd = true;
-    const { lives, wire: first } = await started(store, fleet);
-    let wire = first;
-    await wire.result("append", { entries: [user("one", { id: "one" }), assistant("two"), user("three")] });
-    const { sessionId, sessionFile } = await wire.result("get_state");
-    const cases = [
-      ["fork", { sessionId, entryId: "one", position: "at", idempotencyKey: "fork" }, 1],
-      ["clone", { sessionId, idempotencyKey: "clone" }, 3],
-    ] as const;
-    const made = new Set([sessionId]);
-    for (const isNew of [false, true])
-      for (const [method, { idempotencyKey, ...params }, count] of cases) {
-        const asked = { ...params, idempotencyKey: `${idempotencyKey} ${isNew}` };
-        await wire.result("switch_session", { sessionPath: sessionFile });
-        fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
-        const { data } = await wire.failure(method, asked);
-        expect(data.name).toBe(fault === "before" ? "storage_failed" : "outcome_unknown");
-        fleet.faultAt = () => "before";
-        expect((await wire.failure(method, asked)).data).toMatchObject({ name: "storage_failed", retryable: true });
-        if (isNew) {
-          await lives.kill();
-          wire = await lives.start(["--store", store, "--session", sessionFile]);
+for (const [n, store] of STORES.entries())
+  test.each(["after", "late", "before"] as const)(
+    `a fork or clone of which nobody knows whether the fleet has it is there once when it is asked for again (${store}, %s)`,
+    n === 0 ? UNIT : SWEEP,
+    async (fault) => {
+      const fleet = new MemoryFleet();
+      fleet.leasesEnd = true;
+      const { lives, wire: first } = await started(store, fleet);
+      let wire = first;
+      await wire.result("append", { entries: [user("one", { id: "one" }), assistant("two"), user("three")] });
+      const { sessionId, sessionFile } = await wire.result("get_state");
+      const cases = [
+        ["fork", { sessionId, entryId: "one", position: "at", idempotencyKey: "fork" }, 1],
+        ["clone", { sessionId, idempotencyKey: "clone" }, 3],
+      ] as const;
+      const made = new Set([sessionId]);
+      for (const isNew of [false, true])
+        for (const [method, { idempotencyKey, ...params }, count] of cases) {
+          const asked = { ...params, idempotencyKey: `${idempotencyKey} ${isNew}` };
+          await wire.result("switch_session", { sessionPath: sessionFile });
+          fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
+          const { data } = await wire.failure(method, asked);
+          expect(data.name).toBe(fault === "before" ? "storage_failed" : "outcome_unknown");
+          fleet.faultAt = () => "before";
+          expect((await wire.failure(method, asked)).data).toMatchObject({ name: "storage_failed", retryable: true });
+          if (isNew) {
+            await lives.kill();
+            wire = await lives.start(["--store", store, "--session", sessionFile]);
+          }
+          fleet.faultAt = () => undefined;
+          const { sessionId: id } = await wire.result(method, asked);
+          expect(fleet.table.linesOf(id)).toHaveLength(count);
+          expect(await wire.result(method, asked)).toMatchObject({ sessionId: id });
+          made.add(id);
         }
-        fleet.faultAt = () => undefined;
-        const { sessionId: id } = await wire.result(method, asked);
-        expect(fleet.table.linesOf(id)).toHaveLength(count);
-        expect(await wire.result(method, asked)).toMatchObject({ sessionId: id });
-        made.add(id);
-      }
-    expect(made.size).toBe(5);
-    const there = [...fleet.table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
-    expect(new Set(there)).toEqual(made);
-    const { sessions } = await wire.result("list_sessions");
-    expect(sessions.map(({ sessionId: id }: Json) => id).sort()).toEqual([...made].sort());
-    fleet.table.check();
-  },
-);
+      expect(made.size).toBe(5);
+      const there = [...fleet.table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
+      expect(new Set(there)).toEqual(made);
+      const { sessions } = await wire.result("list_sessions");
+      expect(sessions.map(({ sessionId: id }: Json) => id).sort()).toEqual([...made].sort());
+      fleet.table.check();
+    },
+  );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a fork that cannot be confirmed yet keeps nobody from it, wherever its source is (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -249,35 +252,38 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)("a session is opened by its id on another machine, and again on the first (%s)", async (store) => {
-  const table = new FleetTable();
-  const one = await started(store, new MemoryFleet(table, "one"));
-  const { sessionId } = await one.wire.result("get_state");
-  await one.wire.result("append", { entries: [user("one", { id: "one" })] });
-  const fleet = new MemoryFleet(table, "two");
-  const two = await started(store, fleet, 2);
-  expect(
-    (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
-  ).toBe("session_not_found");
-  await two.wire.result("switch_session", { sessionId });
-  expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
-  expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
-  // What the first one had not sent when it was killed is on its disk alone.
-  const { sessionFile } = await one.wire.result("get_state");
-  await one.lives.kill();
-  fleet.leasesEnd = true;
-  await two.wire.result("append", { entries: [user("two", { id: "two" })] });
-  expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
-  await two.lives.end();
-  const again = await one.lives.start(["--store", store, "--session", sessionId]);
-  expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
-  expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
-  await again.result("append", { entries: [user("three", { id: "three" })] });
-  expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
-  fleet.faultAt = () => "before";
-});
+acrossTiers(test, STORES)(
+  "a session is opened by its id on another machine, and again on the first (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const one = await started(store, new MemoryFleet(table, "one"));
+    const { sessionId } = await one.wire.result("get_state");
+    await one.wire.result("append", { entries: [user("one", { id: "one" })] });
+    const fleet = new MemoryFleet(table, "two");
+    const two = await started(store, fleet, 2);
+    expect(
+      (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
+    ).toBe("session_not_found");
+    await two.wire.result("switch_session", { sessionId });
+    expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
+    expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
+    // What the first one had not sent when it was killed is on its disk alone.
+    const { sessionFile } = await one.wire.result("get_state");
+    await one.lives.kill();
+    fleet.leasesEnd = true;
+    await two.wire.result("append", { entries: [user("two", { id: "two" })] });
+    expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
+    await two.lives.end();
+    const again = await one.lives.start(["--store", store, "--session", sessionId]);
+    expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
+    expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
+    await again.result("append", { entries: [user("three", { id: "three" })] });
+    expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
+    fleet.faultAt = () => "before";
+  },
+);
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "while the fleet is away, each reply and event says that it is only here, until it is back (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -352,7 +358,7 @@ test("every change has a result that says where it is, but for one, and so in Pi
   expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "where another machine wrote meanwhile, what was written here is a branch, and all are told (%s)",
   async (store) => {
     const table = new FleetTable();
@@ -389,6 +395,8 @@ test.each(STORES)(
 );
 
 test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] });
+  onTestFinished(() => void vi.useRealTimers());
   const fleet = new MemoryFleet();
   const { wire } = await started("jsonl", fleet, 1, true);
   const { sessionId } = await wire.result("get_state");
@@ -399,11 +407,9 @@ test("a session that a host has left is given to the fleet within seconds after 
   const clone = (await wire.result("get_state")).sessionId;
   await wire.result("new_session");
   fleet.faultAt = () => undefined;
-  const since = performance.now();
-  while (idsIn(fleet.table, sessionId).length < 2 || fleet.table.linesOf(clone).length < 2) {
-    expect(performance.now() - since).toBeLessThan(20_000);
-    // Its timers have their turn.
-    await new Promise(setImmediate);
+  for (let seconds = 0; idsIn(fleet.table, sessionId).length < 2 || fleet.table.linesOf(clone).length < 2; seconds++) {
+    expect(seconds).toBeLessThan(20);
+    await vi.advanceTimersByTimeAsync(1000);
   }
   expect(idsIn(fleet.table, sessionId)).toEqual(["one", "two"]);
 });
@@ -421,7 +427,7 @@ test("a server that ends while the fleet is away says what only this machine has
   expect(lives.said).toEqual([expect.stringContaining("fleet push")]);
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "whole sessions are not moved while the fleet is away, and the words are those of the fleet (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -491,94 +497,99 @@ test("a session that is nowhere here is not said to be missing while the fleet c
   expect(data.name).toBe("storage_failed");
 });
 
-test.each(
-  STORES.flatMap((store) => [
-    [store, "shared"],
-    [store, "own"],
-  ]),
-)("a host whose entry gets another id in the branch stays at that entry (%s, %s leaf)", async (store, leaf) => {
-  const table = new FleetTable();
-  const fleet = new MemoryFleet(table, "one");
-  const { wire } = await started(store, fleet, 1, true);
-  const { sessionId } = await wire.result("get_state");
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
-  await wire.result("switch_session", { sessionId, leaf });
-  fleet.faultAt = () => "before";
-  const mine = { entries: [user("mine", { id: "same" })], idempotencyKey: "mine" };
-  expect((await wire.result("append", mine)).entryIds).toEqual(["same"]);
-  const other = new MemoryFleet(table, "two");
-  other.leasesEnd = true;
-  const two = await started(store, other, 2);
-  await two.wire.result("switch_session", { sessionId });
-  await two.wire.result("append", { entries: [user("theirs", { id: "same" })] });
-  await two.lives.end();
-  fleet.faultAt = () => undefined;
-  for (let n = 0; (await wire.result("get_state")).durability === "local"; n++) {
-    expect(n).toBeLessThan(20);
-    // Nothing is written: the leaf is still that entry when the branch is made.
-    await wire.failure("append", { entries: [user("after")], expectedLeafId: "other" });
-  }
-  const { leafId, diagnostics } = await wire.result("get_state");
-  // It is told by which id that is now, and a repeated request finds the same entry.
-  expect(diagnostics[0]).toMatchObject({ kind: "diverged", renamed: [{ from: "same", to: leafId }] });
-  const damage = wire.events.filter(({ method }) => method === "session_damage").flatMap(({ params }) => params.damage);
-  expect(damage[0].renamed).toEqual(diagnostics[0].renamed);
-  expect((await wire.result("append", mine)).entryIds).toEqual([leafId]);
-  const texts = (await wire.result("get_messages")).messages.map(({ content }: Json) => content);
-  expect([leafId === "same", texts.slice(0, 2)]).toEqual([false, ["one", "mine"]]);
-  expect(diagnostics[0].reason).toContain("got another id");
-});
+for (const [n, store] of STORES.entries())
+  test.each(["shared", "own"])(
+    `a host whose entry gets another id in the branch stays at that entry (${store}, %s leaf)`,
+    n === 0 ? UNIT : SWEEP,
+    async (leaf) => {
+      const table = new FleetTable();
+      const fleet = new MemoryFleet(table, "one");
+      const { wire } = await started(store, fleet, 1, true);
+      const { sessionId } = await wire.result("get_state");
+      await wire.result("append", { entries: [user("one", { id: "one" })] });
+      await wire.result("switch_session", { sessionId, leaf });
+      fleet.faultAt = () => "before";
+      const mine = { entries: [user("mine", { id: "same" })], idempotencyKey: "mine" };
+      expect((await wire.result("append", mine)).entryIds).toEqual(["same"]);
+      const other = new MemoryFleet(table, "two");
+      other.leasesEnd = true;
+      const two = await started(store, other, 2);
+      await two.wire.result("switch_session", { sessionId });
+      await two.wire.result("append", { entries: [user("theirs", { id: "same" })] });
+      await two.lives.end();
+      fleet.faultAt = () => undefined;
+      for (let n = 0; (await wire.result("get_state")).durability === "local"; n++) {
+        expect(n).toBeLessThan(20);
+        // Nothing is written: the leaf is still that entry when the branch is made.
+        await wire.failure("append", { entries: [user("after")], expectedLeafId: "other" });
+      }
+      const { leafId, diagnostics } = await wire.result("get_state");
+      // It is told by which id that is now, and a repeated request finds the same entry.
+      expect(diagnostics[0]).toMatchObject({ kind: "diverged", renamed: [{ from: "same", to: leafId }] });
+      const damage = wire.events
+        .filter(({ method }) => method === "session_damage")
+        .flatMap(({ params }) => params.damage);
+      expect(damage[0].renamed).toEqual(diagnostics[0].renamed);
+      expect((await wire.result("append", mine)).entryIds).toEqual([leafId]);
+      const texts = (await wire.result("get_messages")).messages.map(({ content }: Json) => content);
+      expect([leafId === "same", texts.slice(0, 2)]).toEqual([false, ["one", "mine"]]);
+      expect(diagnostics[0].reason).toContain("got another id");
+    },
+  );
 
-test.each(STORES)("kept lines that are damaged are left out and counted, and hide nothing else (%s)", async (store) => {
-  const { wire, lives } = await started(store, new MemoryFleet());
-  const { sessionId } = await wire.result("get_state");
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
-  const folder = join(lives.place.state, "quarantine");
-  mkdirSync(folder, { recursive: true });
-  const kept = (id: unknown, parentId: unknown): string =>
-    JSON.stringify({
-      type: "message",
-      id,
-      parentId,
-      timestamp: "2026-01-24T16:22:26.831Z",
-      ...user(String(id)),
+acrossTiers(test, STORES)(
+  "kept lines that are damaged are left out and counted, and hide nothing else (%s)",
+  async (store) => {
+    const { wire, lives } = await started(store, new MemoryFleet());
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const folder = join(lives.place.state, "quarantine");
+    mkdirSync(folder, { recursive: true });
+    const kept = (id: unknown, parentId: unknown): string =>
+      JSON.stringify({
+        type: "message",
+        id,
+        parentId,
+        timestamp: "2026-01-24T16:22:26.831Z",
+        ...user(String(id)),
+      });
+    const put = (name: string, ...lines: string[]): string => {
+      const header = { type: "session", version: 3, id: sessionId, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" };
+      const path = join(folder, `${name}.refused.bin`);
+      writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
+      return path;
+    };
+    const bad = [
+      "null",
+      "{not",
+      "",
+      "7",
+      "[1]",
+      '{"id":"no-type"}',
+      kept(5, "one"),
+      kept("number", 5),
+      '{"type":"session","id":"s"}',
+    ];
+    put("all", ...bad);
+    const some = put("some", kept("good", "one"), ...bad, kept("more", "good"));
+    const { kept: listed } = await wire.result("list_kept");
+    expect(listed.map(({ entryCount, damagedLines, text }: Json) => [entryCount, damagedLines, text]).sort()).toEqual([
+      [0, bad.length, null],
+      [2, bad.length, "good"],
+    ]);
+    expect(await wire.result("recover_kept", { keptAt: some })).toMatchObject({
+      entryIds: ["good", "more"],
+      damagedLines: bad.length,
     });
-  const put = (name: string, ...lines: string[]): string => {
-    const header = { type: "session", version: 3, id: sessionId, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" };
-    const path = join(folder, `${name}.refused.bin`);
-    writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
-    return path;
-  };
-  const bad = [
-    "null",
-    "{not",
-    "",
-    "7",
-    "[1]",
-    '{"id":"no-type"}',
-    kept(5, "one"),
-    kept("number", 5),
-    '{"type":"session","id":"s"}',
-  ];
-  put("all", ...bad);
-  const some = put("some", kept("good", "one"), ...bad, kept("more", "good"));
-  const { kept: listed } = await wire.result("list_kept");
-  expect(listed.map(({ entryCount, damagedLines, text }: Json) => [entryCount, damagedLines, text]).sort()).toEqual([
-    [0, bad.length, null],
-    [2, bad.length, "good"],
-  ]);
-  expect(await wire.result("recover_kept", { keptAt: some })).toMatchObject({
-    entryIds: ["good", "more"],
-    damagedLines: bad.length,
-  });
-  // Parents are before their children: a circle of them is no branch.
-  for (const [name, lines] of [
-    ["self", [kept("x", "x")]],
-    ["circle", [kept("x", "y"), kept("y", "x")]],
-  ] as const) {
-    const { data } = await wire.failure("recover_kept", { keptAt: put(name, ...lines) });
-    expect(data.name, name).toBe("entry_not_found");
-  }
-  expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "good", "more"]);
-  expect((await wire.result("verify_session")).damage).toEqual([]);
-});
+    // Parents are before their children: a circle of them is no branch.
+    for (const [name, lines] of [
+      ["self", [kept("x", "x")]],
+      ["circle", [kept("x", "y"), kept("y", "x")]],
+    ] as const) {
+      const { data } = await wire.failure("recover_kept", { keptAt: put(name, ...lines) });
+      expect(data.name, name).toBe("entry_not_found");
+    }
+    expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "good", "more"]);
+    expect((await wire.result("verify_session")).damage).toEqual([]);
+  },
+);

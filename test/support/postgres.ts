@@ -150,6 +150,8 @@ export class Postgres {
         // Processes that every start began and no test asks for.
         "autovacuum = off",
         "max_logical_replication_workers = 0",
+        // Its compiler is loaded by each process anew.
+        "jit = off",
         // No test ends the system, only its processes.
         "full_page_writes = off",
         ...settings,

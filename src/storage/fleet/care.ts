@@ -35,7 +35,7 @@ import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
 import { hasLines, ifReadable, rowUnreadable, Verifying } from "./verifying.ts";
 
-/** Bytes of lines whose facts are sent together. */
+/** FleetCare.index where nothing else is said. */
 const INDEXED_AT_ONCE = 8 << 20;
 
 /** Digests that a message names, at most. */
@@ -316,7 +316,8 @@ export class FleetKeeping implements FleetCare {
 
   // --- index -------------------------------------------------------------------------------------------------------
 
-  async index(progress?: Progress): Promise<FleetIndexed> {
+  /** `atOnce`: bytes of lines whose facts are sent together. */
+  async index(progress?: Progress, atOnce = INDEXED_AT_ONCE): Promise<FleetIndexed> {
     const { fleet, keeper } = this.place;
     const lacking: FleetRow[] = [];
     const inUse: string[] = [];
@@ -330,7 +331,7 @@ export class FleetKeeping implements FleetCare {
     }
     let indexed = 0;
     for (const [n, row] of lacking.entries()) {
-      const isIndexed = await ifReadable(fleet, () => this.indexOne(row));
+      const isIndexed = await ifReadable(fleet, () => this.indexOne(row, atOnce));
       if (isIndexed) indexed++;
       else (isIndexed === null ? unreadable : inUse).push(row.id);
       progress?.(n + 1, lacking.length);
@@ -346,7 +347,7 @@ export class FleetKeeping implements FleetCare {
   }
 
   /** Gathers the facts of a session anew. Returns false where another process has it, null where its header cannot be read. */
-  private async indexOne({ id, headerLine }: FleetRow): Promise<boolean | null> {
+  private async indexOne({ id, headerLine }: FleetRow, atOnce: number): Promise<boolean | null> {
     const { fleet, keeper, memory } = this.place;
     const stored = headerIn(headerLine);
     if (!stored) return null;
@@ -362,7 +363,7 @@ export class FleetKeeping implements FleetCare {
       for await (const lines of fleet.lines(id, 0, end.entries)) {
         log.append(lines);
         bytes += lines.reduce((sum, { length }) => sum + length, 0);
-        if (bytes < INDEXED_AT_ONCE && log.nodes.count < end.entries) continue;
+        if (bytes < atOnce && log.nodes.count < end.entries) continue;
         bytes = 0;
         const after = endIn(log, log.nodes.count, before);
         const found = facts.between(before, after);

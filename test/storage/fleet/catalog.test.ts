@@ -14,6 +14,7 @@ import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const at = (minute: number): number => Date.UTC(2026, 0, 24, 16, minute);
 
@@ -177,44 +178,55 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     expect((await two.result("list_sessions", { here: true })).limited).toBeUndefined();
   });
 
-  test("finds parts of words among many texts, whether all have them, some do, or hardly any", async () => {
-    const { one, two } = await machines();
-    const rare = (n: number): string => (n % 400 === 5 ? "seldomness" : n % 60 === 1 ? "oftentimes" : "");
-    const entries = Array.from({ length: 900 }, (_, n) => spoken(`everywheres number${n}x ${rare(n)} again`, n));
-    await one.result("append", { entries });
-    const requests = [
-      "eldomnes",
-      "ftentime",
-      "verywher eldomnes",
-      "gain ftentime umber",
-      "umber72 verywher",
-      // Hundreds of words hold one part, and one word the other.
-      "umber4 eldomnes",
-      "umber4 ftentime verywher",
-      "verywher",
-    ];
-    await expectSameHits(
-      one,
-      two,
-      [...requests.map((query) => ({ query })), { query: "ftentime", role: "assistant" }],
-      40,
-    );
-    for (const query of ["eldomnes", "ftentime"]) await expectSameHits(one, two, [{ query }], 2);
-  });
+  // Of more than 500 texts or words the server asks in another way.
+  acrossTiers(test, [250, 900])(
+    "finds parts of words among %i texts, whether all have them, some do, or hardly any",
+    async (count) => {
+      const { one, two } = await machines();
+      const rare = (n: number): string => (n % 400 === 5 ? "seldomness" : n % 60 === 1 ? "oftentimes" : "");
+      const entries = Array.from({ length: count }, (_, n) => spoken(`everywheres number${n}x ${rare(n)} again`, n));
+      await one.result("append", { entries });
+      const requests = [
+        "eldomnes",
+        "ftentime",
+        "verywher eldomnes",
+        "gain ftentime umber",
+        "umber72 verywher",
+        // Hundreds of words hold one part, and one word the other.
+        "umber4 eldomnes",
+        "umber4 ftentime verywher",
+        "verywher",
+      ];
+      await expectSameHits(
+        one,
+        two,
+        [...requests.map((query) => ({ query })), { query: "ftentime", role: "assistant" }],
+        40,
+      );
+      for (const query of ["eldomnes", "ftentime"]) await expectSameHits(one, two, [{ query }], 2);
+    },
+  );
 
-  test("finds what the files' search finds, whatever is said and looked for", async () => {
+  /** Compares so many searches for each of so many seeds. */
+  const findsTheSame = async (seeds: number, searches: number): Promise<void> => {
     let hits = 0;
-    await forSeedsAsync(2, async (random) => {
+    await forSeedsAsync(seeds, async (random) => {
       const { one, two } = await machines();
       for (let n = 0; n < 4; n++) {
         await one.result("new_session", { cwd: `/home/me/${random.pick(["app", "other"])}` });
         await one.result("append", { entries: range(0, 12).map((minute) => randomEntry(random, minute)) });
       }
-      const requests = range(0, 30).map(() => randomSearch(random));
+      const requests = range(0, searches).map(() => randomSearch(random));
       hits += await expectSameHits(one, two, requests, 5 + random.int(20));
     });
     expect(hits).toBeGreaterThan(20);
-  });
+  };
+
+  test("finds what the files' search finds, whatever is said and looked for", () => findsTheSame(1, 8));
+
+  test("finds what the files' search finds, whatever is said and looked for, in many searches", SWEEP, () =>
+    findsTheSame(2, 30),
+  );
 
   test("keeps the words of a text of megabytes up to a limit, and says what it does not search", async () => {
     const { one, two } = await machines();
@@ -226,25 +238,29 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     expect(found.limited).toMatch(/output of tools/);
   });
 
-  test("keeps the words of a long Chinese text, appended, committed at first or added by a migration", async () => {
-    const { one, two, fleet, other } = await machines();
-    const text = chineseText();
-    const query = text.slice(0, 4);
-    const hits = async (): Promise<number> => (await two.result("search_sessions", { query })).hits.length;
-    await one.result("append", { entries: [user(text)] });
-    expect(await hits()).toBe(1);
-    await one.result("new_session");
-    await one.result("append", { entries: [user(text)] });
-    await expect.poll(() => fleet.catalog.behind(), { timeout: 60_000, interval: 50 }).toBe(0);
-    expect(await hits()).toBe(2);
-    await one.result("new_session");
-    const held = "select count(*) from pi_fleet.session where holder is not null";
-    await expect.poll(() => server.sql(held), { timeout: 60_000, interval: 50 }).toBe("0");
-    server.sql("update pi_fleet.session set indexed = 0");
-    server.sql("truncate pi_fleet.said, pi_fleet.spent");
-    expect(await other.care().index()).toMatchObject({ inUse: [] });
-    expect(await hits()).toBe(2);
-  }, 120_000);
+  test(
+    "keeps the words of a long Chinese text, appended, committed at first or added by a migration",
+    SWEEP,
+    async () => {
+      const { one, two, fleet, other } = await machines();
+      const text = chineseText();
+      const query = text.slice(0, 4);
+      const hits = async (): Promise<number> => (await two.result("search_sessions", { query })).hits.length;
+      await one.result("append", { entries: [user(text)] });
+      expect(await hits()).toBe(1);
+      await one.result("new_session");
+      await one.result("append", { entries: [user(text)] });
+      await expect.poll(() => fleet.catalog.behind(), { timeout: 60_000, interval: 50 }).toBe(0);
+      expect(await hits()).toBe(2);
+      await one.result("new_session");
+      const held = "select count(*) from pi_fleet.session where holder is not null";
+      await expect.poll(() => server.sql(held), { timeout: 60_000, interval: 50 }).toBe("0");
+      server.sql("update pi_fleet.session set indexed = 0");
+      server.sql("truncate pi_fleet.said, pi_fleet.spent");
+      expect(await other.care().index()).toMatchObject({ inUse: [] });
+      expect(await hits()).toBe(2);
+    },
+  );
 });
 
 /** Returns a row without what differs from machine to machine. */

@@ -18,6 +18,7 @@ import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
   const database = suiteDatabase();
@@ -186,7 +187,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     expect(operationId).toBeDefined();
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "one that is archived comes back on a machine that did not archive it (%s)",
     async (kind) => {
       const { one, sessionId } = await pair();
@@ -214,7 +215,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     },
   );
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "one in the archive of this machine opens where it is, and is there once (%s)",
     async (kind) => {
       const { one: first, sessionId } = await pair();

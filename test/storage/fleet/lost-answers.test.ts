@@ -18,6 +18,7 @@ import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 const HOUR = 3_600_000;
@@ -168,7 +169,7 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     );
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "that begin a session are found by the key of the repeated request, once (%s)",
     async (kind) => {
       const one = connect(`begun-${kind}`);

@@ -2,28 +2,30 @@
  * A pooler between servers and database, which hands out a connection for each transaction: what one client sees of it
  * may have been said by another connection, and even by another database, than the one that commits.
  *
- * @module-tag sweep
+ * @module-tag system
  */
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { FleetBatch, FleetEnd, Taking } from "../../../src/core/ports/fleet.ts";
 import { endAfter } from "../../../src/storage/fleet/ends.ts";
-import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
+import { isolate } from "../../../src/storage/fleet/isolation.ts";
 import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
+import { Database } from "../../support/database.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions } from "../../support/fleet.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { keepsTheContract } from "../contract.ts";
 import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
 import { harnessOn as containersOn } from "../v2/harness.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
 
-describe("behind a pooler in transaction mode", needs(POSTGRESQL, PGBOUNCER), () => {
+describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
   let [primary, standby]: Postgres[] = [];
   let pooler: Pooler;
   const open: SqlFleet[] = [];
@@ -157,30 +159,35 @@ describe("behind a pooler in transaction mode", needs(POSTGRESQL, PGBOUNCER), ()
 /** Connections of all clients to the server. */
 const FEW = 2;
 
-describe("the contract of logs behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
-  let server: Postgres;
-  let pooler: Pooler;
-  let made = 0;
-  const clients: SqlFleet[] = [];
+/** A database of isolated tenants, and a pooler before it. */
+interface Pooled {
+  readonly server: Database;
+  readonly pooler: Pooler;
+}
 
+/** Has the suite in which it is called have a database behind a pooler. Returns it as it is once the tests begin. */
+function pooledDatabase(): () => Pooled | undefined {
+  let pooled: Pooled | undefined;
   beforeAll(async () => {
-    server = new Postgres();
+    const server = new Database();
     await server.start();
-    pooler = new Pooler({ size: FEW, roles: ["fleet", "alice", "mallory"] });
+    const pooler = new Pooler({ size: FEW, roles: ["fleet", "alice", "mallory"], database: server.name });
     await pooler.start(server.folder);
     const owner = sqlFleet(pooler.url, "owner");
-    await owner.fleet.migrate();
     await isolate(owner.connections);
-    for (const role of ["alice", "mallory"]) server.sql(`create role ${role} login in role ${TENANTS}`);
     await owner.fleet.close();
-    // More clients than connections.
-    for (let n = 0; n < 3 * FEW; n++) clients.push(sqlFleet(pooler.url, `client ${n}`));
+    pooled = { server, pooler };
   });
   afterAll(async () => {
-    await Promise.all(clients.map(({ fleet }) => fleet.close()));
-    await pooler.close();
-    await server.close();
+    await pooled?.pooler.close();
+    await pooled?.server.close();
   });
+  return () => pooled;
+}
+
+describe("the contract of logs behind a pooler", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
+  const pooled = pooledDatabase();
+  let made = 0;
 
   for (const [name, harnessOn] of [
     ["jsonl", jsonlOn],
@@ -190,14 +197,20 @@ describe("the contract of logs behind a pooler", needs(POSTGRESQL, PGBOUNCER), (
       const disk = new FaultDisk();
       disk.makeFolder("/root/sessions");
       const tenant = `test ${made++}`;
-      const fleet = clients.length === 0 ? undefined : sqlFleet(`${pooler.url}&tenant=${tenant}`, tenant);
+      const { pooler } = pooled() ?? {};
+      const fleet = pooler && sqlFleet(`${pooler.url}&tenant=${tenant}`, tenant);
       const ours = <T extends FileLogOptions>(options: T): T =>
         fleet ? copying(options, fleetOptions(fleet.fleet)) : options;
       const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.fleet.close(), ours);
       return { ...harness, store: fleetStore(harness.store), isCopied: true };
     });
+});
 
-  test("tenants have to do with what is theirs, whose connection it ever was before", async () => {
+describe("tenants behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
+  const pooled = pooledDatabase();
+
+  test("have to do with what is theirs, whose connection it ever was before", async () => {
+    const { server, pooler } = pooled() as Pooled;
     const of = (role: string, tenant: string): SqlFleet =>
       sqlFleet(`${pooler.url.replace("user=fleet", `user=${role}`)}&tenant=${tenant}`, role);
     const both = [of("alice", "alice"), of("mallory", "mallory")];

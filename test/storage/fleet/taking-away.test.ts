@@ -12,6 +12,7 @@ import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
@@ -43,7 +44,7 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
     await server.close();
   });
 
-  test.each(["jsonl", "v2"])(
+  acrossTiers(test, ["jsonl", "v2"])(
     "is written to at once by another, and what its holder writes then is kept (%s)",
     async (kind) => {
       const [one, two] = [await machine(kind), await machine(kind)];
