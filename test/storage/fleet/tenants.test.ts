@@ -14,6 +14,7 @@ import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 const HEADER = Buffer.from('{"type":"session"}');
@@ -334,30 +335,37 @@ describe("tenants", needs(POSTGRESQL), () => {
       "select relname, relacl, relrowsecurity from pg_class where relnamespace = 'pi_fleet'::regnamespace order by 1",
     );
 
+  /** Opens one table, as half a migration leaves it, and has the next one close it. */
+  const isMended = async (change: string): Promise<void> => {
+    const { fleet } = fleetOf("fleet");
+    const told = async (): Promise<string> =>
+      (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
+        .stdout;
+    const before = shape();
+    expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
+    server.sql(change);
+    expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: ["pack"] });
+    expect(await told()).toMatch(/pack.*fleet migrate/);
+    expect(await told()).not.toContain("Each role sees only");
+    expect(await fleet.migrate()).toMatchObject({ before: expect.any(Number) });
+    expect(shape()).toBe(before);
+    expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
+    expect(await told()).toContain("Each role sees only");
+  };
+
   test.each([
     `alter table pi_fleet.pack disable row level security; drop policy own on pi_fleet.pack; revoke all on pi_fleet.pack from ${TENANTS}`,
+    `revoke insert on pi_fleet.pack from ${TENANTS}`,
+  ])("of which one table is open, as after half a migration, are told so, and the next one mends it: %s", isMended);
+
+  test.each([
     "alter table pi_fleet.pack disable row level security",
     "drop policy own on pi_fleet.pack",
-    `revoke insert on pi_fleet.pack from ${TENANTS}`,
     "alter table pi_fleet.pack alter column heads set statistics 100",
   ])(
     "of which one table is open, as after half a migration, are told so, and the next one mends it: %s",
-    async (change) => {
-      const { fleet } = fleetOf("fleet");
-      const told = async (): Promise<string> =>
-        (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
-          .stdout;
-      const before = shape();
-      expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
-      server.sql(change);
-      expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: ["pack"] });
-      expect(await told()).toMatch(/pack.*fleet migrate/);
-      expect(await told()).not.toContain("Each role sees only");
-      expect(await fleet.migrate()).toMatchObject({ before: expect.any(Number) });
-      expect(shape()).toBe(before);
-      expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
-      expect(await told()).toContain("Each role sees only");
-    },
+    SWEEP,
+    isMended,
   );
 
   test("make no functions that others could run, nor schemas, and the status tells where they may", async () => {
@@ -384,27 +392,34 @@ describe("tenants", needs(POSTGRESQL), () => {
     expect(await told()).toContain("Each role sees only");
   });
 
-  test.each(["verify", "export", "pack", "migrate", "status", "prune", "import", "push", "take"])(
-    "are told whose sessions it is about (fleet %s)",
-    async (word) => {
-      const { place } = new HereLives({});
-      const operandOf = (tenant?: string): string[] => {
-        if (word === "take") return [tenant === undefined ? "of-nobody-in-particular" : `${THEIRS}-7`];
-        return word === "export" || word === "import" ? [place.home] : [];
-      };
-      for (const [tenant, sentence] of [
-        ["alice", "Of the tenant alice:"],
-        [undefined, "those of tenants are not among them"],
-      ] as const) {
-        const variables = { PI_FLEET_URL: urlOf("fleet", tenant) };
-        const given = [word, ...operandOf(tenant)];
+  /** Has a verb say to which tenant it was applied. */
+  const saysWhose = async (word: string): Promise<void> => {
+    const { place } = new HereLives({});
+    const operandOf = (tenant?: string): string[] => {
+      if (word === "take") return [tenant === undefined ? "of-nobody-in-particular" : `${THEIRS}-7`];
+      return word === "export" || word === "import" ? [place.home] : [];
+    };
+    for (const [tenant, sentence] of [
+      ["alice", "Of the tenant alice:"],
+      [undefined, "those of tenants are not among them"],
+    ] as const) {
+      const variables = { PI_FLEET_URL: urlOf("fleet", tenant) };
+      const given = [word, ...operandOf(tenant)];
+      if (tenant !== undefined || !["prune", "import", "push", "take"].includes(word)) {
         const { stdout } = await runHere(place, ["fleet", ...given], { variables });
-        if (tenant !== undefined || !["prune", "import", "push", "take"].includes(word))
-          expect(stdout).toContain(sentence);
-        const told = await runHere(place, ["fleet", ...given, "--json"], { variables });
-        expect(JSON.parse(told.stdout)).toMatchObject({ tenant: tenant ?? "" });
+        expect(stdout).toContain(sentence);
       }
-    },
+      const told = await runHere(place, ["fleet", ...given, "--json"], { variables });
+      expect(JSON.parse(told.stdout)).toMatchObject({ tenant: tenant ?? "" });
+    }
+  };
+
+  test.each(["verify", "status", "take"])("are told whose sessions it is about (fleet %s)", saysWhose);
+
+  test.each(["export", "pack", "migrate", "prune", "import", "push"])(
+    "are told whose sessions it is about (fleet %s)",
+    SWEEP,
+    saysWhose,
   );
 
   test("are isolated once, however often, by the owner alone, who sees all of them", async () => {
