@@ -13,7 +13,8 @@ import { user } from "../../support/drafts.ts";
 import { FleetTable } from "../../support/fleet.ts";
 import { lines, Machine } from "../../support/fleet-machine.ts";
 import { entryText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { beginning } from "../../support/sessions.ts";
@@ -139,7 +140,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   );
 });
 
-describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, SYSTEM, () => {
+describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const database = suiteDatabase();
   const { connect, fleets } = database;
   const asked = async (place: Place, ...args: string[]): Promise<Json> =>

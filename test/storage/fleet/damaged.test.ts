@@ -9,7 +9,8 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
@@ -19,7 +20,7 @@ import { type Run, runHere } from "../../support/verbs.ts";
 /** Bytes of a page. */
 const PAGE = 8192;
 
-describe.skipIf(!POSTGRES)(`damage in a fleet${WITH_POSTGRES}`, () => {
+describe("damage in a fleet", needs(POSTGRESQL), () => {
   const database = suiteServer();
   const { connect, fleets } = database;
   const verb = (lives: HereLives, ...args: string[]): Promise<Run> =>

@@ -8,7 +8,8 @@ import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
@@ -213,7 +214,7 @@ acrossTiers(test, STORES)(
   },
 );
 
-describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, SYSTEM, () => {
+describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const { connect, fleets } = suiteDatabase();
   const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
     const lives = new HereLives({ fleet: connect(), seed: fleets.length });

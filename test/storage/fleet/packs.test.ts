@@ -17,7 +17,8 @@ import { memoryStore } from "../../../src/storage/memory.ts";
 import { Database, suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { headerText, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -79,7 +80,7 @@ async function interrupted(
   expect([faults, copies.map(({ state }) => state)]).toEqual([[], ["same"]]);
 }
 
-describe.skipIf(!POSTGRES)(`packs in a PostgreSQL that is killed${WITH_POSTGRES}`, SWEEP, () => {
+describe("packs in a PostgreSQL that is killed", { ...SWEEP, ...needs(POSTGRESQL) }, () => {
   const database = suiteServer();
   test("of a long commit in the middle of which the database is killed, what is acknowledged is there once, in its order", async () => {
     const { server, connect } = database;
@@ -92,7 +93,7 @@ describe.skipIf(!POSTGRES)(`packs in a PostgreSQL that is killed${WITH_POSTGRES}
   });
 });
 
-describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
+describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
   let server: Database;
   const open: SqlFleet[] = [];
   const connect = (name: string): SqlFleet => {

@@ -12,7 +12,8 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { Database } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
@@ -22,7 +23,7 @@ import { type Run, runHere } from "../../support/verbs.ts";
 const TABLES = ["session", "entry", "described", "said", "word", "spent"];
 const [LONG_AGO, DAY] = [40, 1];
 
-describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
+describe("the pruning of a fleet", needs(POSTGRESQL), () => {
   let server: Database;
   const fleets: SqlFleet[] = [];
   const connect = (url = server.url): SqlFleet => {

@@ -7,13 +7,14 @@ import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION, upgrade } from "../../../src/storage/fleet/schema.ts";
 import { suiteDatabase } from "../../support/database.ts";
-import { POSTGRES, urlOf, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { sqlFleet } from "../../support/sql-fleet.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
-describe.skipIf(!POSTGRES)(`what a database refuses${WITH_POSTGRES}`, SYSTEM, () => {
+describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const database = suiteDatabase();
   const { connect } = database;
   const verb = (url: string, ...args: string[]) =>

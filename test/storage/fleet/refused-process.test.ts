@@ -15,7 +15,8 @@ import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -26,9 +27,8 @@ const UNMET: ServerFact = { durability: "primary", version: "" };
 const away: SqlAnswer = { kind: "away", reason: "test: away" };
 const refusal = (code: string): SqlAnswer => ({ kind: "failed", code, reason: `test: ${code}` });
 
-acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
-  `a database that refuses the process, with copies as %s${WITH_POSTGRES}`,
-  (kind) => {
+describe("a database that refuses the process", needs(POSTGRESQL), () => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     const suite = suiteDatabase();
     const { connect, fleets } = suite;
 
@@ -165,5 +165,5 @@ acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
         }
       database.answer = () => undefined;
     });
-  },
-);
+  });
+});

@@ -13,7 +13,8 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random, range } from "../../support/random.ts";
 import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
@@ -25,9 +26,8 @@ const LINES = /into pi_fleet\.(?:entry|pack)\b/;
 const WORDS = /into pi_fleet\.said\b/;
 const HEADERS = /into pi_fleet\.session\b/;
 
-acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
-  `values that the database refuses, with copies as %s${WITH_POSTGRES}`,
-  (kind) => {
+describe("values that the database refuses", needs(POSTGRESQL), () => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     const suite = suiteDatabase();
     const { connect, fleets } = suite;
 
@@ -186,5 +186,5 @@ acrossTiers(describe.skipIf(!POSTGRES), ["jsonl", "v2"])(
       await pushed();
       expect(ids.map(entries)).toEqual(["2", "2"]);
     });
-  },
-);
+  });
+});

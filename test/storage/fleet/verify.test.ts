@@ -9,7 +9,8 @@ import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
@@ -18,7 +19,7 @@ import { runHere } from "../../support/verbs.ts";
 /** Calls by which a session is read. */
 const READING = ["stretches", "lines", "attachments"] as const;
 
-describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
+describe("the verifying of a fleet", needs(POSTGRESQL), () => {
   const database = suiteServer();
   const { connect, fleets } = database;
   /** A machine that runs. */
