@@ -90,7 +90,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     ["made the current one", undefined],
     ["refused at the end", () => Promise.reject(new Failure("storage_failed", "It cannot be."))],
   ])("that is %s", (_, ready) => {
-    acrossTiers(test, [4, 1])(
+    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])(
       "is in both places or in none, whichever operation of the disk fails (each of %i)",
       async (ofMany) => {
         const { count, failure, made } = await forked(0, ready);
