@@ -262,7 +262,7 @@ export class FleetCopy implements Outside {
     lookHere(log);
     const { count } = log.nodes;
     const takeIn = async (): Promise<FleetEnd | null> =>
-      (await takeInUpTo(there, log, this.options.fleet, known.at(count))) ? there : null;
+      (await takeInUpTo(there, log, this.options, known.at(count))) ? there : null;
     const reached = there.entries <= count ? known.prefix(there) : await takeIn();
     if (reached === null) return this.giveWay(there);
     known.raise(reached);

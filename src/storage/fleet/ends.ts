@@ -5,7 +5,7 @@ import type { Fleet, FleetEnd } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { chained, GENESIS, sha256 } from "../v2/frame.ts";
 
-/** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
+/** FleetOptions.heldBytes where nothing else is said. */
 export const HELD_BYTES = 64 << 20;
 
 /** The end of a session without entries. */
@@ -107,14 +107,15 @@ export async function endsAt(
   return isSameEnd(end, last) && end.bytes === last.bytes ? found : null;
 }
 
-/** Returns the lines between two ends, "long" if they are too many to hold, null if one does not lead to the other. */
+/** Returns the lines between two ends, "long" if they have more bytes than are held, null if one does not lead to the other. */
 export async function linesBetween(
   fleet: Fleet,
   sessionId: string,
   here: FleetEnd,
   there: FleetEnd,
+  most = HELD_BYTES,
 ): Promise<readonly Uint8Array[] | "long" | null> {
-  const isLong = there.bytes - here.bytes > HELD_BYTES;
+  const isLong = there.bytes - here.bytes > most;
   const held: Uint8Array[] = [];
   let end = here;
   for await (const lines of fleet.lines(sessionId, here.entries, there.entries)) {

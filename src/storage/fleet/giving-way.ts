@@ -30,6 +30,8 @@ interface Differing {
     readonly journal: Journal;
     /** Keeps lines that gave way. Returns their path. */
     readonly keepAside: (log: Log, lines: readonly Uint8Array[]) => string;
+    /** See FleetOptions. */
+    readonly heldBytes?: number;
   };
   readonly journaled: JournaledSession | null | undefined;
 }
@@ -91,12 +93,13 @@ async function partedAfter(
   there: FleetEnd,
 ): Promise<Parted | null> {
   const { nodes, header } = log;
+  const { fleet, heldBytes = HELD_BYTES } = options;
   const isAnother = from > 0 || journaled?.from == null;
   let common = from;
   let end = endIn(log, from, NOTHING);
   let bytes = 0;
   const held: Uint8Array[] = [];
-  for await (const lines of options.fleet.lines(header.id, from, there.entries)) {
+  for await (const lines of fleet.lines(header.id, from, there.entries)) {
     end = endAfter(end, lines);
     for (const line of lines) {
       const isCommon = bytes === 0 && common < nodes.count && sameBytes(payloadOf(line), payloadOf(log.read(common)));
@@ -104,12 +107,12 @@ async function partedAfter(
       else if (common === from && isAnother) return null;
       else {
         bytes += line.length;
-        if (bytes <= HELD_BYTES) held.push(line);
+        if (bytes <= heldBytes) held.push(line);
         else held.length = 0;
       }
     }
   }
-  return isSameEnd(end, there) ? { common, theirs: bytes > HELD_BYTES ? "long" : held } : null;
+  return isSameEnd(end, there) ? { common, theirs: bytes > heldBytes ? "long" : held } : null;
 }
 
 async function branchOff(

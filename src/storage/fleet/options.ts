@@ -22,6 +22,8 @@ export interface FleetOptions {
   readonly long?: number;
   /** Bytes of lines that are sent together; one commit of more is sent in parts. */
   readonly partBytes?: number;
+  /** Bytes of fetched lines that are held in memory until it is known that they continue a copy. */
+  readonly heldBytes?: number;
   /** With it, what is written while the database is away is acknowledged, and given to the fleet later. */
   readonly outage?: Outage;
 }

@@ -6,6 +6,7 @@ import type { CopiedLog } from "../log/outside.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesBetween } from "./ends.ts";
 import { unsettled } from "./failures.ts";
+import type { FleetOptions } from "./options.ts";
 
 /** Takes in what is in the file, of which a commit that failed may have left something. This process has the lock. */
 export function lookHere(log: CopiedLog): void {
@@ -60,9 +61,14 @@ function tellOfParents(log: CopiedLog, from: number): void {
  * Adds what the fleet has up to an end, after that of the copy (`here`). Returns false where that does not lead there. Throws
  * storage_failed where others wrote to the file in between.
  */
-export async function takeInUpTo(there: FleetEnd, log: CopiedLog, fleet: Fleet, here: FleetEnd): Promise<boolean> {
+export async function takeInUpTo(
+  there: FleetEnd,
+  log: CopiedLog,
+  { fleet, heldBytes }: Pick<FleetOptions, "fleet" | "heldBytes">,
+  here: FleetEnd,
+): Promise<boolean> {
   const { id } = log.header;
-  const more = await linesBetween(fleet, id, here, there);
+  const more = await linesBetween(fleet, id, here, there, heldBytes);
   if (more === null) return false;
   if (more !== "long") await takeIn(log, fleet, more, here.entries);
   else

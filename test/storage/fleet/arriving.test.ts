@@ -4,7 +4,7 @@
  */
 
 import { readdirSync } from "node:fs";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { failingDisk } from "../../support/failing.ts";
@@ -12,8 +12,14 @@ import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
+/** Returns the stores with so many random sessions of each, the first of them also with a few. */
+const sessions = (few: number, many: number): { store: string; count: number }[] => [
+  { store: "jsonl", count: few },
+  ...STORES.map((store) => ({ store, count: many })),
+];
 let seeds = 0;
 
 /** A fleet whose lines come when the gate is open; those that are asked for by their positions come at once. */
@@ -125,11 +131,11 @@ function questions(random: Random, ids: readonly string[]): [string, Json][] {
 
 const answer = ({ result, error }: Json): string => JSON.stringify(result ?? error);
 
-test.each(STORES)(
-  "what is answered of a session that is on its way is what is answered when it is here (%s)",
-  async (store) => {
+acrossTiers(test, sessions(1, 6))(
+  "what is answered of a session that is on its way is what is answered when it is here ($store, $count)",
+  async ({ store, count }) => {
     let early = 0;
-    await forSeedsAsync(6, async (random) => {
+    await forSeedsAsync(count, async (random) => {
       const table = new FleetTable();
       const sessionId = await made(table, random, store);
       const ids = table.linesOf(sessionId).map((line) => JSON.parse(line).id);
@@ -151,11 +157,11 @@ test.each(STORES)(
         [],
       );
     });
-    expect(early).toBeGreaterThan(6);
+    expect(early).toBeGreaterThan(count);
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a session whose heads are damaged in the fleet is opened when all its lines are here (%s)",
   async (store) => {
     await forSeedsAsync(3, async (random) => {
@@ -175,30 +181,33 @@ test.each(STORES)(
   },
 );
 
-test("Pi's dialect has the same answers before and after, and so has a start with the session", async () => {
-  await forSeedsAsync(3, async (random) => {
-    const table = new FleetTable();
-    const sessionId = await made(table, random, "jsonl");
-    const two = await machine(table, ["--dialect", "pi", "--session", sessionId]);
-    const types = ["get_state", "get_messages", "get_session_stats", "get_fork_messages", "get_last_assistant_text"];
-    const ask = async (): Promise<string[]> => {
-      const replies: string[] = [];
-      for (const type of types) {
-        const { data, success } = await two.wire.command(type);
-        replies.push(JSON.stringify({ data, success }));
-      }
-      return replies;
-    };
-    const before = await ask();
-    expect(two.fleet.calls).not.toContain("lines");
-    two.fleet.open();
-    await two.wire.command("set_session_name", { name: "other" });
-    await two.wire.command("set_session_name", { name: JSON.parse(before[0]).data.sessionName ?? "" });
-    const after = await ask();
-    expect(after.slice(1, 2)).toEqual(before.slice(1, 2));
-    expect(after.slice(3)).toEqual(before.slice(3));
-  });
-});
+acrossTiers(test, [1, 3])(
+  "Pi's dialect has the same answers before and after, and so has a start with the session (%i)",
+  async (count) => {
+    await forSeedsAsync(count, async (random) => {
+      const table = new FleetTable();
+      const sessionId = await made(table, random, "jsonl");
+      const two = await machine(table, ["--dialect", "pi", "--session", sessionId]);
+      const types = ["get_state", "get_messages", "get_session_stats", "get_fork_messages", "get_last_assistant_text"];
+      const ask = async (): Promise<string[]> => {
+        const replies: string[] = [];
+        for (const type of types) {
+          const { data, success } = await two.wire.command(type);
+          replies.push(JSON.stringify({ data, success }));
+        }
+        return replies;
+      };
+      const before = await ask();
+      expect(two.fleet.calls).not.toContain("lines");
+      two.fleet.open();
+      await two.wire.command("set_session_name", { name: "other" });
+      await two.wire.command("set_session_name", { name: JSON.parse(before[0]).data.sessionName ?? "" });
+      const after = await ask();
+      expect(after.slice(1, 2)).toEqual(before.slice(1, 2));
+      expect(after.slice(3)).toEqual(before.slice(3));
+    });
+  },
+);
 
 const MORE = Array.from({ length: 6 }, (_, n) => `more-${n}`);
 const ALL = ["one", "two", ...MORE];
@@ -222,22 +231,25 @@ async function arriving(
 
 const request = (id: number, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
 
-test.each(STORES)("a write waits for the whole, and what comes after it waits in its order (%s)", async (store) => {
-  const { wire, fleet, table, sessionId } = await arriving(store);
-  wire.send(
-    request(101, "get_entries"),
-    request(102, "append", { entries: [user("three", { id: "three" })] }),
-    request(103, "get_entries"),
-  );
-  const first = await wire.reply(101);
-  expect(first.result.entries.map(({ id }: Json) => id)).toEqual(ALL);
-  expect(table.linesOf(sessionId)).toHaveLength(8);
-  fleet.open();
-  const [second, third] = [await wire.reply(102), await wire.reply(103)];
-  expect(second.result.entryIds).toEqual(["three"]);
-  expect(third.result.entries.map(({ id }: Json) => id)).toEqual([...ALL, "three"]);
-  expect(table.linesOf(sessionId)).toHaveLength(9);
-});
+acrossTiers(test, STORES)(
+  "a write waits for the whole, and what comes after it waits in its order (%s)",
+  async (store) => {
+    const { wire, fleet, table, sessionId } = await arriving(store);
+    wire.send(
+      request(101, "get_entries"),
+      request(102, "append", { entries: [user("three", { id: "three" })] }),
+      request(103, "get_entries"),
+    );
+    const first = await wire.reply(101);
+    expect(first.result.entries.map(({ id }: Json) => id)).toEqual(ALL);
+    expect(table.linesOf(sessionId)).toHaveLength(8);
+    fleet.open();
+    const [second, third] = [await wire.reply(102), await wire.reply(103)];
+    expect(second.result.entryIds).toEqual(["three"]);
+    expect(third.result.entries.map(({ id }: Json) => id)).toEqual([...ALL, "three"]);
+    expect(table.linesOf(sessionId)).toHaveLength(9);
+  },
+);
 
 test("a write that waits can be cancelled, and is not done", async () => {
   const { wire, fleet, table, sessionId } = await arriving();
@@ -252,7 +264,7 @@ test("a write that waits can be cancelled, and is not done", async () => {
   expect(table.linesOf(sessionId)).toHaveLength(8);
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a database that goes away meanwhile leaves nothing here, and a later try succeeds (%s)",
   async (store) => {
     const own = await arriving(store);
@@ -292,10 +304,13 @@ test("a session that is removed meanwhile cannot be written to, and leaves nothi
 test.each(["close_session", "new_session", "shutdown", "the end"])(
   "%s in the middle of it ends the arrival, and leaves nothing",
   async (method) => {
+    vi.useFakeTimers({ toFake: ["setInterval"] });
+    onTestFinished(() => void vi.useRealTimers());
     const own = await arriving();
     const { wire, fleet, lives, sessionId } = own;
     await wire.result("get_context");
     // The rest comes while nothing is asked.
+    vi.advanceTimersByTime(500);
     await fleet.asked;
     expect(filesOf(own)).toHaveLength(1);
     if (method !== "the end") await wire.result(method, method === "close_session" ? { sessionId } : {});
@@ -316,19 +331,22 @@ test("a full disk fails what waits, leaves nothing, and is tried again", async (
   await own.wire.result("append", { entries: [user("three")] });
 });
 
-test.each(STORES)("two servers of a machine open the same session at once, and both have it (%s)", async (store) => {
-  const one = await arriving(store);
-  const fleet = new GatedFleet(one.table, "the other");
-  const two = await machine(one.table, ["--store", store], { place: one.lives.place, fleet, disk: realDisk });
-  await two.wire.result("switch_session", { sessionId: one.sessionId });
-  const both = [one, two].map(({ wire }) => wire.result("get_session_family"));
-  one.fleet.open();
-  fleet.open();
-  await Promise.all(both);
-  for (const { wire } of [one, two]) {
-    expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(ALL);
-  }
-});
+acrossTiers(test, STORES)(
+  "two servers of a machine open the same session at once, and both have it (%s)",
+  async (store) => {
+    const one = await arriving(store);
+    const fleet = new GatedFleet(one.table, "the other");
+    const two = await machine(one.table, ["--store", store], { place: one.lives.place, fleet, disk: realDisk });
+    await two.wire.result("switch_session", { sessionId: one.sessionId });
+    const both = [one, two].map(({ wire }) => wire.result("get_session_family"));
+    one.fleet.open();
+    fleet.open();
+    await Promise.all(both);
+    for (const { wire } of [one, two]) {
+      expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(ALL);
+    }
+  },
+);
 
 test("what another machine adds meanwhile is told of when the session is here", async () => {
   const { wire, fleet, table, sessionId } = await arriving();
@@ -369,7 +387,7 @@ async function asked({
 
 const isReply = (message: Json): boolean => !("method" in message);
 
-test.each(STORES)("reads of a host that is asked are answered before it answers (%s)", async (store) => {
+acrossTiers(test, STORES)("reads of a host that is asked are answered before it answers (%s)", async (store) => {
   const own = await arriving(store);
   const { wire, fleet, sessionId } = own;
   const { id, during } = await asked(own);
@@ -382,10 +400,10 @@ test.each(STORES)("reads of a host that is asked are answered before it answers 
   expect((await wire.reply(110)).result.sessionId).not.toBe(sessionId);
 });
 
-test.each(STORES)(
-  "of reads while the host is asked each is answered once, whatever becomes of them (%s)",
-  async (store) => {
-    await forSeedsAsync(25, async (random) => {
+acrossTiers(test, sessions(4, 25))(
+  "of reads while the host is asked each is answered once, whatever becomes of them ($store, $count)",
+  async ({ store, count }) => {
+    await forSeedsAsync(count, async (random) => {
       const own = await arriving(store);
       const { wire, fleet, sessionId, lives } = own;
       const { id, during } = await asked(own);

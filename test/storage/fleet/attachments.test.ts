@@ -13,10 +13,12 @@ import { user } from "../../support/drafts.ts";
 import { FleetTable } from "../../support/fleet.ts";
 import { lines, Machine } from "../../support/fleet-machine.ts";
 import { entryText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { beginning } from "../../support/sessions.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
@@ -28,7 +30,7 @@ const naming = (bytes: Uint8Array, entryId = id(0)): string => {
 };
 const KINDS = ["jsonl", "v2"] as const;
 
-describe.each(KINDS)("an attachment of %s", (kind) => {
+acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   const bytes = bytesOf("a picture");
 
   test.each(["before", "after", "late"] as const)(
@@ -138,7 +140,7 @@ describe.each(KINDS)("an attachment of %s", (kind) => {
   );
 });
 
-describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
+describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const database = suiteDatabase();
   const { connect, fleets } = database;
   const asked = async (place: Place, ...args: string[]): Promise<Json> =>
@@ -182,11 +184,11 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
     await expect(connect().fleet.append(batch)).rejects.toBe(refused);
   });
 
-  test.each(KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
-    const bytes = randomBytes(2_500_000);
+  acrossTiers(test, KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
+    const bytes = randomBytes(1_100_000);
     const [one, two] = [await machine(kind), await machine(kind)];
     const { sessionId } = await imported(one, "1", bytes);
-    expect(count("blob_part")).toBe("3");
+    expect(count("blob_part")).toBe("2");
     const path = await pathOf(two.wire, sessionId);
     expect(readFileSync(join(attachmentFolder(path), digestOf(bytes))).equals(bytes)).toBe(true);
     expect((await asked(two.place, "verify")).faults).toEqual([]);
@@ -204,11 +206,11 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
       asking.mock.calls.filter(([asked]) => "text" in asked && asked.text.startsWith("select bytes")).length;
     const there = await pathOf(three.wire, sessionId);
     expect(existsSync(join(attachmentFolder(there), digestOf(bytes)))).toBe(false);
-    expect(fetched()).toBe(3);
+    expect(fetched()).toBe(2);
     // It was seen what it is, and comes no second time as long as nobody has given it anew.
     await three.wire.result("new_session");
     await pathOf(three.wire, sessionId);
-    expect(fetched()).toBe(3);
+    expect(fetched()).toBe(2);
     const folder = join(one.place.home, ".pi/agent/sessions");
     await asked(one.place, "import", folder);
     expect((await asked(one.place, "verify")).faults).toEqual([]);
@@ -226,7 +228,7 @@ describe.skipIf(!POSTGRES)(`attachments in PostgreSQL${WITH_POSTGRES}`, () => {
       "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.described, pi_fleet.attached, pi_fleet.blob cascade",
     );
     await asked(two.place, "import", out);
-    expect([count("blob_part"), count("attached")]).toEqual(["3", "1"]);
+    expect([count("blob_part"), count("attached")]).toEqual(["2", "1"]);
   });
 
   test("that cannot be written beside an exported session are named, and the exit status says so", async () => {

@@ -9,6 +9,7 @@ import { failed, followed, found, line, Machine, second, written } from "../../s
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
@@ -124,13 +125,15 @@ function failingAt(at: number, errno: string) {
   };
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   let sweeps = 0;
-  // Containers ask the disk for so much that all of it takes seconds: some of it, from another operation on each time.
-  const sweep = async (fails: (at: number) => Promise<boolean>, ofMany = 3): Promise<void> => {
-    const step = isEvery() || kind === "jsonl" ? 1 : ofMany;
+  /** Goes through all operations, or each of so many, from another one on each time. */
+  const sweep = async (fails: (at: number) => Promise<boolean>, ofMany: number): Promise<void> => {
+    const step = isEvery() ? 1 : ofMany;
     for (let at = sweeps++ % step; await fails(at); at += step);
   };
+  /** Containers ask the disk for so much that all of it takes seconds. */
+  const strides = (few: number, container: number): number[] => (kind === "jsonl" ? [few, 1] : [container]);
 
   const mine = (n: number, parent: number | null): string =>
     userText(id(n), parent === null ? null : id(parent), `on one ${n}`);
@@ -225,25 +228,30 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  test("a conflict is settled once, at whichever operation the disk fails", async () => {
-    for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), 17);
-    await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), 17);
+  acrossTiers(test, strides(17, 17))(
+    "a conflict is settled once, at whichever operation the disk fails (each of %i)",
+    async (ofMany) => {
+      for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
+      await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), ofMany);
+    },
+  );
+
+  describe.each([true, false])("with a journal: %s", (isJournaled) => {
+    acrossTiers(test, strides(5, 3))(
+      "a commit is told as it is, at whichever operation the disk fails (each of %i)",
+      async (ofMany) => {
+        for (const fault of FAULTS)
+          for (const errno of ["EIO", "ENOSPC"])
+            await sweep((at) => commitsOnce(kind, isJournaled, fault, failingAt(at + 1, errno)), ofMany);
+      },
+    );
+
+    acrossTiers(test, strides(3, 3))(
+      "a commit is told as it is, whenever the disk is full from then on (each of %i)",
+      async (ofMany) => {
+        for (const fault of FAULTS)
+          await sweep((room) => commitsOnce(kind, isJournaled, fault, (disk) => fillAfter(disk, room)), ofMany);
+      },
+    );
   });
-
-  test.each([true, false])(
-    "a commit is told as it is, at whichever operation the disk fails (journal: %s)",
-    async (isJournaled) => {
-      for (const fault of FAULTS)
-        for (const errno of ["EIO", "ENOSPC"])
-          await sweep((at) => commitsOnce(kind, isJournaled, fault, failingAt(at + 1, errno)));
-    },
-  );
-
-  test.each([true, false])(
-    "a commit is told as it is, whenever the disk is full from then on (journal: %s)",
-    async (isJournaled) => {
-      for (const fault of FAULTS)
-        await sweep((room) => commitsOnce(kind, isJournaled, fault, (disk) => fillAfter(disk, room)));
-    },
-  );
 });

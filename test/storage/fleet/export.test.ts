@@ -1,4 +1,8 @@
-/** What `fleet export` writes, and what it leaves alone. Over a real PostgreSQL. */
+/**
+ * What `fleet export` writes, and what it leaves alone. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,10 +10,11 @@ import { describe, expect, test } from "vitest";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 
-describe.skipIf(!POSTGRES)(`the export of a fleet${WITH_POSTGRES}`, () => {
+describe("the export of a fleet", needs(POSTGRESQL), () => {
   const database = suiteDatabase();
   const { connect } = database;
   const filesIn = (folder: string): string[] =>

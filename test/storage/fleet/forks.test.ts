@@ -14,6 +14,7 @@ import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { SESSION } from "../../support/lines.ts";
 import type { Json } from "../../support/server.ts";
 import { FOLDER, idsOf, STATE } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const FORK = "0198d7c5-0000-7000-8000-00000000f0f0";
 
@@ -40,7 +41,7 @@ async function source(workspace: Workspace): Promise<Session> {
   return session;
 }
 
-describe.each(["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
   /** Forks, and makes the fork the current session; the disk fails at an operation, or what is waited for last does. */
   async function forked(failing: number, ready?: () => Promise<void>) {
     const disk = new FaultDisk();
@@ -85,16 +86,21 @@ describe.each(["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (k
       expect([message, details], told).toMatchObject([/is there all the same/, { sessionPath: path }]);
   }
 
-  test.each([
+  describe.each([
     ["made the current one", undefined],
     ["refused at the end", () => Promise.reject(new Failure("storage_failed", "It cannot be."))],
-  ])("that is %s is in both places or in none, whichever operation of the disk fails", async (_, ready) => {
-    const { count, failure, made } = await forked(0, ready);
-    expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
-    for (let failing = 0; failing <= count; failing++) {
-      const outcome = await forked(failing, ready);
-      if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
-      requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
-    }
+  ])("that is %s", (_, ready) => {
+    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])(
+      "is in both places or in none, whichever operation of the disk fails (each of %i)",
+      async (ofMany) => {
+        const { count, failure, made } = await forked(0, ready);
+        expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
+        for (let failing = 0; failing <= count; failing += ofMany) {
+          const outcome = await forked(failing, ready);
+          if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
+          requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
+        }
+      },
+    );
   });
 });

@@ -7,7 +7,8 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { FleetTable, MemoryFleet } from "../../support/fleet.ts";
 import { type HistoryFigures, runHistory } from "../../support/fleet-history.ts";
-import { forSeedsAsync, Random } from "../../support/random.ts";
+import { forSeedsAsync, Random, range } from "../../support/random.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 interface Kind {
   /** The rule that the fleet breaks. */
@@ -76,37 +77,56 @@ async function histories(random: Random, kind: Kind = {}): Promise<HistoryFigure
   return figures;
 }
 
-test("what is acknowledged is there once, what is refused is not, and every copy says the same", async () => {
-  let acknowledged = 0;
-  await forSeedsAsync(20, async (random) => {
-    acknowledged += (await histories(random)).acknowledged;
-  });
-  expect(acknowledged).toBeGreaterThan(200);
-});
+/** Declares a test of one history, and one of many in the sweep. */
+function testHistories(title: string, many: number, run: (count: number) => Promise<void>): void {
+  test(title, () => run(1));
+  test(`${title} (${many} times)`, SWEEP, () => run(many));
+}
 
-test("what is acknowledged while the fleet is away is there once, if need be as a branch", async () => {
-  let local = 0;
-  let branches = 0;
-  // One call that fails is no outage: fewer of them have two machines go on alone.
-  await forSeedsAsync(40, async (random) => {
-    const figures = await histories(random, { isJournaled: true });
-    local += figures.local;
-    branches += figures.branches;
-  });
-  expect(local).toBeGreaterThan(100);
-  expect(branches).toBeGreaterThan(3);
-});
+testHistories(
+  "what is acknowledged is there once, what is refused is not, and every copy says the same",
+  20,
+  async (count) => {
+    let acknowledged = 0;
+    await forSeedsAsync(count, async (random) => {
+      acknowledged += (await histories(random)).acknowledged;
+    });
+    expect(acknowledged).toBeGreaterThan(10 * count);
+  },
+);
 
-test("what is acknowledged outlives promotions, and where a standby lacked it, it is given back or kept", async () => {
-  let forgotten = 0;
-  await forSeedsAsync(20, async (random) => {
-    const lacks = random.pick([0, 2, 10]);
-    const figures = await histories(random, { lacks, isJournaled: random.chance(0.3) });
-    if (lacks === 0) expect(figures.forgotten).toBe(0);
-    forgotten += figures.forgotten;
-  });
-  expect(forgotten).toBeGreaterThan(0);
-});
+testHistories(
+  "what is acknowledged while the fleet is away is there once, if need be as a branch",
+  40,
+  async (count) => {
+    let local = 0;
+    let branches = 0;
+    // One call that fails is no outage: fewer of them have two machines go on alone.
+    await forSeedsAsync(count, async (random) => {
+      const figures = await histories(random, { isJournaled: true });
+      local += figures.local;
+      branches += figures.branches;
+    });
+    expect(local).toBeGreaterThan(2.5 * count);
+    // A few histories may have none.
+    expect(branches).toBeGreaterThanOrEqual(Math.floor(count / 10));
+  },
+);
+
+testHistories(
+  "what is acknowledged outlives promotions, and where a standby lacked it, it is given back or kept",
+  20,
+  async (count) => {
+    let forgotten = 0;
+    await forSeedsAsync(count, async (random) => {
+      const lacks = random.pick([0, 2, 10]);
+      const figures = await histories(random, { lacks, isJournaled: random.chance(0.3) });
+      if (lacks === 0) expect(figures.forgotten).toBe(0);
+      forgotten += figures.forgotten;
+    });
+    expect(forgotten).toBeGreaterThanOrEqual(Math.floor(count / 20));
+  },
+);
 
 describe("a fleet is found out", () => {
   const MUTANTS: Readonly<Record<string, (fleet: MemoryFleet) => Fleet>> = {
@@ -142,7 +162,8 @@ describe("a fleet is found out", () => {
   };
   test.each(Object.entries(MUTANTS))("%s", async (_, breaks) => {
     const found = async (): Promise<boolean> => {
-      for (let seed = 1; seed <= 60; seed++)
+      // The first two are enough for most rules.
+      for (const seed of [11, 18, ...range(1, 61)])
         try {
           await histories(new Random(seed), { breaks });
         } catch {

@@ -10,6 +10,7 @@ import { failed, followed, found, line, lines, Machine, second, written } from "
 import { headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const journaled = { isJournaled: true } as const;
 
@@ -35,7 +36,7 @@ function inFleet({ fleet }: Machine): (string | { readonly leaf: string | null }
   });
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test("it is acknowledged as local, nobody waits twice, and the fleet has it in order when it is back", async () => {
     const one = new Machine(kind, undefined, "one", journaled);
     const log = one.create();

@@ -8,9 +8,11 @@ import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
 let seeds = 0;
@@ -52,70 +54,73 @@ const namesOf = (home: string): string[] =>
 
 /** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
 const PLACES = ["the copy's", "another home's"];
-const CASES = STORES.flatMap((store) =>
-  PLACES.flatMap((where) => [0, 4 << 20].map((long) => [store, where, long] as const)),
-);
+const CASES = PLACES.flatMap((where) => [0, 4 << 20].map((long) => [where, long] as const));
 
-test.each(CASES)(
-  "a start with the path of one brings it, and makes no other (%s, %s path, early from %s bytes)",
-  async (store, where, longFrom) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile, place: theirs } = await made(table, store);
-    const { lives, place } = machine(table, { longFrom });
-    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
-    renameSync(theirs.home, `${theirs.home}.gone`);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    expect(await entriesOf(wire)).toEqual(["one"]);
-    await wire.result("append", { entries: [user("two", { id: "two" })] });
-    expect(table.linesOf(sessionId)).toHaveLength(2);
-    await wire.result("new_session");
-    await wire.result("switch_session", { sessionId });
-    expect(await entriesOf(wire)).toEqual(["one", "two"]);
-    await lives.end();
-    expect([...table.rows.keys()]).toEqual([sessionId]);
-    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
-  },
-);
+acrossTiers(describe, STORES)("with copies as %s", (store) => {
+  test.each(CASES)(
+    "a start with the path of one brings it, and makes no other (%s path, early from %s bytes)",
+    async (where, longFrom) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile, place: theirs } = await made(table, store);
+      const { lives, place } = machine(table, { longFrom });
+      const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
+      renameSync(theirs.home, `${theirs.home}.gone`);
+      const wire = await lives.start(["--store", store, "--session", path]);
+      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+      expect(await entriesOf(wire)).toEqual(["one"]);
+      await wire.result("append", { entries: [user("two", { id: "two" })] });
+      expect(table.linesOf(sessionId)).toHaveLength(2);
+      await wire.result("new_session");
+      await wire.result("switch_session", { sessionId });
+      expect(await entriesOf(wire)).toEqual(["one", "two"]);
+      await lives.end();
+      expect([...table.rows.keys()]).toEqual([sessionId]);
+      expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
+    },
+  );
 
-test.each(STORES)("a start with a path that no session of the fleet has makes one there (%s)", async (store) => {
-  const table = new FleetTable();
-  const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
-  for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
-    const { lives } = machine(table);
-    const path = join(temporaryFolder(), name);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect(await entriesOf(wire)).toEqual([]);
-    await wire.result("append", { entries: [user("new")] });
-    expect(existsSync(path)).toBe(true);
-    await lives.end();
-  }
-  expect(table.rows.size).toBe(3);
+  test.each([false, true])(
+    "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
+    async (isJournaled) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile } = await made(table, store);
+      const { fleet, lives } = machine(table, { isJournaled });
+      const path = join(temporaryFolder(), basename(sessionFile));
+      fleet.faultAt = () => "before";
+      let wire = await lives.start(["--store", store, "--session", path]);
+      expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
+      expect(lives.said).toHaveLength(1);
+      fleet.faultAt = () => undefined;
+      await wire.result("switch_session", { sessionPath: path });
+      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+      await lives.end();
+      // A name that no copy has is that of a new session, whether or not the fleet is there.
+      fleet.faultAt = () => "before";
+      wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
+      expect(await entriesOf(wire)).toEqual([]);
+    },
+  );
 });
 
-test.each(STORES.flatMap((store) => [false, true].map((isJournaled) => [store, isJournaled] as const)))(
-  "while the fleet cannot be asked, a start makes none under the name of one that it may have (%s, goes on alone: %s)",
-  async (store, isJournaled) => {
+acrossTiers(test, STORES)(
+  "a start with a path that no session of the fleet has makes one there (%s)",
+  async (store) => {
     const table = new FleetTable();
-    const { sessionId, sessionFile } = await made(table, store);
-    const { fleet, lives } = machine(table, { isJournaled });
-    const path = join(temporaryFolder(), basename(sessionFile));
-    fleet.faultAt = () => "before";
-    let wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
-    expect(lives.said).toHaveLength(1);
-    fleet.faultAt = () => undefined;
-    await wire.result("switch_session", { sessionPath: path });
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    await lives.end();
-    // A name that no copy has is that of a new session, whether or not the fleet is there.
-    fleet.faultAt = () => "before";
-    wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
-    expect(await entriesOf(wire)).toEqual([]);
+    const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
+    for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
+      const { lives } = machine(table);
+      const path = join(temporaryFolder(), name);
+      const wire = await lives.start(["--store", store, "--session", path]);
+      expect(await entriesOf(wire)).toEqual([]);
+      await wire.result("append", { entries: [user("new")] });
+      expect(existsSync(path)).toBe(true);
+      await lives.end();
+    }
+    expect(table.rows.size).toBe(3);
   },
 );
 
-test.each(STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
+acrossTiers(test, STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
   const table = new FleetTable();
   const { lives: first } = machine(table);
   const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
@@ -187,30 +192,36 @@ test("to find out whether a path means one, nothing but its header is read", asy
   expect(bytes).toBeLessThan(1 << 19);
 });
 
-test.each(STORES)("a path with an id that several files here have is that of a new session (%s)", async (store) => {
-  const table = new FleetTable();
-  const { sessionId, sessionFile } = await made(table, "jsonl");
-  const { lives } = machine(new FleetTable());
-  const folder = join(lives.place.home, ".pi", "agent", "sessions");
-  for (const [n, name] of ["--a--", "--b--"].entries()) {
-    mkdirSync(join(folder, name), { recursive: true });
-    writeFileSync(join(folder, name, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", `${n}`));
-  }
-  const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
-  const wire = await lives.start(["--store", store, "--session", path]);
-  expect(await entriesOf(wire)).toEqual([]);
-  await wire.result("append", { entries: [user("new")] });
-  expect(existsSync(path)).toBe(true);
-});
+acrossTiers(test, STORES)(
+  "a path with an id that several files here have is that of a new session (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const { sessionId, sessionFile } = await made(table, "jsonl");
+    const { lives } = machine(new FleetTable());
+    const folder = join(lives.place.home, ".pi", "agent", "sessions");
+    for (const [n, name] of ["--a--", "--b--"].entries()) {
+      mkdirSync(join(folder, name), { recursive: true });
+      writeFileSync(
+        join(folder, name, basename(sessionFile)),
+        readFileSync(sessionFile, "utf8").replace("one", `${n}`),
+      );
+    }
+    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
+    const wire = await lives.start(["--store", store, "--session", path]);
+    expect(await entriesOf(wire)).toEqual([]);
+    await wire.result("append", { entries: [user("new")] });
+    expect(existsSync(path)).toBe(true);
+  },
+);
 
-describe.skipIf(!POSTGRES)(`the path by which a list names one${WITH_POSTGRES}`, () => {
+describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const { connect, fleets } = suiteDatabase();
   const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
     const lives = new HereLives({ fleet: connect(), seed: fleets.length });
     return { wire: await lives.start(args), home: lives.place.home };
   };
 
-  test.each(STORES)("opens it there, whatever its id is (%s)", async (store) => {
+  acrossTiers(test, STORES)("opens it there, whatever its id is (%s)", async (store) => {
     const one = await started();
     const ids = [`task-1-${store}`, `a_b ${store}`, `a:b ${store}`, `-begun ${store}`, `${"x".repeat(130)}${store}`];
     await one.wire.result("new_session", { newSessionId: `a_b_${store}` });

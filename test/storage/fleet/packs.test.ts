@@ -1,4 +1,8 @@
-/** Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them. */
+/**
+ * Packs in a real PostgreSQL: sessions of which some lines are packed read like others, whoever reads them.
+ *
+ * @module-tag system
+ */
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
@@ -10,17 +14,87 @@ import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
+import { Database, suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { headerText, userText } from "../../support/lines.ts";
-import { POSTGRES, Postgres, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { forSeedsAsync, range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
+/** Has commits of some KB be sent in parts, of a line of 2 KB or two each. */
+const PARTS = { partBytes: 4096 };
 const ODD = "odd \u0000 \ud800";
 
-describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
-  let server: Postgres;
+async function linesOf({ fleet }: SqlFleet, id: string, from: number, to: number): Promise<string[]> {
+  const lines: string[] = [];
+  for await (const some of fleet.lines(id, from, to)) lines.push(...some.map((line) => textOf(line)));
+  return lines;
+}
+
+/** Has something happen in the middle of a long commit; with `again` it fails, and the host does it again after that. */
+async function interrupted(
+  server: TestDatabase,
+  connect: (name: string) => SqlFleet,
+  interrupt: (sessionId: string) => Promise<void>,
+  again?: () => Promise<void>,
+): Promise<void> {
+  const one = connect("interrupted");
+  const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 5 });
+  const wire = await lives.start();
+  await wire.result("append", { entries: [user("begins")] });
+  const { sessionId } = await wire.result("get_state");
+  const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(1000)}`));
+  const keepPart = one.fleet.keepPart.bind(one.fleet);
+  let parts = 0;
+  one.fleet.keepPart = async (part, given) => {
+    if (++parts === 3) await interrupt(sessionId);
+    return keepPart(part, given);
+  };
+  const params = { entries, idempotencyKey: "long" };
+  if (again) {
+    const error = await wire.failure("append", params);
+    expect(error).toMatchObject({
+      message: expect.stringContaining("Nothing was changed"),
+      data: { name: "storage_failed" },
+    });
+    await again();
+    expect(server.sql("select entries from pi_fleet.session")).toBe("1");
+    expect(server.sql("select count(*) > 0 from pi_fleet.pack")).toBe("t");
+  }
+  const { entryIds } = await wire.result("append", params);
+  expect(await wire.result("append", params)).toMatchObject({ entryIds });
+  expect(server.sql("select count(*) from pi_fleet.pack where generation < 0")).toBe("0");
+  const count = Number(server.sql("select entries from pi_fleet.session"));
+  const lines = (await linesOf(one, sessionId, 0, count)).map((line) => JSON.parse(line));
+  const ids = lines.map(({ id }) => id);
+  expect(ids.slice(1)).toEqual(entryIds);
+  expect(lines.slice(1).map(({ message }) => Number.parseInt(message.content, 10))).toEqual(entries.map((_, n) => n));
+  await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), {
+    timeout: 30_000,
+  });
+  expect(server.sql("select count(*) from pi_fleet.said")).toBe(String(count));
+  const { faults, copies } = await lives.care().verify();
+  expect([faults, copies.map(({ state }) => state)]).toEqual([[], ["same"]]);
+}
+
+describe("packs in a PostgreSQL that is killed", { ...SWEEP, ...needs(POSTGRESQL) }, () => {
+  const database = suiteServer();
+  test("of a long commit in the middle of which the database is killed, what is acknowledged is there once, in its order", async () => {
+    const { server, connect } = database;
+    await interrupted(
+      server,
+      connect,
+      () => server.kill(),
+      () => server.start(),
+    );
+  });
+});
+
+describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
+  let server: Database;
   const open: SqlFleet[] = [];
   const connect = (name: string): SqlFleet => {
     const fleet = sqlFleet(server.url, name);
@@ -52,16 +126,10 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
     return taking.epoch;
   };
-  const linesOf = async ({ fleet }: SqlFleet, id: string, from: number, to: number): Promise<string[]> => {
-    const lines: string[] = [];
-    for await (const some of fleet.lines(id, from, to)) lines.push(...some.map((line) => textOf(line)));
-    return lines;
-  };
 
   beforeAll(async () => {
-    server = new Postgres();
+    server = new Database();
     await server.start();
-    await connect("first").fleet.migrate();
   });
   beforeEach(() => {
     server.sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.said");
@@ -71,48 +139,51 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     await server.close();
   });
 
-  test("any stretch of a session of rows and packs is read as it was written, lines, heads and lengths", async () => {
-    const one = connect("one");
-    await forSeedsAsync(6, async (random) => {
-      const id = `session ${random.int(1e9)}`;
-      const epoch = await taken(one, id);
-      let end = NOTHING;
-      const all: string[] = [];
-      for (let n = 1 + random.int(6); n > 0; n--) {
-        const texts = Array.from({ length: 1 + random.int(30) }, (_, i) =>
-          lineOf(all.length + i, "x".repeat(random.chance(0.1) ? random.int(900_000) : random.int(200))),
-        );
-        const batch = batchOf(id, epoch, end, texts, random.chance(0.6));
-        expect(await one.fleet.append(batch)).toMatchObject({ kind: "committed" });
-        expect(await one.fleet.append(batch), "a second time").toEqual({ kind: "refused" });
-        end = batch.after;
-        all.push(...texts);
-      }
-      expect(await linesOf(one, id, 0, all.length)).toEqual(all);
-      for (let tries = 0; tries < 10; tries++) {
-        const from = random.int(all.length);
-        const to = from + random.int(all.length - from + 1);
-        expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
-        const spine: [string, number][] = [];
-        for await (const { text, lengths } of one.fleet.heads(id, from, to))
-          spine.push(...text.split("\n").map((head, n): [string, number] => [JSON.parse(head)[0], lengths[n]]));
-        expect(spine).toEqual(all.slice(from, to).map((text) => [JSON.parse(text).id, Buffer.byteLength(text)]));
-        const some = range(from, to).filter(() => random.chance(0.3));
-        const lines = await one.fleet.linesAt(id, some);
-        expect(lines.map((line) => Buffer.from(line).toString("utf8"))).toEqual(some.map((n) => all[n]));
-      }
-      expect(await one.catalog.heads(id)).toHaveLength(all.length);
-      expect(await one.keeper.checked(id)).toMatchObject({ rows: all.length, hasGap: false, epochsFall: false });
-      await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject({ name: "storage_failed" });
-    });
-  });
+  acrossTiers(test, [2, 6])(
+    "any stretch of a session of rows and packs is read as it was written, lines, heads and lengths (%i)",
+    async (count) => {
+      const one = connect("one");
+      await forSeedsAsync(count, async (random) => {
+        const id = `session ${random.int(1e9)}`;
+        const epoch = await taken(one, id);
+        let end = NOTHING;
+        const all: string[] = [];
+        for (let n = 1 + random.int(6); n > 0; n--) {
+          const texts = Array.from({ length: 1 + random.int(30) }, (_, i) =>
+            lineOf(all.length + i, "x".repeat(random.chance(0.1) ? random.int(900_000) : random.int(200))),
+          );
+          const batch = batchOf(id, epoch, end, texts, random.chance(0.6));
+          expect(await one.fleet.append(batch)).toMatchObject({ kind: "committed" });
+          expect(await one.fleet.append(batch), "a second time").toEqual({ kind: "refused" });
+          end = batch.after;
+          all.push(...texts);
+        }
+        expect(await linesOf(one, id, 0, all.length)).toEqual(all);
+        for (let tries = 0; tries < 10; tries++) {
+          const from = random.int(all.length);
+          const to = from + random.int(all.length - from + 1);
+          expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
+          const spine: [string, number][] = [];
+          for await (const { text, lengths } of one.fleet.heads(id, from, to))
+            spine.push(...text.split("\n").map((head, n): [string, number] => [JSON.parse(head)[0], lengths[n]]));
+          expect(spine).toEqual(all.slice(from, to).map((text) => [JSON.parse(text).id, Buffer.byteLength(text)]));
+          const some = range(from, to).filter(() => random.chance(0.3));
+          const lines = await one.fleet.linesAt(id, some);
+          expect(lines.map((line) => Buffer.from(line).toString("utf8"))).toEqual(some.map((n) => all[n]));
+        }
+        expect(await one.catalog.heads(id)).toHaveLength(all.length);
+        expect(await one.keeper.checked(id)).toMatchObject({ rows: all.length, hasGap: false, epochsFall: false });
+        await expect(linesOf(one, id, 0, all.length + 1)).rejects.toMatchObject({ name: "storage_failed" });
+      });
+    },
+  );
 
   test.each(["rows", "packs"])(
     "of lines that become long, %s are fetched by their bytes, whatever the length of those before",
     async (kind) => {
       const one = connect(`by bytes ${kind}`);
       const epoch = await taken(one, kind);
-      const LONG = 2 << 20;
+      const LONG = 1 << 20;
       const long = (): string => randomBytes((LONG * 3) / 4).toString("base64");
       let end = NOTHING;
       const all: string[] = [];
@@ -201,10 +272,13 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     const one = connect("long");
     const words = ["first", "second", "third"];
     // A process that dies when the lines are there.
-    const dying = { ...one, fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }) };
+    const dying = {
+      ...{ ...one, ...PARTS },
+      fleet: Object.assign(Object.create(one.fleet), { addFacts: () => new Promise(() => {}) }),
+    };
     const lives = new HereLives({ fleet: dying, seed: 1 });
     const wire = await lives.start();
-    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(600_000)}`)) });
+    await wire.result("append", { entries: words.map((word) => user(`${word} ${"x ".repeat(1000)}`)) });
     const two = connect("searching");
     const reader = new HereLives({ fleet: two, seed: 2 });
     const other = await reader.start();
@@ -233,9 +307,9 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
 
   test("a clone of a long session is copied by the database, without its lines, and one of a source that is gone is sent", async () => {
     const one = connect("cloning");
-    const lives = new HereLives({ fleet: one, seed: 3 });
+    const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 3 });
     const wire = await lives.start();
-    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(250_000)}`);
+    const texts = Array.from({ length: 8 }, (_, n) => `text${n} ${"x ".repeat(900)}`);
     await wire.result("append", { entries: texts.map((text) => user(text)) });
     const { sessionId: source } = await wire.result("get_state");
     await vi.waitFor(() => expect(server.sql("select count(*) from pi_fleet.behind")).toBe("0"), { timeout: 20_000 });
@@ -281,63 +355,21 @@ describe.skipIf(!POSTGRES)(`packs in PostgreSQL${WITH_POSTGRES}`, () => {
     }
   });
 
-  test.each(["the database is killed", "another machine takes the session"])(
-    "of a long commit in the middle of which %s, what is acknowledged is there once, in its order",
-    async (what) => {
-      const one = connect(`interrupted ${what}`);
-      const lives = new HereLives({ fleet: one, seed: 5 });
-      const wire = await lives.start();
-      await wire.result("append", { entries: [user("begins")] });
-      const { sessionId } = await wire.result("get_state");
-      const entries = Array.from({ length: 24 }, (_, n) => user(`${n} ${"x ".repeat(200_000)}`));
-      const keepPart = one.fleet.keepPart.bind(one.fleet);
-      let parts = 0;
-      one.fleet.keepPart = async (part, given) => {
-        if (++parts === 3 && what.includes("killed")) await server.kill();
-        if (parts === 3 && !what.includes("killed")) {
-          server.sql("update pi_fleet.session set lease_until = now()");
-          const other = connect("other");
-          const taking = await other.fleet.take(sessionId, 0);
-          if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
-          await other.fleet.release(sessionId, taking.epoch);
-        }
-        return keepPart(part, given);
-      };
-      const params = { entries, idempotencyKey: "long" };
-      if (what.includes("killed")) {
-        const error = await wire.failure("append", params);
-        expect(error).toMatchObject({
-          message: expect.stringContaining("Nothing was changed"),
-          data: { name: "storage_failed" },
-        });
-        await server.start();
-        expect(server.sql("select entries from pi_fleet.session")).toBe("1");
-        expect(server.sql("select count(*) > 0 from pi_fleet.pack")).toBe("t");
-      }
-      const { entryIds } = await wire.result("append", params);
-      expect(await wire.result("append", params)).toMatchObject({ entryIds });
-      expect(server.sql("select count(*) from pi_fleet.pack where generation < 0")).toBe("0");
-      const count = Number(server.sql("select entries from pi_fleet.session"));
-      const lines = (await linesOf(one, sessionId, 0, count)).map((line) => JSON.parse(line));
-      const ids = lines.map(({ id }) => id);
-      expect(ids.slice(1)).toEqual(entryIds);
-      expect(lines.slice(1).map(({ message }) => Number.parseInt(message.content, 10))).toEqual(
-        entries.map((_, n) => n),
-      );
-      await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), {
-        timeout: 30_000,
-      });
-      expect(server.sql("select count(*) from pi_fleet.said")).toBe(String(count));
-      const { faults, copies } = await lives.care().verify();
-      expect([faults, copies.map(({ state }) => state)]).toEqual([[], ["same"]]);
-    },
-  );
+  test("of a long commit in the middle of which another machine takes the session, what is acknowledged is there once, in its order", async () => {
+    await interrupted(server, connect, async (sessionId) => {
+      server.sql("update pi_fleet.session set lease_until = now()");
+      const other = connect("other");
+      const taking = await other.fleet.take(sessionId, 0);
+      if (taking.kind !== "taken") throw new Error(JSON.stringify(taking));
+      await other.fleet.release(sessionId, taking.epoch);
+    });
+  });
 
   test("a pack that is not what it says is found, whatever of it was changed", async () => {
     const one = connect("verified");
-    const lives = new HereLives({ fleet: one, seed: 4 });
+    const lives = new HereLives({ fleet: { ...one, ...PARTS }, seed: 4 });
     const wire = await lives.start();
-    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(400_000)}`)) });
+    await wire.result("append", { entries: [1, 2, 3].map((n) => user(`${n} ${"x ".repeat(2000)}`)) });
     const faults = async () => (await lives.care().verify()).faults.map(({ fault }) => fault);
     expect(await faults()).toEqual([]);
     for (const [change, fault] of [

@@ -12,6 +12,7 @@ import { failed, found, line, lines, Machine, type MachineKind, written } from "
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };
@@ -88,15 +89,25 @@ async function commitsOnce(
   return isStruck;
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
-  test.each([
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  describe.each([
     ["of a session that is there", FIRST],
     ["of a new session", []],
-  ] as const)("a long commit %s is there as a whole or not at all, whatever call fails", async (_, before) => {
-    for (const fault of ["before", "after", "late"] as const)
-      for (const isGone of [false, true])
-        for (const tries of [0, 3])
-          for (let at = 0; await commitsOnce(kind, before, { fault, at, tries, isGone }); at++);
+  ] as const)("a long commit %s", (_, before) => {
+    acrossTiers(test, kind === "jsonl" ? [5, 1] : [1])(
+      "is there as a whole or not at all, whatever call fails (each of %i)",
+      async (ofMany) => {
+        let first = 0;
+        for (const fault of ["before", "after", "late"] as const)
+          for (const isGone of [false, true])
+            for (const tries of [0, 3])
+              for (
+                let at = first++ % ofMany;
+                await commitsOnce(kind, before, { fault, at, tries, isGone });
+                at += ofMany
+              );
+      },
+    );
   });
 
   test.each(["after", "late", "added by others"] as const)(

@@ -1,4 +1,8 @@
-/** The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards. */
+/**
+ * The removal of what a fleet keeps of deleted sessions, by its verb, and what old copies and trashes do afterwards.
+ *
+ * @module-tag system
+ */
 
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -8,16 +12,18 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { Database } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 const TABLES = ["session", "entry", "described", "said", "word", "spent"];
 const [LONG_AGO, DAY] = [40, 1];
 
-describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
+describe("the pruning of a fleet", needs(POSTGRESQL), () => {
   let server: Database;
   const fleets: SqlFleet[] = [];
   const connect = (url = server.url): SqlFleet => {
@@ -92,7 +98,7 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     await server.close();
   });
 
-  describe.each(["jsonl", "v2"])("with copies as %s", (kind) => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     test("shows first, and removes rows of what was deleted long ago; its id stays taken, and a trash brings it back", async () => {
       const [one, two] = [await machine(kind), await machine(kind)];
       const [old, recent, present] = [await one.make("old"), await one.make("recent"), await one.make("present")];
@@ -446,82 +452,96 @@ describe.skipIf(!POSTGRES)(`the pruning of a fleet${WITH_POSTGRES}`, () => {
     });
   });
 
-  test("nothing is lost when it ends at any step, and the next one finishes it", async () => {
-    const { wire, place, make } = await machine("jsonl");
-    const all: { kept: string; gone: string }[] = [];
-    let isWhole = false;
-    for (let most = 1; !isWhole; most += 3) {
-      const [kept, gone] = [await make(`kept ${most}`), await make(`gone ${most}`)];
-      all.push({ kept, gone });
-      for (const sessionId of [kept, gone]) {
-        await wire.result("delete_session", { sessionId });
-        age(sessionId, LONG_AGO);
-      }
-      const { connections } = connect();
-      const run = connections.run.bind(connections);
-      let calls = 0;
-      connections.run = async (question) =>
-        ++calls > most ? { kind: "away", reason: "test: it ends here" } : run(question);
-      isWhole = await new FleetPruning(connections, "").prune({ rows: 30 * 86_400_000 }).then(
-        () => true,
-        () => false,
-      );
-      await wire.result("restore_session", { sessionId: kept });
-      expect(rowsOf(kept)[1], `after ${most} calls`).toBe("1");
-    }
-    await asked(place, "prune", "--apply", "--yes");
-    for (const { kept, gone } of all) {
-      expect(rowsOf(gone)).toEqual(["0", "0", "0", "0"]);
-      expect([rowsOf(kept)[0], rowsOf(kept)[2]]).toEqual(["2", "2"]);
-    }
-    expect((await seenBy(wire)).sort()).toEqual(all.map(({ kept }) => kept).sort());
-    expect((await asked(place, "verify")).faults).toEqual([]);
-  });
-
-  test("of what nobody writes to ends at any step, and races with whoever takes it: it is there, or can be restored", async () => {
-    const { wire, make, place } = await machine("jsonl");
-    const taker = connect();
-    const idle = { age: 90 * 86_400_000, archived: false, named: true, owed: [] };
-    let made = 0;
-    for (const befalls of ["it ends", "it is taken"]) {
+  acrossTiers(test, [9, 3])(
+    "nothing is lost when it ends at any step, and the next one finishes it (each of %i)",
+    async (stride) => {
+      const { wire, place, make } = await machine("jsonl");
+      const all: { kept: string; gone: string }[] = [];
       let isWhole = false;
-      const fates = new Set<string>();
-      for (let most = 1; !isWhole; most++, made++) {
-        const [old, unwritten] = [await make(`old ${most}`), await make(`unwritten ${most}`)];
-        await wire.result("delete_session", { sessionId: old });
-        age(old, LONG_AGO);
-        server.sql(`update pi_fleet.session set changed_at = now() - interval '100 days' where id = '${unwritten}'`);
+      for (let most = 1; !isWhole; most += stride) {
+        const [kept, gone] = [await make(`kept ${most}`), await make(`gone ${most}`)];
+        all.push({ kept, gone });
+        for (const sessionId of [kept, gone]) {
+          await wire.result("delete_session", { sessionId });
+          age(sessionId, LONG_AGO);
+        }
         const { connections } = connect();
         const run = connections.run.bind(connections);
-        let [calls, fate] = [0, ""];
-        connections.run = async (question) => {
-          if (++calls === most && befalls === "it is taken") {
-            const taking = await taker.fleet.take(unwritten, 0);
-            fate = taking.kind;
-          }
-          return calls > most && befalls === "it ends" ? { kind: "away", reason: "test: it ends here" } : run(question);
-        };
-        const pruned = await new FleetPruning(connections, "").prune({ rows: 30 * 86_400_000, idle }).catch(() => null);
-        isWhole = befalls === "it ends" ? pruned !== null : calls < most;
-        const state = server.sql(`select state from pi_fleet.session where id = '${unwritten}'`);
-        if (befalls === "it ends") fate = state === "2" ? "deleted" : "there";
-        else if (!isWhole) expect(state, `${most} ${fate}`).toBe(fate === "taken" ? "1" : "2");
-        if (pruned) {
-          const of = pruned.idleSessions.map(({ sessionId }) => sessionId);
-          const isGone = state === "2";
-          expect([pruned.idle, pruned.idleBytes > 0, of]).toEqual([isGone ? 1 : 0, isGone, isGone ? [unwritten] : []]);
-        }
-        fates.add(fate);
-        expect(rowsOf(unwritten)[0], `${befalls} at ${most}`).toBe("2");
-        if (state === "2") await wire.result("restore_session", { sessionId: unwritten });
-        server.sql("update pi_fleet.session set holder = null, lease_until = null, changed_at = now()");
+        let calls = 0;
+        connections.run = async (question) =>
+          ++calls > most ? { kind: "away", reason: "test: it ends here" } : run(question);
+        isWhole = await new FleetPruning(connections, "").prune({ rows: 30 * 86_400_000 }).then(
+          () => true,
+          () => false,
+        );
+        await wire.result("restore_session", { sessionId: kept });
+        expect(rowsOf(kept)[1], `after ${most} calls`).toBe("1");
       }
-      expect([...fates].filter(Boolean).sort()).toEqual(
-        befalls === "it ends" ? ["deleted", "there"] : ["deleted", "taken"],
-      );
-    }
-    expect(server.sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
-    expect((await asked(place, "verify")).faults).toEqual([]);
+      await asked(place, "prune", "--apply", "--yes");
+      for (const { kept, gone } of all) {
+        expect(rowsOf(gone)).toEqual(["0", "0", "0", "0"]);
+        expect([rowsOf(kept)[0], rowsOf(kept)[2]]).toEqual(["2", "2"]);
+      }
+      expect((await seenBy(wire)).sort()).toEqual(all.map(({ kept }) => kept).sort());
+      expect((await asked(place, "verify")).faults).toEqual([]);
+    },
+  );
+
+  describe.each(["it ends", "it is taken"])("of what nobody writes to, where %s", (befalls) => {
+    acrossTiers(test, [4, 1])(
+      "ends at any step, and races with whoever takes it: it is there, or can be restored (each of %i)",
+      async (stride) => {
+        const { wire, make, place } = await machine("jsonl");
+        const taker = connect();
+        const idle = { age: 90 * 86_400_000, archived: false, named: true, owed: [] };
+        let made = 0;
+        let isWhole = false;
+        const fates = new Set<string>();
+        for (let most = 1; !isWhole; most += stride, made++) {
+          const [old, unwritten] = [await make(`old ${most}`), await make(`unwritten ${most}`)];
+          await wire.result("delete_session", { sessionId: old });
+          age(old, LONG_AGO);
+          server.sql(`update pi_fleet.session set changed_at = now() - interval '100 days' where id = '${unwritten}'`);
+          const { connections } = connect();
+          const run = connections.run.bind(connections);
+          let [calls, fate] = [0, ""];
+          connections.run = async (question) => {
+            if (++calls === most && befalls === "it is taken") {
+              const taking = await taker.fleet.take(unwritten, 0);
+              fate = taking.kind;
+            }
+            return calls > most && befalls === "it ends"
+              ? { kind: "away", reason: "test: it ends here" }
+              : run(question);
+          };
+          const pruned = await new FleetPruning(connections, "")
+            .prune({ rows: 30 * 86_400_000, idle })
+            .catch(() => null);
+          isWhole = befalls === "it ends" ? pruned !== null : calls < most;
+          const state = server.sql(`select state from pi_fleet.session where id = '${unwritten}'`);
+          if (befalls === "it ends") fate = state === "2" ? "deleted" : "there";
+          else if (!isWhole) expect(state, `${most} ${fate}`).toBe(fate === "taken" ? "1" : "2");
+          if (pruned) {
+            const of = pruned.idleSessions.map(({ sessionId }) => sessionId);
+            const isGone = state === "2";
+            expect([pruned.idle, pruned.idleBytes > 0, of]).toEqual([
+              isGone ? 1 : 0,
+              isGone,
+              isGone ? [unwritten] : [],
+            ]);
+          }
+          fates.add(fate);
+          expect(rowsOf(unwritten)[0], `${befalls} at ${most}`).toBe("2");
+          if (state === "2") await wire.result("restore_session", { sessionId: unwritten });
+          server.sql("update pi_fleet.session set holder = null, lease_until = null, changed_at = now()");
+        }
+        expect([...fates].filter(Boolean).sort()).toEqual(
+          befalls === "it ends" ? ["deleted", "there"] : ["deleted", "taken"],
+        );
+        expect(server.sql("select count(*) from pi_fleet.session s where state = 1 and entries = 2")).toBe(`${made}`);
+        expect((await asked(place, "verify")).faults).toEqual([]);
+      },
+    );
   });
 
   test("passes by a session whose row somebody changes just now, and tells of what went alone", async () => {

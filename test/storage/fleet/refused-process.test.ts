@@ -2,6 +2,8 @@
  * A database that refuses the process: a password, a right, a database or tables that are others by now. Nothing is known of
  * what it has, so that nothing is done to a whole session on this machine alone; one that refuses a value has no such
  * session. Ordinary tests, over a real PostgreSQL whose refusals are made.
+ *
+ * @module-tag system
  */
 
 import { existsSync, writeFileSync } from "node:fs";
@@ -13,9 +15,11 @@ import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const CODES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];
 const VALUES = ["22003", "23514", "54000", "unmade"];
@@ -23,9 +27,8 @@ const UNMET: ServerFact = { durability: "primary", version: "" };
 const away: SqlAnswer = { kind: "away", reason: "test: away" };
 const refusal = (code: string): SqlAnswer => ({ kind: "failed", code, reason: `test: ${code}` });
 
-describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
-  `a database that refuses the process, with copies as %s${WITH_POSTGRES}`,
-  (kind) => {
+describe("a database that refuses the process", needs(POSTGRESQL), () => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     const suite = suiteDatabase();
     const { connect, fleets } = suite;
 
@@ -162,5 +165,5 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
         }
       database.answer = () => undefined;
     });
-  },
-);
+  });
+});

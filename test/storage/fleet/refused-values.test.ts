@@ -1,6 +1,8 @@
 /**
  * Values that the database does not take: a commit of such lines fails, and is no outage, and facts are left out rather than
  * keep lines away. Ordinary tests, over a real PostgreSQL whose refusals are made.
+ *
+ * @module-tag system
  */
 
 import { writeFileSync } from "node:fs";
@@ -11,10 +13,12 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { Random, range } from "../../support/random.ts";
 import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const CODES = ["22003", "23514", "54000", "unmade"];
 /** Statements with lines, those with words, and those that begin a session. */
@@ -22,9 +26,8 @@ const LINES = /into pi_fleet\.(?:entry|pack)\b/;
 const WORDS = /into pi_fleet\.said\b/;
 const HEADERS = /into pi_fleet\.session\b/;
 
-describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
-  `values that the database refuses, with copies as %s${WITH_POSTGRES}`,
-  (kind) => {
+describe("values that the database refuses", needs(POSTGRESQL), () => {
+  acrossTiers(describe, ["jsonl", "v2"])("with copies as %s", (kind) => {
     const suite = suiteDatabase();
     const { connect, fleets } = suite;
 
@@ -52,7 +55,7 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
         began.push("an outage");
         begin();
       };
-      const lives = new HereLives({ fleet: { ...fleet, outage }, seed: fleets.length });
+      const lives = new HereLives({ fleet: { ...fleet, outage, long: 4096 }, seed: fleets.length });
       const wire = await lives.start(["--store", kind]);
       /** Has statements be refused. */
       const refuse = (code: string, which: RegExp, whose = ""): void => {
@@ -79,7 +82,7 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
       const { wire, refuse, database, began } = await machine();
       await begun(wire, "first");
       refuse(code, LINES);
-      for (const text of ["short", `long ${"x ".repeat(1 << 20)}`]) {
+      for (const text of ["short", `long ${"x ".repeat(4096)}`]) {
         const { data, message } = await wire.failure("append", { entries: [user(text)] });
         expect(data).toMatchObject({ name: "storage_failed", retryable: false });
         expect(message).toContain(`test: ${code}`);
@@ -145,7 +148,7 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
     test("keep no session behind, of a long commit or in a migration", async () => {
       const { wire, lives, fleet, refuse, database } = await machine();
       refuse("54000", WORDS);
-      await begun(wire, `long ${"x ".repeat(1 << 18)}`);
+      await begun(wire, `long ${"x ".repeat(4096)}`);
       await expect.poll(() => fleet.catalog.behind(), { timeout: 30_000, interval: 20 }).toBe(0);
       expect(await hits(wire, "nothing")).toEqual([0, undefined]);
       await begun(wire, "of a migration");
@@ -183,5 +186,5 @@ describe.skipIf(!POSTGRES).each(["jsonl", "v2"])(
       await pushed();
       expect(ids.map(entries)).toEqual(["2", "2"]);
     });
-  },
-);
+  });
+});

@@ -1,21 +1,53 @@
-/** What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL. */
+/**
+ * What `fleet verify` says of sessions that others change meanwhile, or that cannot be read. Over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
 
 import { beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
-import { suiteServer } from "../../support/database.ts";
+import { Connections, type SqlAnswer } from "../../../src/storage/fleet/connections.ts";
+import {
+  type Database,
+  type SuiteDatabase,
+  suiteDatabase,
+  suiteServer,
+  type TestDatabase,
+} from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { POSTGRES, WITH_POSTGRES } from "../../support/postgres.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL, type Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** Calls by which a session is read. */
 const READING = ["stretches", "lines", "attachments"] as const;
 
-describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
-  const database = suiteServer();
+/** How a database goes away, and comes back. */
+interface Way<Server extends TestDatabase> {
+  leave(database: SuiteDatabase<Server>, one: SqlFleet): Promise<void>;
+  comeBack(database: SuiteDatabase<Server>, one: SqlFleet): Promise<void>;
+}
+
+const AWAY: Way<Database> = {
+  async leave(_, { connections }) {
+    connections.run = async () => ({ kind: "away", reason: "test: away" });
+  },
+  async comeBack(_, { connections }) {
+    connections.run = Connections.prototype.run;
+  },
+};
+const KILLED: Way<Postgres> = {
+  leave: ({ server }) => server.kill(),
+  comeBack: ({ server }) => server.start(),
+};
+
+const BROKEN: SqlAnswer = { kind: "unknown", reason: "missing chunk number 0 for toast value 16400" };
+
+function machinesOf<Server extends TestDatabase>(database: SuiteDatabase<Server>) {
   const { connect, fleets } = database;
   /** A machine that runs. */
   const machine = async (fleet: SqlFleet, place?: Place): Promise<{ lives: HereLives; wire: Wire }> => {
@@ -65,6 +97,85 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     for (const other of READING) if (other !== call) delete changed[other];
     return { ...one, fleet: changed };
   };
+  /** Has statements about the lines of a session not succeed, as long as there are such answers. */
+  const refusing = (one: SqlFleet, id: string, answers: readonly SqlAnswer[]): SqlFleet => {
+    const left = [...answers];
+    const { connections } = one;
+    const run = connections.run.bind(connections);
+    connections.run = async (question, sent) => {
+      const statement = typeof question === "function" ? undefined : question;
+      const isAboutLines = statement?.text.includes("string_agg(line") && statement.values?.[1] === id;
+      return (isAboutLines ? left.shift() : undefined) ?? run(question, sent);
+    };
+    return one;
+  };
+  return { machine, made, after, refusing };
+}
+
+/** Tests in which the database goes away. */
+function keepsFromDatabasesThatAreAway<Server extends TestDatabase>(
+  database: SuiteDatabase<Server>,
+  way: Way<Server>,
+): void {
+  const { connect } = database;
+  const { machine, made, after, refusing } = machinesOf(database);
+
+  test("what cannot be read for a moment is no fault, and a database that is away ends both", async () => {
+    const { place, ids } = await made(2);
+    const { lives } = await machine(refusing(connect(), ids[0], [BROKEN, BROKEN]), place);
+    expect((await lives.care().verify()).faults).toEqual([]);
+    const dying = connect();
+    for (const call of READING) {
+      const away = await machine(
+        after(dying, call, ids[0], () => way.leave(database, dying)),
+        place,
+      );
+      await expect(away.lives.care().verify(), call).rejects.toMatchObject({ name: "storage_failed" });
+      await way.comeBack(database, dying);
+    }
+    const away = await machine(
+      after(dying, "lines", ids[0], () => way.leave(database, dying)),
+      place,
+    );
+    await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
+    await way.comeBack(database, dying);
+  });
+
+  test("a fault is told of what is there, or damaged: a database that is away when it is asked ends it", async () => {
+    const { place, ids } = await made(2);
+    // Nothing is asked after the last one.
+    const last = [...ids].sort()[1];
+    database.server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${last}' and seq = 1`);
+    const one = connect();
+    const { lives } = await machine(one, place);
+    const row = one.keeper.row.bind(one.keeper);
+    const found = async () => (await lives.care().verify()).faults.map(({ sessionId, fault }) => [sessionId, fault]);
+    one.keeper.row = async () => {
+      throw new Failure("storage_failed", "invalid page in block 0", { fleet: true }, { retryable: true });
+    };
+    expect(await found()).toEqual([[last, "chain"]]);
+    one.keeper.row = async () => null;
+    expect(await found()).toEqual([]);
+    const mistake = new TypeError("a mistake of ours");
+    one.keeper.row = () => Promise.reject(mistake);
+    await expect(found()).rejects.toBe(mistake);
+    one.keeper.row = async (id) => {
+      await way.leave(database, one);
+      return row(id);
+    };
+    await expect(found()).rejects.toMatchObject({ name: "storage_failed" });
+    await way.comeBack(database, one);
+  });
+}
+
+describe("the verifying of a fleet whose database is killed", { ...SWEEP, ...needs(POSTGRESQL) }, () => {
+  keepsFromDatabasesThatAreAway(suiteServer(), KILLED);
+});
+
+describe("the verifying of a fleet", needs(POSTGRESQL), () => {
+  const database = suiteDatabase();
+  const { connect } = database;
+  const { machine, made, after, refusing } = machinesOf(database);
   const verb = async (place: Place, ...args: string[]): Promise<Json> =>
     JSON.parse(
       (await runHere(place, ["fleet", ...args, "--json"], { variables: { PI_FLEET_URL: database.server.url } })).stdout,
@@ -94,44 +205,31 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     );
   });
 
-  test.each(Object.keys(CHANGES))(
-    "a session that is %s meanwhile is no fault, and what is wrong in it is",
-    async (what) => {
-      for (const call of READING) {
-        const { place, ids } = await made(2);
-        const [id] = ids;
-        const { lives } = await machine(after(connect(), call, id, () => CHANGES[what](place, id)));
-        expect([call, (await lives.care().verify()).faults]).toEqual([call, []]);
-        await lives.end();
-      }
+  test.each(Object.keys(CHANGES).flatMap((what) => READING.map((call) => [what, call] as const)))(
+    "a session that is %s meanwhile is no fault (before its %s are read)",
+    async (what, call) => {
       const { place, ids } = await made(2);
-      for (const id of ids)
-        database.server.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
-      const taken = (): Promise<unknown> =>
-        Promise.resolve(database.server.sql(`update pi_fleet.session set epoch = epoch + 1 where id = '${ids[0]}'`));
-      const { lives } = await machine(after(connect(), "lines", ids[0], taken), place);
-      const { faults } = await lives.care().verify();
-      expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
-        ids.map((id) => [id, "chain"]).sort(),
-      );
+      const [id] = ids;
+      const { lives } = await machine(after(connect(), call, id, () => CHANGES[what](place, id)));
+      expect((await lives.care().verify()).faults).toEqual([]);
     },
   );
 
-  /** Has statements about the lines of a session not succeed, as long as there are such answers. */
-  const refusing = (one: SqlFleet, id: string, answers: readonly SqlAnswer[]): SqlFleet => {
-    const left = [...answers];
-    const { connections } = one;
-    const run = connections.run.bind(connections);
-    connections.run = async (question, sent) => {
-      const statement = typeof question === "function" ? undefined : question;
-      const isAboutLines = statement?.text.includes("string_agg(line") && statement.values?.[1] === id;
-      return (isAboutLines ? left.shift() : undefined) ?? run(question, sent);
-    };
-    return one;
-  };
+  test("what is wrong in a session that is taken meanwhile is a fault", async () => {
+    const { place, ids } = await made(2);
+    for (const id of ids)
+      database.server.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
+    const taken = (): Promise<unknown> =>
+      Promise.resolve(database.server.sql(`update pi_fleet.session set epoch = epoch + 1 where id = '${ids[0]}'`));
+    const { lives } = await machine(after(connect(), "lines", ids[0], taken), place);
+    const { faults } = await lives.care().verify();
+    expect(faults.map(({ sessionId, fault }) => [sessionId, fault]).sort()).toEqual(
+      ids.map((id) => [id, "chain"]).sort(),
+    );
+  });
+
   const many = (answer: SqlAnswer): SqlAnswer[] => Array.from({ length: 100 }, () => answer);
   const TOO_LONG: SqlAnswer = { kind: "failed", code: "54000", reason: "invalid memory alloc request size" };
-  const BROKEN: SqlAnswer = { kind: "unknown", reason: "missing chunk number 0 for toast value 16400" };
 
   test.each([TOO_LONG, BROKEN])(
     "a session that cannot be read is a fault of its own, and ends nothing (%o)",
@@ -173,52 +271,7 @@ describe.skipIf(!POSTGRES)(`the verifying of a fleet${WITH_POSTGRES}`, () => {
     }
   });
 
-  test("what cannot be read for a moment is no fault, and a database that is away ends both", async () => {
-    const { place, ids } = await made(2);
-    const { lives } = await machine(refusing(connect(), ids[0], [BROKEN, BROKEN]), place);
-    expect((await lives.care().verify()).faults).toEqual([]);
-    const dying = connect();
-    for (const call of READING) {
-      const away = await machine(
-        after(dying, call, ids[0], () => database.server.kill()),
-        place,
-      );
-      await expect(away.lives.care().verify(), call).rejects.toMatchObject({ name: "storage_failed" });
-      await database.server.start();
-    }
-    const away = await machine(
-      after(dying, "lines", ids[0], () => database.server.kill()),
-      place,
-    );
-    await expect(away.lives.care().pack("2100-01-01T00:00:00.000Z")).rejects.toMatchObject({ name: "storage_failed" });
-    await database.server.start();
-  });
-
-  test("a fault is told of what is there, or damaged: a database that is away when it is asked ends it", async () => {
-    const { place, ids } = await made(2);
-    // Nothing is asked after the last one.
-    const last = [...ids].sort()[1];
-    database.server.sql(`update pi_fleet.entry set line = 'x' where session_id = '${last}' and seq = 1`);
-    const one = connect();
-    const { lives } = await machine(one, place);
-    const row = one.keeper.row.bind(one.keeper);
-    const found = async () => (await lives.care().verify()).faults.map(({ sessionId, fault }) => [sessionId, fault]);
-    one.keeper.row = async () => {
-      throw new Failure("storage_failed", "invalid page in block 0", { fleet: true }, { retryable: true });
-    };
-    expect(await found()).toEqual([[last, "chain"]]);
-    one.keeper.row = async () => null;
-    expect(await found()).toEqual([]);
-    const mistake = new TypeError("a mistake of ours");
-    one.keeper.row = () => Promise.reject(mistake);
-    await expect(found()).rejects.toBe(mistake);
-    one.keeper.row = async (id) => {
-      await database.server.kill();
-      return row(id);
-    };
-    await expect(found()).rejects.toMatchObject({ name: "storage_failed" });
-    await database.server.start();
-  });
+  keepsFromDatabasesThatAreAway(database, AWAY);
 
   test.each(["rows", "packs"])(
     "deleted sessions are read until their rows are pruned, as they may be restored (%s)",

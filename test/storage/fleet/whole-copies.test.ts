@@ -9,6 +9,7 @@ import { fleetLifeCycle } from "../../../src/storage/fleet/life-cycle.ts";
 import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** The operations of a machine, and what its fleet and its disk were told to do. */
 function lifeCycleOf(machine: Machine, locate: (where: Where) => string = () => machine.file) {
@@ -63,7 +64,7 @@ async function differing(kind: MachineKind, texts: readonly string[]): Promise<M
   return two;
 }
 
-describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   const relocated = (machine: Machine) => {
     const { lifeCycle, ...told } = lifeCycleOf(machine);
     return { ...told, run: () => lifeCycle.relocate(machine.file, "/elsewhere") };
