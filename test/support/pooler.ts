@@ -5,18 +5,12 @@ import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { findProgram, need } from "./needs.ts";
-import { POSTGRES, serverUser, socketFolder, urlOf } from "./postgres.ts";
+import { serverUser, socketFolder, urlOf } from "./postgres.ts";
 
 const PROGRAM =
   findProgram("pgbouncer") ?? ["/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"].find((path) => existsSync(path));
 
 export const PGBOUNCER = need("PgBouncer", "apt-get install pgbouncer", () => PROGRAM !== undefined);
-
-/** Whether there are a PostgreSQL and a PgBouncer. */
-export const POOLER = POSTGRES !== undefined && PROGRAM !== undefined;
-
-/** Why the tests that need a pooler are skipped, as their name says. */
-export const WITH_POOLER = POOLER ? "" : " (SKIPPED: there is no PgBouncer; apt-get install postgresql pgbouncer)";
 
 export class Pooler {
   readonly folder = socketFolder("pi-pool-");

@@ -41,9 +41,6 @@ export const POSTGRES = ((): string | undefined => {
 
 export const POSTGRESQL = need("PostgreSQL", "apt-get install postgresql", () => POSTGRES !== undefined);
 
-/** Why the tests that need a server are skipped, as their name says. */
-export const WITH_POSTGRES = POSTGRES ? "" : " (SKIPPED: there is no PostgreSQL; apt-get install postgresql)";
-
 /** The user who runs servers, which refuse to be run by root; undefined where that is who runs the tests. */
 const user = ((): { uid: number; gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined;
