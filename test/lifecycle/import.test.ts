@@ -187,7 +187,7 @@ function writingSlowly(when: "before" | "after", at: number, meanwhile: () => Er
 /** The lines of a session that takes several writes, of which one is longer than the others take. */
 const LONG = [
   ...chain(1),
-  ...Array.from({ length: 39 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 20 ? 3_000_000 : 100_000))),
+  ...Array.from({ length: 26 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 12 ? 1_200_000 : 100_000))),
 ];
 const THEIRS = userText("b0000000", id(0), "theirs");
 

@@ -27,13 +27,14 @@ import { confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
-import { apart } from "../../support/elsewhere.ts";
+import { PID_NAMESPACES } from "../../support/elsewhere.ts";
+import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
-const isRoot = process.getuid?.() === 0;
-if (!isRoot) console.info("only root can give files to other users: their folders are not tried");
+const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
 
 /** A session with a holder that is announced beside it, under a umask of the process if one is given. */
 function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask()) {
@@ -69,9 +70,8 @@ describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) =>
     expect(beside(folder)).toBeNull();
   });
 
-  test("is found in processes that share nothing but the folder", async ({ skip }) => {
+  test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {
     const kind = "network and pids";
-    if (apart(kind) === null) skip("no namespaces here");
     const { session } = held(store);
     expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
     const theirs = sessionIn(temporaryFolder(), store);
@@ -387,7 +387,7 @@ describe("nobody is led astray", () => {
     }
   });
 
-  test.runIf(isRoot)("by what belongs to another user", async () => {
+  test("by what belongs to another user", needs(ROOT), async () => {
     for (const part of ["within", "json", "socket"] as const) {
       const it = held();
       const found = it.find();
@@ -402,7 +402,7 @@ describe("nobody is led astray", () => {
     }
   });
 
-  test.runIf(isRoot)("nor is the holder found or reached by another user", async () => {
+  test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
     const { folder, session, socket } = held();
     chmodSync(folder, 0o755);
     expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
@@ -414,7 +414,7 @@ describe("nobody is led astray", () => {
     expect(stdout).toBe("EACCES\n");
   });
 
-  test.runIf(isRoot)("by a folder for temporary files that somebody made before", () => {
+  test("by a folder for temporary files that somebody made before", needs(ROOT), () => {
     const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
     const session = sessionIn(folder);
     writeFileSync(join(folder, ".pi-session-server"), "");
@@ -578,7 +578,7 @@ describe("a disk that fails", () => {
     }
   }
 
-  test.each(["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
+  acrossTiers(test, ["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
     // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
     const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
     const met = new Set<string>();

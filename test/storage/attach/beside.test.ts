@@ -8,6 +8,7 @@ import { attachmentsWith, beside, opened } from "../../support/attaching.ts";
 import { user } from "../../support/drafts.ts";
 import { CWD, contentsOf, putSession, rootOf, serveLibrary } from "../../support/lifecycle.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 /**
  * Members whose values differ from run to run. Which session a lock was of is known by the number of its file, which another
@@ -94,7 +95,7 @@ async function lifeOf(isAnnounced: boolean): Promise<Life> {
   return { said, left: left.map(plain).sort(), announced: before };
 }
 
-test("sessions that are announced are listed, checked, moved and removed as others are", async () => {
+test("sessions that are announced are listed, checked, moved and removed as others are", SYSTEM, async () => {
   const [there, missing] = [await lifeOf(true), await lifeOf(false)];
   expect(there.announced.map((names) => names?.length)).toEqual([4, 2]);
   expect(missing.announced).toEqual([null, null]);
