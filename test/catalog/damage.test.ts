@@ -34,7 +34,7 @@ import { putSession, sessionId } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const sqlite = findSqlite();
@@ -310,7 +310,7 @@ test("bytes of it are changed at random, while it is closed and while it is open
 
 test(
   "bytes of it are changed at random while nobody has it open: searches find everything as well",
-  SYSTEM,
+  SWEEP,
   async () => {
     await forSeedsAsync(1, async (random) => {
       const library = fill(random);

@@ -12,10 +12,10 @@ const places = new Set<string>();
 
 /** One of each kind of move, and of each kind of undo; the others are the same moves from elsewhere, or of a container. */
 const REPRESENTATIVES = [
-  ...["delete", "delete for good", "restore", "archive", "unarchive", "relocate by id"],
-  ...["import", "import of more", "import of a conflict copy"],
+  ...["delete", "delete for good", "restore", "archive", "relocate by id"],
+  ...["import", "import of more"],
   ...["relocate of a container by id", "delete of a container", "delete across file systems"],
-  ...["undo of delete", "undo of relocate", "undo of repair of a container", "redo of repair of a container"],
+  ...["undo of delete", "undo of archive", "undo of repair of a container"],
 ];
 
 for (const scenario of SCENARIOS)

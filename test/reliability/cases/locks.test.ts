@@ -236,7 +236,7 @@ cases("X", [
     id: "X8",
     fault: "processes that list at the same time (32 in soak)",
     options: SYSTEM,
-    run: () => listTogether(4, 40),
+    run: () => listTogether(3, 20),
   },
   {
     id: "X9",

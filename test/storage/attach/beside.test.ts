@@ -1,4 +1,8 @@
-/** A folder with announcements beside sessions is nothing to everybody who goes through folders of sessions. */
+/**
+ * A folder with announcements beside sessions is nothing to everybody who goes through folders of sessions.
+ *
+ * @module-tag system
+ */
 
 import { readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -8,7 +12,6 @@ import { attachmentsWith, beside, opened } from "../../support/attaching.ts";
 import { user } from "../../support/drafts.ts";
 import { CWD, contentsOf, putSession, rootOf, serveLibrary } from "../../support/lifecycle.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
-import { SYSTEM } from "../../support/tiers.ts";
 
 /**
  * Members whose values differ from run to run. Which session a lock was of is known by the number of its file, which another
@@ -95,7 +98,7 @@ async function lifeOf(isAnnounced: boolean): Promise<Life> {
   return { said, left: left.map(plain).sort(), announced: before };
 }
 
-test("sessions that are announced are listed, checked, moved and removed as others are", SYSTEM, async () => {
+test("sessions that are announced are listed, checked, moved and removed as others are", async () => {
   const [there, missing] = [await lifeOf(true), await lifeOf(false)];
   expect(there.announced.map((names) => names?.length)).toEqual([4, 2]);
   expect(missing.announced).toEqual([null, null]);

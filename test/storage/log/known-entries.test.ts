@@ -1,10 +1,13 @@
-/** What is known of the entries of a log. */
+/**
+ * What is known of the entries of a log.
+ *
+ * @module-tag sweep
+ */
 
 import { expect, test } from "vitest";
 import { KnownEntries } from "../../../src/storage/log/known-entries.ts";
-import { SWEEP } from "../../support/tiers.ts";
 
-test("any number of damages is forgotten but for those of other kinds", SWEEP, () => {
+test("any number of damages is forgotten but for those of other kinds", () => {
   const entries = new KnownEntries();
   for (let line = 1; line <= 200_000; line++) entries.report("missing_parent", 0, 0, "the path ends here", true, line);
   entries.report("torn_tail", 0, 0, "the last frame was cut off");

@@ -928,7 +928,7 @@ describe("every disk operation", () => {
     const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 10)));
     const content = bytesOf(fileText(headerText(), ...lines));
     const options = (disk: FaultDisk): MigrationOptions => ({
-      ...optionsOn(disk, noLocks, 5 << 10),
+      ...optionsOn(disk, noLocks, 6 << 10),
       pauseBytes: 4 << 10,
     });
     const clean = diskWith(content);
