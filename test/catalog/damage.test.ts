@@ -310,7 +310,7 @@ test("bytes of it are changed at random, while it is closed and while it is open
 
 test(
   "bytes of it are changed at random while nobody has it open: searches find everything as well",
-  SWEEP,
+  { ...SWEEP, ...needs(SQLITE) },
   async () => {
     await forSeedsAsync(1, async (random) => {
       const library = fill(random);
