@@ -308,23 +308,22 @@ test("bytes of it are changed at random, while it is closed and while it is open
   });
 });
 
-test(
-  "bytes of it are changed at random while nobody has it open: searches find everything as well",
-  { ...SWEEP, ...needs(SQLITE) },
-  async () => {
-    await forSeedsAsync(1, async (random) => {
-      const library = fill(random);
+test("bytes of it are changed at random while nobody has it open: searches find everything as well", {
+  ...SWEEP,
+  ...needs(SQLITE),
+}, async () => {
+  await forSeedsAsync(1, async (random) => {
+    const library = fill(random);
+    await isRight(library);
+    for (let round = 0; round < 3; round++) {
+      const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
+      const bytes = readFileSync(path);
+      for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] ^= 1 + random.int(255);
+      writeFileSync(path, bytes);
       await isRight(library);
-      for (let round = 0; round < 3; round++) {
-        const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
-        const bytes = readFileSync(path);
-        for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] ^= 1 + random.int(255);
-        writeFileSync(path, bytes);
-        await isRight(library);
-      }
-    });
-  },
-);
+    }
+  });
+});
 
 test("text that SQLite does not keep as it is does no harm", needs(SQLITE), async () => {
   const library = temporaryLibrary();
