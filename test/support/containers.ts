@@ -28,7 +28,7 @@ mkdir "$0/volume" "$0/home" "$0/run"
 chmod 700 "$0/run"
 mount --bind "$1" "$0/volume"
 if [ -n "$3" ]; then mount --bind "$3" /proc/sys/kernel/random/boot_id; fi
-echo "$2" > /proc/sys/kernel/hostname
+hostname "$2" || echo "$2" > /proc/sys/kernel/hostname
 shift 3
 while [ "$1" != -- ]; do
   mkdir -p "$0\${1#/tmp}"
