@@ -36,7 +36,7 @@ while [ "$1" != -- ]; do
   shift
 done
 shift
-mount --move "$0" /tmp
+mount --rbind "$0" /tmp
 cd /tmp/home
 exec "$@"`;
 

@@ -9,6 +9,7 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -36,9 +37,15 @@ const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
 const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
 
+/** A folder with a short path, wherever the tests keep their files: Node cuts a path that is too long for a socket. */
+function shortFolder(): string {
+  const folder = mkdtempSync("/tmp/pi-");
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
 /** A session with a holder that is announced beside it, under a umask of the process if one is given. */
-function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask()) {
-  const folder = temporaryFolder();
+function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = temporaryFolder()) {
   const session = sessionIn(folder, store);
   const attachments = attachmentsWith();
   const before = process.umask(mask);
@@ -334,7 +341,7 @@ describe("where a socket can be", () => {
   test("a path that is too long is not listened on where the system cannot shorten it", async () => {
     const inFolder: Disk["inFolder"] = (folder, use) => use(folder, realDisk);
     const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
-    const base = temporaryFolder();
+    const base = shortFolder();
     const folder = join(base, "d".repeat(90));
     mkdirSync(folder);
     const temporary = temporaryFolder();
@@ -403,7 +410,7 @@ describe("nobody is led astray", () => {
   });
 
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
-    const { folder, session, socket } = held();
+    const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
     chmodSync(folder, 0o755);
     expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
     // Even with everything but the folder open to all.
@@ -457,7 +464,7 @@ describe("nobody is led astray", () => {
   });
 
   test("by what took the socket's place after the announcement was read", async () => {
-    const { socket, find, entrance } = held();
+    const { socket, find, entrance } = held("jsonl", process.umask(), shortFolder());
     const found = find();
     entrance.close();
     mkdirSync(join(socket, ".."), { mode: 0o700 });
