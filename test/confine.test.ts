@@ -1,18 +1,24 @@
 /** Paths that are confined: whatever links come in their place, and whenever, nothing outside is read or written. */
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { putSession, serveLibrary, sessionId } from "./support/lifecycle.ts";
 import { forSeedsAsync } from "./support/random.ts";
 import { temporaryPlace } from "./support/server.ts";
 import { ATTEMPTS, makeGround, tryAll } from "./support/swaps.ts";
+import { acrossTiers, SYSTEM } from "./support/tiers.ts";
 
 /** Of the soak, which tries every component before every operation: one of them for each command. */
-test.each(["jsonl", "v2"] as const)("on %s, a link that comes before any operation leads nowhere", async (store) => {
-  const ground = await makeGround(store);
-  for (const attempt of ATTEMPTS)
-    await forSeedsAsync(1, async (random) => {
-      await tryAll(ground, attempt, { random, count: 1 });
-    });
+describe("on every store", SYSTEM, () => {
+  acrossTiers(test, ["jsonl", "v2"] as const)(
+    "on %s, a link that comes before any operation leads nowhere",
+    async (store) => {
+      const ground = await makeGround(store);
+      for (const attempt of ATTEMPTS)
+        await forSeedsAsync(1, async (random) => {
+          await tryAll(ground, attempt, { random, count: 1 });
+        });
+    },
+  );
 });
 
 test("a session is found by its id from a folder that is not allowed", async () => {

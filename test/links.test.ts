@@ -8,8 +8,10 @@ import { folderName } from "../src/storage/fs/paths.ts";
 import { assistant, user } from "./support/drafts.ts";
 import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "./support/lifecycle.ts";
 import { id, userText } from "./support/lines.ts";
+import { MKFIFO, needs } from "./support/needs.ts";
 import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "./support/server.ts";
 import { pictureOf } from "./support/swaps.ts";
+import { SWEEP } from "./support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 const PARTS = [
@@ -124,24 +126,21 @@ test("a link among what dead servers left is in nobody's way", async () => {
   }
 });
 
-test.skipIf(process.platform === "win32")(
-  "a pipe in the place of a manifest keeps nobody from the session, and is replaced",
-  async () => {
-    const place = temporaryPlace();
-    const server = serveHere(["--store", "v2", ...QUIET], { place });
-    await server.result("append", { entries: [user("one")] });
-    const { sessionFile } = await server.result("get_state");
-    await server.finish();
-    const manifest = join(sessionFile, "manifest.json");
-    rmSync(manifest);
-    execFileSync("mkfifo", [manifest]);
-    const next = serveHere(["--session", sessionFile, ...QUIET], { place });
-    await next.result("append", { entries: [user("two")] });
-    expect((await next.result("get_entries")).entries).toHaveLength(2);
-    await next.finish();
-    expect(statSync(manifest).isFile()).toBe(true);
-  },
-);
+test("a pipe in the place of a manifest keeps nobody from the session, and is replaced", needs(MKFIFO), async () => {
+  const place = temporaryPlace();
+  const server = serveHere(["--store", "v2", ...QUIET], { place });
+  await server.result("append", { entries: [user("one")] });
+  const { sessionFile } = await server.result("get_state");
+  await server.finish();
+  const manifest = join(sessionFile, "manifest.json");
+  rmSync(manifest);
+  execFileSync("mkfifo", [manifest]);
+  const next = serveHere(["--session", sessionFile, ...QUIET], { place });
+  await next.result("append", { entries: [user("two")] });
+  expect((await next.result("get_entries")).entries).toHaveLength(2);
+  await next.finish();
+  expect(statSync(manifest).isFile()).toBe(true);
+});
 
 /** Puts something at the path of a part that is no part of a container. */
 const WRONG: Record<string, (path: string) => void> = {
@@ -151,7 +150,15 @@ const WRONG: Record<string, (path: string) => void> = {
   "an empty file": (path) => writeFileSync(path, ""),
 };
 
-test.skipIf(process.platform === "win32").each(Object.keys(WRONG))(
+/** Runs a test for nothing in the place of a part, and in the sweep for everything else. */
+function testWrong(title: string, run: (kind: string) => Promise<void>): void {
+  for (const kind of Object.keys(WRONG)) {
+    const options = { ...(kind === "nothing" ? {} : SWEEP), ...(kind === "a pipe" ? needs(MKFIFO) : {}) };
+    test.each([kind])(title, options, run);
+  }
+}
+
+testWrong(
   "what is acknowledged where %s has taken the place of a part of an open container is read by the next server",
   async (kind) => {
     for (const part of PARTS.filter((name) => name !== "")) {
@@ -172,27 +179,24 @@ test.skipIf(process.platform === "win32").each(Object.keys(WRONG))(
   },
 );
 
-test.skipIf(process.platform === "win32").each(Object.keys(WRONG))(
-  "a container in which %s has the place of a part is read, verified, repaired and written",
-  async (kind) => {
-    for (const part of PARTS.filter((name) => name !== "" && !(name === "header.jsonl" && kind === "nothing"))) {
-      const { place, file } = await container();
-      rmSync(join(file, part), { recursive: true });
-      WRONG[kind](join(file, part));
-      const server = serveHere(QUIET, { place });
-      await server.result("switch_session", { sessionPath: file });
-      const { entries } = await server.result("get_entries");
-      expect([part, entries.length]).toEqual([part, part.startsWith("segments") ? 0 : 2]);
-      await server.result("verify_session", { sessionPath: file });
-      await server.result("repair_session");
-      await server.result("append", { entries: [user("three")] });
-      await server.finish();
-      const next = serveHere(QUIET, { place });
-      await next.result("switch_session", { sessionPath: file });
-      const { entries: later } = await next.result("get_entries");
-      expect([part, later.at(-1).message.content]).toEqual([part, "three"]);
-      expect((await next.result("verify_session")).damage.filter(({ kind }: Json) => kind !== "bad_index")).toEqual([]);
-      await next.finish();
-    }
-  },
-);
+testWrong("a container in which %s has the place of a part is read, verified, repaired and written", async (kind) => {
+  for (const part of PARTS.filter((name) => name !== "" && !(name === "header.jsonl" && kind === "nothing"))) {
+    const { place, file } = await container();
+    rmSync(join(file, part), { recursive: true });
+    WRONG[kind](join(file, part));
+    const server = serveHere(QUIET, { place });
+    await server.result("switch_session", { sessionPath: file });
+    const { entries } = await server.result("get_entries");
+    expect([part, entries.length]).toEqual([part, part.startsWith("segments") ? 0 : 2]);
+    await server.result("verify_session", { sessionPath: file });
+    await server.result("repair_session");
+    await server.result("append", { entries: [user("three")] });
+    await server.finish();
+    const next = serveHere(QUIET, { place });
+    await next.result("switch_session", { sessionPath: file });
+    const { entries: later } = await next.result("get_entries");
+    expect([part, later.at(-1).message.content]).toEqual([part, "three"]);
+    expect((await next.result("verify_session")).damage.filter(({ kind }: Json) => kind !== "bad_index")).toEqual([]);
+    await next.finish();
+  }
+});

@@ -1,4 +1,8 @@
-/** How the long runs add up: what was done is listed, and written where the note has its place for it. */
+/**
+ * How the long runs add up: what was done is listed, and written where the note has its place for it.
+ *
+ * @module-tag system
+ */
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

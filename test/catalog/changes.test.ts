@@ -39,6 +39,7 @@ import {
   withoutSqlite,
 } from "../support/catalog.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const FOLDERS = ["--home-me-a--", "--home-me-b--", "--home-me-c--"];
 
@@ -171,15 +172,15 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
   }
 }
 
-test("random changes between calls: with SQLite", async () => {
+test("random changes between calls: with SQLite", SYSTEM, async () => {
   await forSeedsAsync(1, (random) => checkChanges(random, 25, {}));
 });
 
-test("random changes between calls: without SQLite", async () => {
+test("random changes between calls: without SQLite", SWEEP, async () => {
   await forSeedsAsync(1, (random) => checkChanges(random, 25, withoutSqlite));
 });
 
-test("random changes between calls: with folders that are watched", async () => {
+test("random changes between calls: with folders that are watched", SWEEP, async () => {
   await forSeedsAsync(1, (random) => checkChanges(random, 25, { watchFrom: 1 }));
 });
 
@@ -260,7 +261,7 @@ test("a refresh after one append reads that file and no other", async () => {
   });
 });
 
-test("what is said of random texts is found in any case and composition", async () => {
+test("what is said of random texts is found in any case and composition", SYSTEM, async () => {
   await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 20; n++) create(random, library);

@@ -20,6 +20,7 @@ import {
   withoutSqlite,
 } from "../support/catalog.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** The same session as a file in one library and as a container in another. */
 class Twins {
@@ -69,12 +70,12 @@ const found = (hits: readonly Hit[]): string[] =>
     )
     .sort();
 
-for (const [name, options] of [
-  ["with SQLite", {}],
-  ["without SQLite", withoutSqlite],
-  ["with folders that are watched", { watchFrom: 1 }],
+for (const [name, options, tier] of [
+  ["with SQLite", {}, SYSTEM],
+  ["without SQLite", withoutSqlite, SWEEP],
+  ["with folders that are watched", { watchFrom: 1 }, SWEEP],
 ] as const)
-  test(`they tell what session files of the same entries tell: ${name}`, async () => {
+  test(`they tell what session files of the same entries tell: ${name}`, tier, async () => {
     await forSeedsAsync(1, async (random) => {
       const twins = new Twins();
       for (let n = 0; n < 5; n++) await twins.add(random);

@@ -31,8 +31,10 @@ import {
 } from "../support/catalog.ts";
 import { user } from "../support/drafts.ts";
 import { putSession, sessionId } from "../support/lifecycle.ts";
+import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const sqlite = findSqlite();
@@ -68,9 +70,9 @@ async function isRight(library: Library, search = true): Promise<void> {
   catalog.close();
 }
 
-test("SQLite is there for these tests", () => expect(sqlite).toBeDefined());
+test("SQLite is there for these tests", needs(SQLITE), () => expect(sqlite).toBeDefined());
 
-test("a row that it kept says what the file says, whatever texts a session has", async () => {
+test("a row that it kept says what the file says, whatever texts a session has", needs(SQLITE), async () => {
   const library = temporaryLibrary();
   const folder = join(library.root, "--p--");
   mkdirSync(folder, { recursive: true });
@@ -108,7 +110,7 @@ test("a row that it kept says what the file says, whatever texts a session has",
   expect(answers[1].hits).toEqual(answers[0].hits);
 });
 
-test("its files and folder are for their owner only, and nothing else is written", async () => {
+test("its files and folder are for their owner only, and nothing else is written", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     const catalog = catalogOn(library);
@@ -120,7 +122,7 @@ test("its files and folder are for their owner only, and nothing else is written
   });
 });
 
-test("it has the columns of pi_agent_rust's index as a view", async () => {
+test("it has the columns of pi_agent_rust's index as a view", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     const catalog = catalogOn(library);
@@ -150,7 +152,7 @@ test("it has the columns of pi_agent_rust's index as a view", async () => {
   });
 });
 
-test("scripts can read whatever texts sessions have, and lists have them as they are", async () => {
+test("scripts can read whatever texts sessions have, and lists have them as they are", needs(SQLITE), async () => {
   const library = temporaryLibrary();
   const folder = join(library.root, "--a--");
   mkdirSync(folder, { recursive: true });
@@ -198,7 +200,7 @@ describe("the verb index", () => {
     };
   }
 
-  test("writes that table, and writes it anew when it is there", async () => {
+  test("writes that table, and writes it anew when it is there", needs(SQLITE), async () => {
     const { place, put, index } = ready();
     const out = join(place.cwd, "index.sqlite");
     for (const [n, to] of ["index.sqlite", out, join(place.home, "link.sqlite")].entries()) {
@@ -227,34 +229,38 @@ describe("the verb index", () => {
     });
   });
 
-  test("takes an index of pi_agent_rust, with columns of others too, and leaves no times of its scan", async () => {
-    const { place, put, index } = ready();
-    put("1");
-    const out = join(place.cwd, "session-index.sqlite");
-    const db = sqlite!(out);
-    db.exec(`PRAGMA journal_mode = WAL;
+  test(
+    "takes an index of pi_agent_rust, with columns of others too, and leaves no times of its scan",
+    needs(SQLITE),
+    async () => {
+      const { place, put, index } = ready();
+      put("1");
+      const out = join(place.cwd, "session-index.sqlite");
+      const db = sqlite!(out);
+      db.exec(`PRAGMA journal_mode = WAL;
       CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
         message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
       CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
       ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
       INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
       INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
-    const before = readFileSync(out);
-    const held = await index(out);
-    // Another program has it open: it is not touched.
-    expect([held.status, JSON.parse(held.stdout).error.data.name]).toEqual([1, "session_locked"]);
-    expect(readFileSync(out)).toEqual(before);
-    db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-    db.close();
-    for (const ending of ["-wal", "-shm"]) rmSync(`${out}${ending}`, { force: true });
-    expect((await index(out)).status).toBe(0);
-    expect(rowsOf(out).map(({ id }) => id)).toEqual([sessionId(1)]);
-    const after = sqlite!(out);
-    expect(after.prepare("SELECT * FROM meta").all()).toEqual([]);
-    after.close();
-  });
+      const before = readFileSync(out);
+      const held = await index(out);
+      // Another program has it open: it is not touched.
+      expect([held.status, JSON.parse(held.stdout).error.data.name]).toEqual([1, "session_locked"]);
+      expect(readFileSync(out)).toEqual(before);
+      db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      db.close();
+      for (const ending of ["-wal", "-shm"]) rmSync(`${out}${ending}`, { force: true });
+      expect((await index(out)).status).toBe(0);
+      expect(rowsOf(out).map(({ id }) => id)).toEqual([sessionId(1)]);
+      const after = sqlite!(out);
+      expect(after.prepare("SELECT * FROM meta").all()).toEqual([]);
+      after.close();
+    },
+  );
 
-  test("leaves every other file alone, and says what to do", async () => {
+  test("leaves every other file alone, and says what to do", needs(SQLITE), async () => {
     const { place, put, index } = ready();
     const session = put("1");
     const other = join(place.cwd, "other.sqlite");
@@ -278,7 +284,10 @@ describe("the verb index", () => {
   });
 });
 
-test("bytes of it are changed at random, while it is closed and while it is open", async () => {
+test("bytes of it are changed at random, while it is closed and while it is open", {
+  ...SYSTEM,
+  ...needs(SQLITE),
+}, async () => {
   await forSeedsAsync(2, async (random) => {
     const library = fill(random, 40);
     await isRight(library);
@@ -299,7 +308,10 @@ test("bytes of it are changed at random, while it is closed and while it is open
   });
 });
 
-test("bytes of it are changed at random while nobody has it open: searches find everything as well", async () => {
+test("bytes of it are changed at random while nobody has it open: searches find everything as well", {
+  ...SWEEP,
+  ...needs(SQLITE),
+}, async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     await isRight(library);
@@ -313,7 +325,7 @@ test("bytes of it are changed at random while nobody has it open: searches find 
   });
 });
 
-test("text that SQLite does not keep as it is does no harm", async () => {
+test("text that SQLite does not keep as it is does no harm", needs(SQLITE), async () => {
   const library = temporaryLibrary();
   const folder = join(library.root, "--odd--");
   mkdirSync(folder, { recursive: true });
@@ -340,7 +352,7 @@ test("text that SQLite does not keep as it is does no harm", async () => {
   }
 });
 
-test("it is removed, or a folder stands in its place", async () => {
+test("it is removed, or a folder stands in its place", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     const open = catalogOn(library);
@@ -359,7 +371,7 @@ test("it is removed, or a folder stands in its place", async () => {
   });
 });
 
-test("it is of a newer version: that stays, and one of our own is made beside it", async () => {
+test("it is of a newer version: that stays, and one of our own is made beside it", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     await isRight(library);
@@ -377,7 +389,7 @@ test("it is of a newer version: that stays, and one of our own is made beside it
   });
 });
 
-test("it is locked by another program for all the time", async () => {
+test("it is locked by another program for all the time", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random);
     await isRight(library);
@@ -393,7 +405,7 @@ test("it is locked by another program for all the time", async () => {
   });
 });
 
-test("every operation on it fails in turn", async () => {
+test("every operation on it fails in turn", { ...SYSTEM, ...needs(SQLITE) }, async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random, 6);
     let failed = 1;
@@ -426,36 +438,40 @@ test("every operation on it fails in turn", async () => {
   });
 });
 
-test("a file that is opened while another call still writes to the one before stays, and is used", async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
-    let seen: Promise<unknown> | undefined;
-    let isNext = false;
-    let closed = 0;
-    const opens: OpenDatabase = (path) => {
-      const real = sqlite!(path);
-      const exec = (sql: string): void => {
-        real.exec(sql);
-        if (sql !== "BEGIN IMMEDIATE" || !isNext) return;
-        isNext = false;
-        for (const database of databases(library)) rmSync(database);
-        seen = catalog.glance("/home/me/0", 5);
+test(
+  "a file that is opened while another call still writes to the one before stays, and is used",
+  needs(SQLITE),
+  async () => {
+    await forSeedsAsync(1, async (random) => {
+      const library = fill(random);
+      let seen: Promise<unknown> | undefined;
+      let isNext = false;
+      let closed = 0;
+      const opens: OpenDatabase = (path) => {
+        const real = sqlite!(path);
+        const exec = (sql: string): void => {
+          real.exec(sql);
+          if (sql !== "BEGIN IMMEDIATE" || !isNext) return;
+          isNext = false;
+          for (const database of databases(library)) rmSync(database);
+          seen = catalog.glance("/home/me/0", 5);
+        };
+        const close = (): void => {
+          closed++;
+          real.close();
+        };
+        return { exec, prepare: (sql) => real.prepare(sql), close };
       };
-      const close = (): void => {
-        closed++;
-        real.close();
-      };
-      return { exec, prepare: (sql) => real.prepare(sql), close };
-    };
-    const catalog = catalogOn(library, { sqlite: () => opens });
-    await listed(catalog);
-    const session = randomSession(random, "/home/me/0");
-    writeFileSync(join(library.root, "--home-me-0--", `2026_${session.id}.jsonl`), session.text);
-    isNext = true;
-    expect(await listed(catalog)).toEqual(readList(library.root));
-    expect(await seen).toHaveLength(5);
-    expect([closed, databases(library).length > 0]).toEqual([1, true]);
-    expect(await listed(catalog)).toEqual(readList(library.root));
-    expect(closed).toBe(1);
-  });
-});
+      const catalog = catalogOn(library, { sqlite: () => opens });
+      await listed(catalog);
+      const session = randomSession(random, "/home/me/0");
+      writeFileSync(join(library.root, "--home-me-0--", `2026_${session.id}.jsonl`), session.text);
+      isNext = true;
+      expect(await listed(catalog)).toEqual(readList(library.root));
+      expect(await seen).toHaveLength(5);
+      expect([closed, databases(library).length > 0]).toEqual([1, true]);
+      expect(await listed(catalog)).toEqual(readList(library.root));
+      expect(closed).toBe(1);
+    });
+  },
+);

@@ -18,6 +18,7 @@ import { catalogOn, realEnv, temporaryLibrary } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type Json, type Place, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 interface Made {
   readonly id: string;
@@ -394,7 +395,7 @@ test("--continue opens the directory's session that was changed last, whatever t
   expect(ids(await server.result("list_sessions", { cwd: place.cwd }))).toEqual(["at50", "at40", "at30"]);
 });
 
-test("the program says nothing on stderr, and answers the same where there is no SQLite", async () => {
+test("the program says nothing on stderr, and answers the same where there is no SQLite", SYSTEM, async () => {
   const place = temporaryPlace();
   for (let n = 0; n < 20; n++) put(place, { id: `s${n}`, entries: [said(n, `word${n % 3} x`)] });
   const ask = [

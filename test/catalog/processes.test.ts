@@ -1,4 +1,8 @@
-/** Many servers at once on the same sessions and the same state folder (150 sessions in soak). */
+/**
+ * Many servers at once on the same sessions and the same state folder (150 sessions in soak).
+ *
+ * @module-tag sweep
+ */
 
 import { test } from "vitest";
 import { indexTogether } from "../support/listing.ts";

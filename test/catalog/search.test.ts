@@ -23,6 +23,7 @@ import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const tool = (text: string): Json => ({
   type: "message",
@@ -282,7 +283,7 @@ test("what fits best comes first", async () => {
   ]);
 });
 
-test("the index and reading give the same hits", async () => {
+test("the index and reading give the same hits", SYSTEM, async () => {
   await forSeedsAsync(1, async (random) => {
     const library = temporaryLibrary();
     for (let n = 0; n < 12; n++) {

@@ -6,7 +6,7 @@ import { forSeedsAsync } from "../support/random.ts";
 
 test("sorting keeps equal items in their order, however many there are", async () => {
   await forSeedsAsync(6, async (random) => {
-    const items = Array.from({ length: random.pick([0, 1, 8192, 8193, 30_000]) }, (_, nth) => {
+    const items = Array.from({ length: random.pick([0, 1, 8192, 8193, 20_000]) }, (_, nth) => {
       return { key: random.int(500), nth };
     });
     const compare = (a: { key: number }, b: { key: number }): number => a.key - b.key;
@@ -21,11 +21,11 @@ test("what takes long pauses, and what is added meanwhile is visited", async () 
   let sum = 0;
   await eachInSlices(numbers, (number) => {
     sum += number;
-    if (number < 200) numbers.add(number + 1);
+    if (number < 50) numbers.add(number + 1);
     for (const from = performance.now(); performance.now() - from < 1; );
   });
   clearInterval(timer);
-  expect(sum).toBe(20_100);
+  expect(sum).toBe(1275);
   expect(turns).toBeGreaterThan(0);
-  expect(await fittingInSlices(numbers, (number) => number % 50 === 0)).toEqual([50, 100, 150, 200]);
+  expect(await fittingInSlices(numbers, (number) => number % 10 === 0)).toEqual([10, 20, 30, 40, 50]);
 });

@@ -10,6 +10,7 @@ import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { letRest } from "../support/cases.ts";
 import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } from "../support/catalog.ts";
 import { sessionText } from "../support/example.ts";
+import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -486,30 +487,27 @@ test("only what was added is read again, also by the next process", async () => 
   expect(read()).toBeLessThan(size / 10);
 });
 
-test.skipIf(!findSqlite())(
-  "what the catalog keeps of usage is not believed when it is not as it was written",
-  async () => {
-    const library = temporaryLibrary();
-    mkdirSync(join(library.root, "--p--"), { recursive: true });
-    writeFileSync(fileIn(library, "a"), sessionText({ id: "a" }, [answer("2026-01-02T00:00:00Z", 1, 1)]));
-    letRest(fileIn(library, "a"));
-    expect(await counted(library, {})).toEqual(new Map([["a", 1]]));
-    for (const change of [
-      "UPDATE usage SET record = replace(record, '\"damaged\":0', '\"damaged\":9')",
-      "UPDATE usage SET record = '{'",
-      "DELETE FROM usage",
-      "DROP TABLE usage",
-    ]) {
-      const db = findSqlite()?.(catalogFile(library));
-      db?.exec(change);
-      db?.close();
-      const catalog = catalogOn(library);
-      const { incomplete } = await catalog.usage({ groupBy: [], dayOf: () => 0 });
-      expect([incomplete, await countedBy(catalog)], change).toEqual([[], new Map([["a", 1]])]);
-      catalog.close();
-    }
-  },
-);
+test("what the catalog keeps of usage is not believed when it is not as it was written", needs(SQLITE), async () => {
+  const library = temporaryLibrary();
+  mkdirSync(join(library.root, "--p--"), { recursive: true });
+  writeFileSync(fileIn(library, "a"), sessionText({ id: "a" }, [answer("2026-01-02T00:00:00Z", 1, 1)]));
+  letRest(fileIn(library, "a"));
+  expect(await counted(library, {})).toEqual(new Map([["a", 1]]));
+  for (const change of [
+    "UPDATE usage SET record = replace(record, '\"damaged\":0', '\"damaged\":9')",
+    "UPDATE usage SET record = '{'",
+    "DELETE FROM usage",
+    "DROP TABLE usage",
+  ]) {
+    const db = findSqlite()?.(catalogFile(library));
+    db?.exec(change);
+    db?.close();
+    const catalog = catalogOn(library);
+    const { incomplete } = await catalog.usage({ groupBy: [], dayOf: () => 0 });
+    expect([incomplete, await countedBy(catalog)], change).toEqual([[], new Map([["a", 1]])]);
+    catalog.close();
+  }
+});
 
 test("a session that cannot be read is named, and counts once it can", async () => {
   const library = temporaryLibrary();

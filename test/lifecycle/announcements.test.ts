@@ -1,4 +1,8 @@
-/** What a killed server leaves beside a session that it let others join: found, judged by the lock, removed. */
+/**
+ * What a killed server leaves beside a session that it let others join: found, judged by the lock, removed.
+ *
+ * @module-tag system
+ */
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -14,12 +18,13 @@ import {
   temporaryPlace,
 } from "../support/server.ts";
 import { announced, said } from "../support/shared-session.ts";
+import { acrossTiers, UNIT } from "../support/tiers.ts";
 
 async function list(server: HereServer, params: object = {}): Promise<Json[]> {
   return (await server.result("list_leftovers", params)).leftovers;
 }
 
-describe.each(["jsonl", "v2"] as const)("beside a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("beside a session of %s", (store) => {
   interface Held {
     readonly place: Place;
     readonly session: string;
@@ -122,7 +127,7 @@ describe.each(["jsonl", "v2"] as const)("beside a session of %s", (store) => {
   });
 });
 
-test("the empty folder goes, also where nobody may change anything but by a command", async () => {
+test("the empty folder goes, also where nobody may change anything but by a command", UNIT, async () => {
   const place = temporaryPlace();
   const folder = dirname(putSession(place, 1));
   const within = join(folder, ".pi-session-server");

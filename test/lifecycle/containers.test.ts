@@ -7,6 +7,7 @@ import { folderName } from "../../src/storage/fs/paths.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 interface Made {
   readonly place: Place;
@@ -46,11 +47,11 @@ async function said(server: HereServer, sessionPath: string): Promise<string[]> 
   return JSON.parse(content).turns.map((turn: Json) => turn.content);
 }
 
-for (const [name, make] of [
-  ["born as one", born],
-  ["migrated", migrated],
+for (const [name, make, tier] of [
+  ["born as one", born, {}],
+  ["migrated", migrated, SWEEP],
 ] as const) {
-  test(`a container ${name} is deleted, restored and deleted for good`, async () => {
+  test(`a container ${name} is deleted, restored and deleted for good`, tier, async () => {
     const { place, server, file, id } = await make();
     const before = contentsOf(rootOf(place));
     const texts = await said(server, file);
@@ -67,7 +68,7 @@ for (const [name, make] of [
     expect(existsSync(file)).toBe(false);
   });
 
-  test(`a container ${name} is archived and comes back`, async () => {
+  test(`a container ${name} is archived and comes back`, tier, async () => {
     const { place, server, file, id } = await make();
     const before = contentsOf(rootOf(place));
     const texts = await said(server, file);
@@ -80,7 +81,7 @@ for (const [name, make] of [
     expect(existsSync(file)).toBe(true);
   });
 
-  test(`a container ${name} is relocated`, async () => {
+  test(`a container ${name} is relocated`, tier, async () => {
     const { place, server, file, id } = await make();
     const texts = await said(server, file);
     const header = read(join(file, "header.jsonl"));
@@ -100,7 +101,7 @@ for (const [name, make] of [
     expect((await server.result("list_sessions")).sessions[0].name).toBe("goes on");
   });
 
-  test(`a container ${name} is exported as the lines of its entries, which come in again`, async () => {
+  test(`a container ${name} is exported as the lines of its entries, which come in again`, tier, async () => {
     const { server, file, id } = await make();
     const { path } = await server.result("export_session", {
       sessionPath: file,
@@ -124,7 +125,7 @@ for (const [name, make] of [
     expect((await said(server, file)).at(-1)).toBe("more");
   });
 
-  test(`a container ${name} that was deleted by hand is gone`, async () => {
+  test(`a container ${name} that was deleted by hand is gone`, tier, async () => {
     const { server, file, id } = await make();
     rmSync(file, { recursive: true });
     expect(await listed(server)).toEqual([]);

@@ -1,10 +1,15 @@
-/** Undo and redo of random sequences of operations, on every store (test/soak/undo.test.ts goes on with many seeds). */
+/**
+ * Undo and redo of random sequences of operations, on every store (test/soak/undo.test.ts goes on with many seeds).
+ *
+ * @module-tag system
+ */
 
 import { describe, expect, test } from "vitest";
 import { forSeedsAsync } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { UndoModel, undoTogether } from "../support/undoing.ts";
 
-describe.each(["jsonl", "v2"] as const)("in sessions of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("in sessions of %s", (store) => {
   test("whatever was done, undo leads to what was before, and redo to what was after", async () => {
     await forSeedsAsync(1, async (random) => {
       const model = await UndoModel.begin(random, store);
@@ -14,6 +19,7 @@ describe.each(["jsonl", "v2"] as const)("in sessions of %s", (store) => {
   });
 });
 
-test.each(["jsonl", "v2"] as const)("several processes that undo at once take each operation back once (%s)", (store) =>
-  undoTogether(3, 2, store).then((count) => expect(count).toBe(11)),
+acrossTiers(test, ["jsonl", "v2"] as const)(
+  "several processes that undo at once take each operation back once (%s)",
+  (store) => undoTogether(3, 2, store).then((count) => expect(count).toBe(11)),
 );

@@ -12,7 +12,15 @@ import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type LockOptions, makeLocks } from "../../src/storage/locks/locks.ts";
 import { SqliteLock } from "../../src/storage/locks/sqlite-lock.ts";
 import { user } from "../support/drafts.ts";
-import { apart, type Elsewhere, isLockedInKernel, lockFiles, spawnElsewhere } from "../support/elsewhere.ts";
+import {
+  type Elsewhere,
+  isLockedInKernel,
+  lockFiles,
+  NETWORK_NAMESPACES,
+  PID_NAMESPACES,
+  spawnElsewhere,
+} from "../support/elsewhere.ts";
+import { LINUX, need, needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import {
   type HereServer,
@@ -24,10 +32,15 @@ import {
   temporaryPlace,
 } from "../support/server.ts";
 import { runWithLocks, takings } from "../support/takings.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** Another version of Node, to be mixed with this one. */
 const OTHER_NODE = process.env.PI_TEST_OTHER_NODE;
-if (OTHER_NODE === undefined) console.info("PI_TEST_OTHER_NODE names no other version of Node");
+const ANOTHER_NODE = need(
+  "another version of Node",
+  "set PI_TEST_OTHER_NODE to the path of its program",
+  () => OTHER_NODE !== undefined,
+);
 
 const HOUR = 3_600_000;
 const ENTRIES = { entries: [user("mine")] };
@@ -81,174 +94,178 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-describe.skipIf(apart("network") === null).each(["jsonl", "v2"])("the lock that a %s session carries", (store) => {
-  test("keeps out a server in another network namespace, tells it who is there, and is gone afterwards", async () => {
-    const { server, file } = await written(store);
-    expect((await server.result("get_state")).lock).toBe("sqlite");
-    expect(lockFiles(file)).toHaveLength(2);
-    const { holder, lockedBy, message, ...rest } = await refusal(file, stranger());
-    expect({ ...rest, holder }).toMatchObject(refused);
-    expect(holder).toMatchObject({ pid: process.pid, since: expect.stringMatching(/^\d{4}-/) });
-    expect(lockedBy).toEqual(holder);
-    expect(message).toContain(`process ${process.pid}`);
-    expect((await server.result("append", ENTRIES)).leafId).toBeTruthy();
-    await server.finish();
-    expect(lockFiles(file)).toEqual([]);
-    const second = openElsewhere(file, stranger());
-    expect((await second.result("append", ENTRIES)).leafId).toBeTruthy();
-    await second.finish();
-    expect(lockFiles(file)).toEqual([]);
-  });
+const IN_NAMESPACES = { ...SYSTEM, ...needs(NETWORK_NAMESPACES, SQLITE) };
 
-  test.skipIf(apart("network and pids") === null)("keeps out one in another pid namespace, too", async () => {
-    const { server, file } = await written(store);
-    const other = stranger({ apart: "network and pids" });
-    const { holder, lockedBy, ...rest } = await refusal(file, other);
-    expect({ ...rest, holder }).toMatchObject(refused);
-    expect(lockedBy).toEqual(holder);
-    await server.finish();
-    const inner = openElsewhere(file, other);
-    await inner.result("append", ENTRIES);
-    // From outside as well.
-    expect(await refusal(file, stranger())).toMatchObject(refused);
-    inner.process.kill("SIGKILL");
-    await inner.exit;
-  });
-
-  test("is free when its holder was killed, and nothing of it stays behind whoever has it next", async () => {
-    const { server, file } = await written(store);
-    await server.finish();
-    const holder = openElsewhere(file, stranger());
-    await holder.result("append", ENTRIES);
-    holder.process.kill("SIGKILL");
-    await holder.exit;
-    expect(lockFiles(file)).toHaveLength(2);
-    const next = openElsewhere(file, stranger());
-    // What a dead one left is no holder.
-    expect(await next.result("get_state")).toMatchObject({ readOnly: false });
-    expect((await next.result("append", ENTRIES)).leafId).toBeTruthy();
-    await next.finish();
-    expect(lockFiles(file)).toEqual([]);
-  });
-
-  test("excludes when the session is renamed or has another name meanwhile", async () => {
-    const { server, file } = await written(store);
-    const moved =
-      store === "v2" ? join(dirname(file), "elsewhere", basename(file)) : join(dirname(file), "other.jsonl");
-    if (store === "v2") {
-      mkdirSync(dirname(moved));
-      renameSync(pointerFile(file), pointerFile(moved));
-    } else {
-      const linked = join(dirname(file), "linked.jsonl");
-      linkSync(file, linked);
-      expect(await refusal(linked, stranger())).toMatchObject(refused);
-    }
-    renameSync(file, moved);
-    expect(await refusal(moved, stranger())).toMatchObject(refused);
-    await server.finish();
-    expect(lockFiles(moved)).toEqual([]);
-  });
-
-  test("stays that of the session when a repair puts a new one in its place", async () => {
-    const { server, file, place } = await written(store);
-    await server.result("append", { entries: [user("spoiled", { id: "spoiled" }), user("last", { id: "last" })] });
-    await server.finish();
-    const stored = store === "v2" ? segmentFile(file, 1) : file;
-    writeFileSync(stored, readFileSync(stored, "utf8").replace('"spoiled"}', '"spoiled" '));
-    const second = serveHere(["--session", file, "--events", "none"], { place });
-    await second.result("get_messages");
-    const { backupPath } = await second.result("repair_session");
-    expect(existsSync(backupPath)).toBe(true);
-    await second.result("append", ENTRIES);
-    expect((await second.result("get_state")).lock).toBe("sqlite");
-    expect(await refusal(file, stranger())).toMatchObject(refused);
-    if (store === "v2") expect(lockFiles(backupPath)).toEqual([]);
-    await second.finish();
-    expect(lockFiles(file)).toEqual([]);
-  });
-
-  describe("whose file somebody removed", () => {
-    /** A session that is written, and where nothing happens by itself any more. */
-    async function withoutFile(): Promise<Awaited<ReturnType<typeof written>>> {
-      vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-      onTestFinished(() => void vi.useRealTimers());
-      const made = await written(store, ["--attach", "off"]);
-      for (const path of lockFiles(made.file)) rmSync(path);
-      return made;
-    }
-
-    test.each([
-      ["writes", (server: HereServer) => server.result("append", ENTRIES)],
-      ["looks at its sessions", () => vi.advanceTimersByTime(1000)],
-    ])("keeps others out again as soon as its holder %s", async (_, look) => {
-      const { server, file } = await withoutFile();
-      await look(server);
+describe("between namespaces,", IN_NAMESPACES, () => {
+  acrossTiers(describe, ["jsonl", "v2"])("the lock that a %s session carries", (store) => {
+    test("keeps out a server in another network namespace, tells it who is there, and is gone afterwards", async () => {
+      const { server, file } = await written(store);
+      expect((await server.result("get_state")).lock).toBe("sqlite");
       expect(lockFiles(file)).toHaveLength(2);
-      expect(await refusal(file, stranger())).toMatchObject(refused);
+      const { holder, lockedBy, message, ...rest } = await refusal(file, stranger());
+      expect({ ...rest, holder }).toMatchObject(refused);
+      expect(holder).toMatchObject({ pid: process.pid, since: expect.stringMatching(/^\d{4}-/) });
+      expect(lockedBy).toEqual(holder);
+      expect(message).toContain(`process ${process.pid}`);
+      expect((await server.result("append", ENTRIES)).leafId).toBeTruthy();
       await server.finish();
+      expect(lockFiles(file)).toEqual([]);
+      const second = openElsewhere(file, stranger());
+      expect((await second.result("append", ENTRIES)).leafId).toBeTruthy();
+      await second.finish();
       expect(lockFiles(file)).toEqual([]);
     });
 
-    test("is that of another who took it meanwhile, beside whom nobody writes", async () => {
-      const { server, file } = await withoutFile();
-      const other = openElsewhere(file, stranger());
-      await other.result("append", { entries: [user("theirs")] });
-      const { data } = await server.failure("append", ENTRIES);
-      expect(data).toMatchObject({ name: "session_locked", holder: { pid: other.process.pid } });
-      expect((await server.result("get_state")).lockedBy).toEqual(data.holder);
+    test("keeps out one in another pid namespace, too", needs(PID_NAMESPACES), async () => {
+      const { server, file } = await written(store);
+      const other = stranger({ apart: "network and pids" });
+      const { holder, lockedBy, ...rest } = await refusal(file, other);
+      expect({ ...rest, holder }).toMatchObject(refused);
+      expect(lockedBy).toEqual(holder);
       await server.finish();
-      expect(lockFiles(file)).toHaveLength(2);
+      const inner = openElsewhere(file, other);
+      await inner.result("append", ENTRIES);
+      // From outside as well.
       expect(await refusal(file, stranger())).toMatchObject(refused);
-      expect((await other.result("get_entries")).entries).toHaveLength(2);
-      await other.finish();
+      inner.process.kill("SIGKILL");
+      await inner.exit;
+    });
+
+    test("is free when its holder was killed, and nothing of it stays behind whoever has it next", async () => {
+      const { server, file } = await written(store);
+      await server.finish();
+      const holder = openElsewhere(file, stranger());
+      await holder.result("append", ENTRIES);
+      holder.process.kill("SIGKILL");
+      await holder.exit;
+      expect(lockFiles(file)).toHaveLength(2);
+      const next = openElsewhere(file, stranger());
+      // What a dead one left is no holder.
+      expect(await next.result("get_state")).toMatchObject({ readOnly: false });
+      expect((await next.result("append", ENTRIES)).leafId).toBeTruthy();
+      await next.finish();
       expect(lockFiles(file)).toEqual([]);
     });
-  });
 
-  test("is not made by who only reads, also while another one has it", async () => {
-    const { server, file } = await written(store);
-    const held = lockFiles(file);
-    const reader = openElsewhere(file, stranger());
-    expect((await reader.result("get_entries")).entries).toHaveLength(1);
-    expect(lockFiles(file)).toEqual(held);
-    await server.finish();
-    for (const method of ["get_entries", "get_state", "verify_session"]) await reader.result(method);
-    expect(lockFiles(file)).toEqual([]);
-  });
+    test("excludes when the session is renamed or has another name meanwhile", async () => {
+      const { server, file } = await written(store);
+      const moved =
+        store === "v2" ? join(dirname(file), "elsewhere", basename(file)) : join(dirname(file), "other.jsonl");
+      if (store === "v2") {
+        mkdirSync(dirname(moved));
+        renameSync(pointerFile(file), pointerFile(moved));
+      } else {
+        const linked = join(dirname(file), "linked.jsonl");
+        linkSync(file, linked);
+        expect(await refusal(linked, stranger())).toMatchObject(refused);
+      }
+      renameSync(file, moved);
+      expect(await refusal(moved, stranger())).toMatchObject(refused);
+      await server.finish();
+      expect(lockFiles(moved)).toEqual([]);
+    });
 
-  test("is one of flock where there is no SQLite, and none where there is neither", async () => {
-    const { server, file } = await written(store);
-    const poor = stranger({ without: ["sqlite"] });
-    // One with SQLite and one without exclude each other.
-    expect(await refusal(file, poor)).toMatchObject(refused);
-    await server.finish();
-    const first = openElsewhere(file, poor);
-    await first.result("append", ENTRIES);
-    expect((await first.result("get_state")).lock).toBe("flock");
-    expect(await refusal(file, stranger({ without: ["sqlite"] }))).toMatchObject(refused);
-    expect(await refusal(file, stranger())).toMatchObject(refused);
-    await first.finish();
-    expect(lockFiles(file)).toEqual([]);
-    const bare = openElsewhere(file, stranger({ without: ["sqlite", "flock"] }));
-    await bare.result("append", ENTRIES);
-    expect((await bare.result("get_state")).lock).toBe("socket");
-    expect(lockFiles(file).filter((path) => path.endsWith(".lock"))).toEqual([]);
-    await bare.finish();
-    expect(lockFiles(file)).toEqual([]);
-  });
+    test("stays that of the session when a repair puts a new one in its place", async () => {
+      const { server, file, place } = await written(store);
+      await server.result("append", { entries: [user("spoiled", { id: "spoiled" }), user("last", { id: "last" })] });
+      await server.finish();
+      const stored = store === "v2" ? segmentFile(file, 1) : file;
+      writeFileSync(stored, readFileSync(stored, "utf8").replace('"spoiled"}', '"spoiled" '));
+      const second = serveHere(["--session", file, "--events", "none"], { place });
+      await second.result("get_messages");
+      const { backupPath } = await second.result("repair_session");
+      expect(existsSync(backupPath)).toBe(true);
+      await second.result("append", ENTRIES);
+      expect((await second.result("get_state")).lock).toBe("sqlite");
+      expect(await refusal(file, stranger())).toMatchObject(refused);
+      if (store === "v2") expect(lockFiles(backupPath)).toEqual([]);
+      await second.finish();
+      expect(lockFiles(file)).toEqual([]);
+    });
 
-  test.skipIf(OTHER_NODE === undefined)("excludes between versions of Node", async () => {
-    const { server, file } = await written(store);
-    expect(await refusal(file, stranger({ node: OTHER_NODE }))).toMatchObject(refused);
-    await server.finish();
-    const other = openElsewhere(file, stranger({ node: OTHER_NODE }));
-    await other.result("append", ENTRIES);
-    expect((await other.result("get_state")).lock).toBe("sqlite");
-    expect(await refusal(file, stranger())).toMatchObject(refused);
+    describe("whose file somebody removed", () => {
+      /** A session that is written, and where nothing happens by itself any more. */
+      async function withoutFile(): Promise<Awaited<ReturnType<typeof written>>> {
+        vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+        onTestFinished(() => void vi.useRealTimers());
+        const made = await written(store, ["--attach", "off"]);
+        for (const path of lockFiles(made.file)) rmSync(path);
+        return made;
+      }
+
+      test.each([
+        ["writes", (server: HereServer) => server.result("append", ENTRIES)],
+        ["looks at its sessions", () => vi.advanceTimersByTime(1000)],
+      ])("keeps others out again as soon as its holder %s", async (_, look) => {
+        const { server, file } = await withoutFile();
+        await look(server);
+        expect(lockFiles(file)).toHaveLength(2);
+        expect(await refusal(file, stranger())).toMatchObject(refused);
+        await server.finish();
+        expect(lockFiles(file)).toEqual([]);
+      });
+
+      test("is that of another who took it meanwhile, beside whom nobody writes", async () => {
+        const { server, file } = await withoutFile();
+        const other = openElsewhere(file, stranger());
+        await other.result("append", { entries: [user("theirs")] });
+        const { data } = await server.failure("append", ENTRIES);
+        expect(data).toMatchObject({ name: "session_locked", holder: { pid: other.process.pid } });
+        expect((await server.result("get_state")).lockedBy).toEqual(data.holder);
+        await server.finish();
+        expect(lockFiles(file)).toHaveLength(2);
+        expect(await refusal(file, stranger())).toMatchObject(refused);
+        expect((await other.result("get_entries")).entries).toHaveLength(2);
+        await other.finish();
+        expect(lockFiles(file)).toEqual([]);
+      });
+    });
+
+    test("is not made by who only reads, also while another one has it", async () => {
+      const { server, file } = await written(store);
+      const held = lockFiles(file);
+      const reader = openElsewhere(file, stranger());
+      expect((await reader.result("get_entries")).entries).toHaveLength(1);
+      expect(lockFiles(file)).toEqual(held);
+      await server.finish();
+      for (const method of ["get_entries", "get_state", "verify_session"]) await reader.result(method);
+      expect(lockFiles(file)).toEqual([]);
+    });
+
+    test("is one of flock where there is no SQLite, and none where there is neither", async () => {
+      const { server, file } = await written(store);
+      const poor = stranger({ without: ["sqlite"] });
+      // One with SQLite and one without exclude each other.
+      expect(await refusal(file, poor)).toMatchObject(refused);
+      await server.finish();
+      const first = openElsewhere(file, poor);
+      await first.result("append", ENTRIES);
+      expect((await first.result("get_state")).lock).toBe("flock");
+      expect(await refusal(file, stranger({ without: ["sqlite"] }))).toMatchObject(refused);
+      expect(await refusal(file, stranger())).toMatchObject(refused);
+      await first.finish();
+      expect(lockFiles(file)).toEqual([]);
+      const bare = openElsewhere(file, stranger({ without: ["sqlite", "flock"] }));
+      await bare.result("append", ENTRIES);
+      expect((await bare.result("get_state")).lock).toBe("socket");
+      expect(lockFiles(file).filter((path) => path.endsWith(".lock"))).toEqual([]);
+      await bare.finish();
+      expect(lockFiles(file)).toEqual([]);
+    });
+
+    test("excludes between versions of Node", needs(ANOTHER_NODE), async () => {
+      const { server, file } = await written(store);
+      expect(await refusal(file, stranger({ node: OTHER_NODE }))).toMatchObject(refused);
+      await server.finish();
+      const other = openElsewhere(file, stranger({ node: OTHER_NODE }));
+      await other.result("append", ENTRIES);
+      expect((await other.result("get_state")).lock).toBe("sqlite");
+      expect(await refusal(file, stranger())).toMatchObject(refused);
+    });
   });
 });
 
-describe.runIf(process.platform === "linux").each(["jsonl", "v2"])("the lock file of a %s session", (store) => {
+describe.each(["jsonl", "v2"])("the lock file of a %s session", needs(LINUX, SQLITE), (store) => {
   test("is opened by nothing but the lock, whatever is done to the session while it is held", async () => {
     const place = temporaryPlace();
     const opened: string[] = [];
@@ -314,7 +331,9 @@ describe.runIf(process.platform === "linux").each(["jsonl", "v2"])("the lock fil
   });
 });
 
-describe.skipIf(apart("network and pids") === null)("of many processes in different namespaces", () => {
+const IN_MANY = { ...SYSTEM, ...needs(PID_NAMESPACES, SQLITE) };
+
+describe("of many processes in different namespaces", IN_MANY, () => {
   test("one at a time has the lock, also when they are killed (long form in soak)", async () => {
     await forSeedsAsync(1, async (random) => {
       // When a process is killed is up to the machine, so a round may have none.
@@ -362,7 +381,7 @@ describe.skipIf(apart("network and pids") === null)("of many processes in differ
   });
 });
 
-describe.runIf(process.platform === "linux")("a lock of flock", () => {
+describe("a lock of flock", needs(LINUX), () => {
   test("is that of an open file, whichever process has it", () => {
     const path = join(temporaryFolder(), "lock");
     writeFileSync(path, "");
@@ -388,9 +407,7 @@ describe.runIf(process.platform === "linux")("a lock of flock", () => {
   });
 });
 
-const hasSqlite = process.platform === "linux" && findSqlite() !== undefined;
-
-describe.runIf(hasSqlite)("a lock file that a dead holder left", () => {
+describe("a lock file that a dead holder left", needs(LINUX, SQLITE), () => {
   /** Takes the lock with SQLite as whoever makes the file does, and leaves the file. */
   function left(): { path: string; open: () => [number, FileInfo] } {
     const path = join(temporaryFolder(), "lock");
@@ -448,7 +465,7 @@ describe.runIf(hasSqlite)("a lock file that a dead holder left", () => {
   });
 });
 
-describe.runIf(process.platform === "linux")("who takes a lock that a file carries", () => {
+describe("who takes a lock that a file carries", needs(LINUX, SQLITE), () => {
   const options = (client: string, disk: Disk = realDisk): LockOptions => ({
     disk,
     stateFolder: temporaryFolder(),

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { documentedRows, expectDocumented, idsLeftToOthers } from "../support/cases.ts";
+import { need, needs } from "../support/needs.ts";
 
 test("every section of the document has a file, and no file another", () => {
   const files = readdirSync(new URL("cases", import.meta.url)).map((name) => read(`test/reliability/cases/${name}`));
@@ -42,7 +43,11 @@ test("the document names tests that exist, and every test file of this folder", 
 /** The page that the rows come from, where it is at hand. */
 const PAGE = new URL("../../../shared/reference/reliability-cases.md", import.meta.url);
 
-test.skipIf(!existsSync(PAGE))("every case of the page has a row", () => {
+const THE_PAGE = need("the page of cases", "put it at ../shared/reference/reliability-cases.md", () =>
+  existsSync(PAGE),
+);
+
+test("every case of the page has a row", needs(THE_PAGE), () => {
   const ids = [...documentedRows().map(({ id }) => id), ...idsLeftToOthers()];
   const sections = new Set(ids.map(([section]) => section));
   const listed = [...readFileSync(PAGE, "utf8").matchAll(/^\| ([A-Z]\d+) /gm)].map(([, id]) => id);

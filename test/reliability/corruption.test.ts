@@ -12,6 +12,7 @@ import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";
 import { diskWith, FILE, idsOf, kindsOf, openOn, textsOf } from "../support/sessions.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 describe.each(DAMAGES)("%s", (kind) => {
   test("in the last four records costs what it touches", async () => {
@@ -98,7 +99,7 @@ test("two entries in one line are both there, and told of", () => {
   expect(session.diagnostics).toMatchObject([{ kind: "bad_line", line: 2, salvaged: true }]);
 });
 
-test("a large line that is nothing but beginnings is given up in linear time", () => {
+test("a large line that is nothing but beginnings is given up in linear time", SWEEP, () => {
   const nested = '{"a":'.repeat(250_000);
   const content = fileText(headerText(), ...chain(2), nested, '{"type":"'.repeat(125_000), ...chain(1, 2));
   const disk = diskWith(content, FILE);

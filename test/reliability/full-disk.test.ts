@@ -1,4 +1,8 @@
-/** A disk that is really full: a small file system in memory, where the machine lets us mount one. */
+/**
+ * A disk that is really full: a small file system in memory, where the machine lets us mount one.
+ *
+ * @module-tag system
+ */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -7,25 +11,26 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { idsIn } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
+import { need, needs } from "../support/needs.ts";
 import { partsOf } from "../support/proof.ts";
 import { type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-/** Why nothing can be mounted here, or null. */
-function mountProblem(): string | null {
+/** Whether a file system can be mounted here. */
+function mayMount(): boolean {
   const place = mkdtempSync(join(tmpdir(), "pi-session-server-"));
   try {
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=64k", "none", place], { stdio: "pipe" });
     execFileSync("umount", [place], { stdio: "pipe" });
-    return null;
-  } catch (error) {
-    return String((error as { stderr?: Buffer }).stderr ?? error).trim();
+    return true;
+  } catch {
+    return false;
   } finally {
     rmSync(place, { recursive: true, force: true });
   }
 }
 
-const problem = mountProblem();
-if (problem !== null) console.info(`no file system can be mounted here: ${problem}`);
+const MOUNTS = need("file systems that it mounts", "run as root on Linux", mayMount);
 
 /** The file that grows. */
 const grows = { jsonl: (session: string) => session, v2: (session: string) => partsOf(session).at(-1) as string };
@@ -33,8 +38,10 @@ const grows = { jsonl: (session: string) => session, v2: (session: string) => pa
 /** Room for what a container has beside its entries, each file of it in pages. */
 const SIZES = { jsonl: "96k", v2: "256k" };
 
-describe.skipIf(problem !== null).each(["jsonl", "v2"] as const)("--store %s", (store) => {
-  test("what does not fit is refused whole, and fits when there is room again", () => fillUp(store));
+describe("a small disk", needs(MOUNTS), () => {
+  acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
+    test("what does not fit is refused whole, and fits when there is room again", () => fillUp(store));
+  });
 });
 
 async function fillUp(store: "jsonl" | "v2"): Promise<void> {

@@ -1,4 +1,8 @@
-/** The life of the process: how it ends, what it takes while nothing happens, and that it does not grow. */
+/**
+ * The life of the process: how it ends, what it takes while nothing happens, and that it does not grow.
+ *
+ * @module-tag system
+ */
 
 import { readFileSync } from "node:fs";
 import { PassThrough } from "node:stream";
@@ -11,14 +15,24 @@ import { linesIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { startAndEnd, WAYS } from "../support/ends.ts";
 import { chain, id } from "../support/lines.ts";
+import { LINUX, needs } from "../support/needs.ts";
 import { isMarker } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { countingEnv, spawnServer, temporaryPlace, Wire } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 import { simulatedWeeks } from "../support/weeks.ts";
 
-test.each(WAYS)("nothing is left of a server three seconds after %s", async (way) => {
-  await startAndEnd(new Random(WAYS.indexOf(way) + 1), way, temporaryPlace());
-});
+/** One of those in which the input ends, in which the reader goes, and in which a signal comes. */
+const OF_EACH_KIND = ["the end of input inside a frame", "a reader that goes", "SIGTERM"];
+
+for (const way of WAYS)
+  test.each([way])(
+    "nothing is left of a server three seconds after %s",
+    OF_EACH_KIND.includes(way) ? {} : SWEEP,
+    async () => {
+      await startAndEnd(new Random(WAYS.indexOf(way) + 1), way, temporaryPlace());
+    },
+  );
 
 /** Hundredths of a second that a process has computed. */
 function cpuTime(pid: number): number {
@@ -28,7 +42,7 @@ function cpuTime(pid: number): number {
   return Number(fields[11]) + Number(fields[12]);
 }
 
-test.runIf(process.platform === "linux")("a server that nobody asks does next to nothing", async () => {
+test("a server that nobody asks does next to nothing", needs(LINUX), async () => {
   const place = temporaryPlace();
   const server = spawnServer(["--session", sessionFile(place, chain(1000))], "lines", place);
   await server.result("get_state");

@@ -14,6 +14,7 @@ import { testEnv } from "../support/env.ts";
 import { id, userText } from "../support/lines.ts";
 import { temporaryFolder } from "../support/server.ts";
 import { beginning, QUARANTINE } from "../support/sessions.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const KEY = { device: 3, inode: 33 };
 const NAME = "3-33.lock";
@@ -78,7 +79,7 @@ function slowDown(at: ReadonlyMap<number, () => void>): { disk: Disk; steps: () 
   return { disk, steps: () => step };
 }
 
-test("of three that find the lock of a dead process, one gets it, whoever comes between which steps", () => {
+test("of three that find the lock of a dead process, one gets it, whoever comes between which steps", SYSTEM, () => {
   let steps = 0;
   for (let first = 0; first === 0 || first < steps; first++)
     for (let second = first; second === first || second < steps; second += 1 + (first % 4)) {

@@ -1,8 +1,15 @@
-/** Several servers on one session at once (short form; every combination and 20,000 entries in soak). */
+/**
+ * Several servers on one session at once (short form; every combination and 20,000 entries in soak).
+ *
+ * @module-tag system
+ */
 
 import { describe, expect, test } from "vitest";
+import { NETWORK_NAMESPACES } from "../support/elsewhere.ts";
 import { expectNothingWrong, type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
+import { needs } from "../support/needs.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const SHORT = { servers: 3, wanted: 10, states: "same", namespaces: false, attach: "off" } as const;
 
@@ -15,17 +22,17 @@ async function check(options: Meeting): Promise<void> {
   });
 }
 
-describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
   test("what several servers acknowledged is there, once, also where some are killed", () =>
     check({ ...SHORT, store, durability: "sync", kills: true }));
 
   // A socket is seen in one network only; the lock has to be one that the file carries.
-  test.skipIf(OWN_NAMESPACES.length === 0)("and where they share neither network nor state folder", () =>
+  test("and where they share neither network nor state folder", { ...SWEEP, ...needs(NETWORK_NAMESPACES) }, () =>
     check({ ...SHORT, store, durability: "os", kills: false, states: "different", namespaces: true }),
   );
 });
 
-test("and where whoever holds the session lets the others join", () =>
+test("and where whoever holds the session lets the others join", SWEEP, () =>
   check({
     ...SHORT,
     store: "v2",
@@ -34,4 +41,5 @@ test("and where whoever holds the session lets the others join", () =>
     kills: true,
     states: "different",
     namespaces: OWN_NAMESPACES.length > 0,
-  }));
+  }),
+);

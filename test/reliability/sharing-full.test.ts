@@ -1,19 +1,42 @@
-/** Servers that share a session where the folders for their sockets are on real disks without room: small tmpfs. */
+/**
+ * Servers that share a session where the folders for their sockets are on real disks without room: small tmpfs.
+ *
+ * @module-tag system
+ */
 
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, readdirSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { PROGRAM } from "../support/build.ts";
+import { programBelowTmp } from "../support/containers.ts";
+import { need, needs } from "../support/needs.ts";
 import { type Place, programEnvironment, SpawnedServer, temporaryPlace } from "../support/server.ts";
 import { said, texts } from "../support/shared-session.ts";
 
-/** Mounts a tmpfs of one page at each folder and fills it. */
-const FILL = `for folder in "$@"; do
-  mount -t tmpfs -o size=4k,mode=700 none "$folder" || exit 1
-  head -c 4096 /dev/zero > "$folder/full" || exit 1
+/**
+ * Mounts a tmpfs of one page at each folder and fills it. What comes before "--" has its place there, too, where the
+ * folder is \`/tmp\`: it lies below. So each tmpfs is filled elsewhere, and moved to its place.
+ */
+const FILL = `set -e
+new=$0
+below() {
+  while [ "$1" != -- ]; do
+    mkdir -p "$new\${1#/tmp}"
+    mount --rbind "$1" "$new\${1#/tmp}"
+    shift
+  done
+}
+fill() {
+  mount -t tmpfs -o size=4k,mode=700 none "$new"
+  head -c 4096 /dev/zero > "$new/full"
+}
+for folder; do
+  if [ "$passed" ] && [ "$folder" != /tmp ]; then fill; mount --move "$new" "$folder"; fi
+  if [ "$folder" = -- ]; then passed=yes; fi
 done
+for last; do :; done
+if [ "$last" = /tmp ]; then fill; below "$@"; mount --move "$new" /tmp; fi
 echo ready
 exec cat`;
 
@@ -23,12 +46,13 @@ function mayMount(): boolean {
     execFileSync("unshare", ["-m", "sh", "-c", "mount -t tmpfs none /tmp && nsenter --version"], { stdio: "ignore" });
     return true;
   } catch {
-    console.info("nothing can be mounted in a namespace of its own here");
     return false;
   }
 }
 
-describe.skipIf(!mayMount())("a session whose folder for sockets is full", () => {
+const OWN_MOUNTS = need("mounts of its own", "run as root on Linux", mayMount);
+
+describe("a session whose folder for sockets is full", needs(OWN_MOUNTS), () => {
   /** Servers in a namespace in which some folders are full. */
   async function apart(...full: string[]) {
     const usual = temporaryPlace();
@@ -39,7 +63,11 @@ describe.skipIf(!mayMount())("a session whose folder for sockets is full", () =>
       temporary: "/tmp",
     };
     for (const folder of [at.beside, at.runtime]) mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const room = spawn("unshare", ["-m", "sh", "-c", FILL, "sh", ...full.map((name) => at[name])], {
+    const made = join(place.home, "made");
+    mkdirSync(made);
+    const below = [...programBelowTmp(), place.home].filter((path) => path.startsWith("/tmp/"));
+    const folders = full.map((name) => at[name]);
+    const room = spawn("unshare", ["-m", "sh", "-c", FILL, made, ...below, "--", ...folders], {
       stdio: ["pipe", "pipe", "inherit"],
     });
     onTestFinished(() => void room.kill("SIGKILL"));
@@ -73,26 +101,22 @@ describe.skipIf(!mayMount())("a session whose folder for sockets is full", () =>
     expect(there("beside")).toEqual(["full"]);
   });
 
-  // The places of tests may be in the folder that is filled.
-  test.skipIf(tmpdir().startsWith("/tmp"))(
-    "is held by one and read by the others where no room is anywhere",
-    async () => {
-      const { start, there } = await apart("beside", "runtime", "temporary");
-      const holder = start();
-      await holder.result("append", said("one"));
-      const other = start();
-      expect((await other.failure("append", said("no"))).data).toMatchObject({
-        name: "session_locked",
-        holder: { pid: holder.process.pid },
-      });
-      await holder.result("append", said("two"));
-      // What is refused looks at the session, too.
-      await other.failure("append", said("no"));
-      expect(await texts(other)).toEqual(["one", "two"]);
-      for (const folder of ["beside", "runtime"]) expect(there(folder)).toEqual(["full"]);
-      expect(there("temporary").filter((name) => name.endsWith(".sock") || name.endsWith(".json"))).toEqual([]);
-      await holder.finish();
-      expect((await other.result("append", said("three"))).entryIds).toHaveLength(1);
-    },
-  );
+  test("is held by one and read by the others where no room is anywhere", async () => {
+    const { start, there } = await apart("beside", "runtime", "temporary");
+    const holder = start();
+    await holder.result("append", said("one"));
+    const other = start();
+    expect((await other.failure("append", said("no"))).data).toMatchObject({
+      name: "session_locked",
+      holder: { pid: holder.process.pid },
+    });
+    await holder.result("append", said("two"));
+    // What is refused looks at the session, too.
+    await other.failure("append", said("no"));
+    expect(await texts(other)).toEqual(["one", "two"]);
+    for (const folder of ["beside", "runtime"]) expect(there(folder)).toEqual(["full"]);
+    expect(there("temporary").filter((name) => name.endsWith(".sock") || name.endsWith(".json"))).toEqual([]);
+    await holder.finish();
+    expect((await other.result("append", said("three"))).entryIds).toHaveLength(1);
+  });
 });

@@ -1,10 +1,15 @@
-/** Several hosts on one session, each with a server of its own (1,000 kills in soak). */
+/**
+ * Several hosts on one session, each with a server of its own (1,000 kills in soak).
+ *
+ * @module-tag system
+ */
 
 import { describe, expect, test } from "vitest";
 import { forSeedsAsync } from "../support/random.ts";
 import { shareAtRandom } from "../support/sharing.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-describe.each(["jsonl", "v2"] as const)("hosts that share a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("hosts that share a session of %s", (store) => {
   test("are one tree: nothing acknowledged is lost or doubled, also where servers are killed", () =>
     forSeedsAsync(1, async (random) => {
       const { acknowledged, kills } = await shareAtRandom(random, { store, servers: 3, bursts: 6, kills: 0.3 });

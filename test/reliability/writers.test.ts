@@ -12,21 +12,26 @@ import { user } from "../support/drafts.ts";
 import { chain, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { countingEnv, kinds, temporaryPlace, Wire } from "../support/server.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { twoServers, withForeignWriter } from "../support/writers.ts";
 
-test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", async (store) => {
-  const sums = { kills: 0, locked: 0 };
-  await forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 24, store);
-    sums.kills += kills;
-    sums.locked += locked;
-  });
-  // They did meet.
-  expect(sums.kills).toBeGreaterThan(0);
-  expect(sums.locked).toBeGreaterThan(3);
-});
+test.each(["jsonl", "v2"] as const)(
+  "two servers make one chain, and nothing is lost, --store %s",
+  SWEEP,
+  async (store) => {
+    const sums = { kills: 0, locked: 0 };
+    await forSeedsAsync(1, async (random) => {
+      const { kills, locked } = await twoServers(random, 24, store);
+      sums.kills += kills;
+      sums.locked += locked;
+    });
+    // They did meet.
+    expect(sums.kills).toBeGreaterThan(0);
+    expect(sums.locked).toBeGreaterThan(3);
+  },
+);
 
-test("a program that knows no lock loses nothing and hides nothing", async () => {
+test("a program that knows no lock loses nothing and hides nothing", SYSTEM, async () => {
   const sums = { kills: 0, foreign: 0 };
   await forSeedsAsync(1, async (random) => {
     const { kills, foreign } = await withForeignWriter(random, 30);

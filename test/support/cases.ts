@@ -2,13 +2,19 @@
 
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, type TestOptions, test } from "vitest";
 import { headerText } from "./lines.ts";
 import { type HereOptions, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
 
 /** A row: its id, the fault in a few words, and what is promised, as a test or as the reason why there is none. */
 export type Case =
-  | { readonly id: string; readonly fault: string; readonly run: () => Promise<void> | void }
+  | {
+      readonly id: string;
+      readonly fault: string;
+      readonly run: () => Promise<void> | void;
+      /** Its tier, and what it needs. */
+      readonly options?: TestOptions;
+    }
   | { readonly id: string; readonly fault: string; readonly why: string };
 
 /** A row of docs/reliability.md: what is promised, or why it is not shown. */
@@ -43,7 +49,7 @@ export function idsLeftToOthers(text = readFileSync(DOCUMENT, "utf8")): string[]
 export function cases(section: string, all: readonly Case[]): void {
   describe(section, () => {
     for (const row of all)
-      if ("run" in row) test(`${row.id} ${row.fault}`, row.run);
+      if ("run" in row) test(`${row.id} ${row.fault}`, row.options ?? {}, row.run);
       else test.skip(`${row.id} ${row.fault}: ${row.why}`);
 
     test("the document has a row for every case, and there is a case for every row", () => {

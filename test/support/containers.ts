@@ -6,9 +6,11 @@
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
+import { need } from "./needs.ts";
 import type { Random } from "./random.ts";
 import { type Framing, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
 import type { Where } from "./sharing.ts";
@@ -16,18 +18,33 @@ import type { Where } from "./sharing.ts";
 const NAMESPACES = ["-n", "-u", "-m", "-p", "-f", "--mount-proc", "--kill-child"];
 /** The volume as each container sees it. */
 const VOLUME = "/tmp/volume";
-/** Gives the container a `/tmp` of its own with the volume in it, its name and its run of a kernel, and starts the rest. */
+/**
+ * Gives the container a `/tmp` of its own with the volume and the program in it, its name and its run of a kernel, and
+ * starts the rest.
+ */
 const ENTER = `set -e
 mount -t tmpfs tmpfs "$0"
 mkdir "$0/volume" "$0/home" "$0/run"
 chmod 700 "$0/run"
 mount --bind "$1" "$0/volume"
 if [ -n "$3" ]; then mount --bind "$3" /proc/sys/kernel/random/boot_id; fi
-echo "$2" > /proc/sys/kernel/hostname
-mount --move "$0" /tmp
+hostname "$2" || echo "$2" > /proc/sys/kernel/hostname
 shift 3
+while [ "$1" != -- ]; do
+  mkdir -p "$0\${1#/tmp}"
+  mount --rbind "$1" "$0\${1#/tmp}"
+  shift
+done
+shift
+mount --rbind "$0" /tmp
 cd /tmp/home
 exec "$@"`;
+
+/** Returns the folders of the program that lie below `/tmp`: where that is another one, they are not there by themselves. */
+export function programBelowTmp(): string[] {
+  const folders = [fileURLToPath(new URL("../..", import.meta.url)), dirname(process.execPath)];
+  return folders.filter((folder) => folder.startsWith("/tmp/"));
+}
 
 export interface Container {
   /** The folder that it shares. */
@@ -47,29 +64,38 @@ function commandFor({ volume, hostname = "container", bootId }: Container, folde
   if (bootId !== undefined) writeFileSync(faked, `${bootId}\n`);
   // Only root has namespaces without becoming root in one of users.
   const users = process.getuid?.() === 0 ? [] : ["-r"];
-  return ["unshare", ...users, ...NAMESPACES, "sh", "-c", ENTER, inside, volume, hostname, faked];
+  return [
+    "unshare",
+    ...users,
+    ...NAMESPACES,
+    "sh",
+    "-c",
+    ENTER,
+    inside,
+    volume,
+    hostname,
+    faked,
+    ...programBelowTmp(),
+    "--",
+  ];
 }
 
-let isPossible: boolean | undefined;
-
-/** Whether this machine can have such containers; says so where it cannot. */
-export function hasContainers(): boolean {
-  isPossible ??= tryOne();
-  return isPossible;
-}
+export const CONTAINERS = need(
+  "namespaces with mounts of their own",
+  "run as root on Linux, or where users may have namespaces",
+  tryOne,
+);
 
 function tryOne(): boolean {
   if (process.platform !== "linux") return false;
   const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
   const [command, ...args] = commandFor({ volume: folder, bootId: "another" }, folder);
   try {
-    // What is below /tmp is not there any more.
     execFileSync(command, [...args, process.execPath, "-e", `require("fs").readFileSync(${JSON.stringify(PROGRAM)})`], {
       stdio: "ignore",
     });
     return true;
   } catch {
-    console.info("there can be no containers with mounts of their own here: what they share is not tried");
     return false;
   } finally {
     rmSync(folder, { recursive: true, force: true });

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
 import { PROGRAM } from "./build.ts";
+import { need } from "./needs.ts";
 import { type Place, programEnvironment, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
 
 /** Which namespaces of its own a process gets. */
@@ -26,10 +27,15 @@ export function apart(kind: Apart): readonly string[] | null {
   if (way === undefined) {
     way = WAYS[kind].map((options) => ["unshare", ...options]).find(works) ?? null;
     known.set(kind, way);
-    if (way === null) console.info(`no process can have a ${kind} namespace of its own here`);
   }
   return way;
 }
+
+const ADVICE = "run as root on Linux, or where users may have namespaces";
+
+export const NETWORK_NAMESPACES = need("network namespaces", ADVICE, () => apart("network") !== null);
+
+export const PID_NAMESPACES = need("network and pid namespaces", ADVICE, () => apart("network and pids") !== null);
 
 function works([command, ...args]: readonly string[]): boolean {
   if (process.platform !== "linux") return false;

@@ -3,11 +3,11 @@
  * starts again, all at the same time. Whatever was acknowledged to any of them is there in the end, once.
  */
 
-import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
+import { apart } from "./elsewhere.ts";
 import { partsOf } from "./proof.ts";
 import { Random } from "./random.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
@@ -62,14 +62,9 @@ export const NODES: readonly string[] = (process.env.PI_TEST_NODES ?? process.ex
   .split(":")
   .filter((path) => path !== "");
 
-const NAMESPACES = [
-  ["unshare", "-n"],
-  ["unshare", "-n", "-p", "-f", "--mount-proc", "--kill-child=SIGKILL"],
-];
-
 /** How a server is put into namespaces of its own, as far as this system allows it; empty where it does not. */
-export const OWN_NAMESPACES: readonly (readonly string[])[] = NAMESPACES.filter(
-  ([command, ...args]) => spawnSync(command, [...args, "true"], { stdio: "ignore" }).status === 0,
+export const OWN_NAMESPACES: readonly (readonly string[])[] = (["network", "network and pids"] as const).flatMap(
+  (kind) => [apart(kind) ?? []].filter((way) => way.length > 0),
 );
 
 interface Write {

@@ -5,6 +5,7 @@
 
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
+import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 
 export interface Need {
   /** What is needed, as the report names it. */
@@ -49,6 +50,16 @@ export function needProgram(name: string, debianPackage = name): Need {
 }
 
 export const LINUX = need("Linux", "these rules are about Linux", () => process.platform === "linux");
+
+export const SQLITE = need(
+  "SQLite",
+  "npm install @photostructure/sqlite, or Node 22.13 and later",
+  () => findSqlite() !== undefined,
+);
+
+export const MKFIFO = needProgram("mkfifo", "coreutils");
+
+export const ROOT = need("root", "run as root", () => process.getuid?.() === 0);
 
 /** Options of a suite or test that is skipped where something is missing. */
 export function needs(...all: Need[]): { skip?: true; meta?: { missing: string } } {

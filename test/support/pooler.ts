@@ -5,7 +5,7 @@ import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { findProgram, need } from "./needs.ts";
-import { serverUser, socketFolder, urlOf } from "./postgres.ts";
+import { POSTGRES, serverUser, socketFolder, urlOf } from "./postgres.ts";
 
 const PROGRAM =
   findProgram("pgbouncer") ?? ["/usr/sbin/pgbouncer", "/usr/local/sbin/pgbouncer"].find((path) => existsSync(path));

@@ -34,7 +34,7 @@ export async function sessionOf(lines: readonly string[], header = headerText())
 
 export function jsonlOn(
   disk: Disk,
-  more: { durability?: Durability; readOnly?: boolean; seed?: number; locks?: Locks } = {},
+  more: { durability?: Durability; readOnly?: boolean; seed?: number; locks?: Locks; syncedEarly?: number } = {},
 ): Store {
   return jsonlStore({
     disk,
@@ -44,6 +44,7 @@ export function jsonlOn(
     cwd: "/home/me/project",
     durability: more.durability ?? "sync",
     readOnly: more.readOnly,
+    syncedEarly: more.syncedEarly,
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
   });
 }

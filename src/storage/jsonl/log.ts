@@ -39,6 +39,8 @@ export interface JsonlOptions extends FileLogOptions {
   readonly cwd: string;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
+  /** Bytes of a new file after which a sync begins beside the writing. */
+  readonly syncedEarly?: number;
 }
 
 /** Most repetitions of an opening during which another program changed the file. */

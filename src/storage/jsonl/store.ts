@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
 import type { Beginning, ComingContent, Content, Log, Store } from "../../core/ports/store.ts";
 import { nameExclusive } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, type FileInfo, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
+import { closeQuietly, type FileInfo, isAbsent, publishNew, writeAll } from "../fs/disk.ts";
 import { isNameTaken, writeTemporary } from "../fs/files.ts";
 import { makeFolderIn, UnsyncedFolders } from "../fs/folders.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
@@ -17,7 +17,6 @@ import { attachmentFolder, dropAttachments, shareAttachments } from "../log/atta
 import { notPublished } from "../log/failures.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
-import type { Durability } from "../log/write-state.ts";
 import { WrittenLines } from "./file-index.ts";
 import { JsonlBackend, type JsonlOptions, openLog } from "./log.ts";
 
@@ -150,7 +149,7 @@ async function publish(options: JsonlOptions, made: Publication, content: Conten
     if (shared !== undefined) await disk.syncFolder(shared);
     const fill = async (fd: number): Promise<void> => {
       const pieces = Symbol.asyncIterator in content ? made.comingLines(fd, content) : made.lines(fd, content);
-      await write(disk, fd, pieces, durability);
+      await write(options, fd, pieces);
       made.whole(fd);
     };
     // It is on the medium already.
@@ -185,17 +184,16 @@ function publishNow({ disk, durability }: JsonlOptions, made: Publication, conte
 
 /** Writes pieces to a file and, with `sync`, makes them durable. No sync runs on when it settles, even by an error. */
 async function write(
-  disk: Disk,
+  { disk, durability, syncedEarly = SYNCED_EARLY }: JsonlOptions,
   fd: number,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
-  durability: Durability,
 ): Promise<void> {
   const syncs: Promise<void>[] = [];
   let unsynced = 0;
   const put = (piece: Uint8Array): void => {
     writeAll(disk, fd, piece);
     unsynced += piece.length;
-    if (unsynced < SYNCED_EARLY || durability !== "sync") return;
+    if (unsynced < syncedEarly || durability !== "sync") return;
     syncs.push(disk.sync(fd, true));
     unsynced = 0;
   };

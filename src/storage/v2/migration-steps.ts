@@ -34,6 +34,8 @@ export interface MigrationOptions {
   readonly locks: Locks;
   /** Largest size of a segment in bytes. */
   readonly segmentBytes?: number;
+  /** Most bytes that are handled without a pause. */
+  readonly pauseBytes?: number;
   /** Opens a session file, or a database as if it were a read-only session file. */
   readonly openFile: (file: string, readOnly?: boolean) => Log;
   /** Opens a container that its pointer calls active. */
@@ -308,10 +310,10 @@ function classOf(error: unknown): ErrorClass {
 }
 
 /** Yields the positions of a log's entries, as many at a time as are handled without a pause. */
-export async function* stretchesOf(log: Log): AsyncGenerator<Int32Array> {
+export async function* stretchesOf(log: Log, pauseBytes = PAUSE_BYTES): AsyncGenerator<Int32Array> {
   for (let first = 0; first < log.nodes.count; ) {
     let past = first;
-    for (let bytes = 0; past < log.nodes.count && bytes < PAUSE_BYTES && past - first < PAUSE_ENTRIES; past++)
+    for (let bytes = 0; past < log.nodes.count && bytes < pauseBytes && past - first < PAUSE_ENTRIES; past++)
       bytes += log.length(past);
     yield range(first, past);
     first = past;

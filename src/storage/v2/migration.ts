@@ -278,7 +278,7 @@ async function build(
   try {
     builder.begin(log.headerLine);
     let bytes = 0;
-    for await (const positions of stretchesOf(log)) {
+    for await (const positions of stretchesOf(log, run.options.pauseBytes)) {
       for (const line of log.readMany(positions)) {
         const position = builder.add(line, true);
         if (builder.nodes.id(position) !== log.nodes.id(position))

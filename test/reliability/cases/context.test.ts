@@ -5,6 +5,7 @@ import { call, cases, damageKinds, linesIn, said, serveContent, serveLines } fro
 import { assistant, toolResult, user } from "../../support/drafts.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { type HereServer, type Json, serveHere, spawnServer } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 import { calls, pairingFaults } from "../../support/turns.ts";
 
 const QUIET = ["--events", "none"];
@@ -168,6 +169,7 @@ cases("C", [
   {
     id: "C8",
     fault: "a process that dies while a compaction is prepared",
+    options: SYSTEM,
     async run() {
       const server = spawnServer(QUIET);
       await server.result("append", { entries: [user("a", { id: "a" })] });

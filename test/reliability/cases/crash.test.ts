@@ -16,6 +16,7 @@ import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { beginning, diskWith, FILE, FOLDER, idsOf, jsonlOn, openOn } from "../../support/sessions.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -27,6 +28,7 @@ cases("S", [
   {
     id: "S1",
     fault: "SIGKILL at any time (10,100 kills in soak)",
+    options: SYSTEM,
     async run() {
       const runs = await killRuns(new Random(101), 2);
       expect(runs.filter(({ answered, recovered }) => answered > recovered)).toEqual([]);
@@ -82,6 +84,7 @@ cases("S", [
   {
     id: "S5",
     fault: "the end of input and SIGTERM together; SIGTERM in a write; a second signal",
+    options: SYSTEM,
     async run() {
       const server = spawnServer(QUIET);
       await server.result("append", { entries: [user("a", { id: "a" })] });
@@ -114,6 +117,7 @@ cases("S", [
   {
     id: "S6",
     fault: "stdout closed in the middle of a reply",
+    options: SYSTEM,
     async run() {
       const { server, place, file } = fileAndServer();
       await server.result("get_state");
@@ -133,6 +137,7 @@ cases("S", [
   {
     id: "S7",
     fault: "a host that is killed",
+    options: SYSTEM,
     async run() {
       const place = temporaryPlace();
       const file = sessionFile(place, chain(2));

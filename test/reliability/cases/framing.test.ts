@@ -12,6 +12,7 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--no-session", "--events", "none"];
 const FRAMINGS: readonly Framing[] = ["lines", "headers"];
@@ -149,6 +150,7 @@ cases("F", [
   {
     id: "F11",
     fault: "a module that writes to the console, to stdout, or warns",
+    options: SYSTEM,
     async run() {
       const script =
         // It begins once the program serves.

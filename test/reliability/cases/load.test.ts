@@ -27,9 +27,11 @@ import {
 } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
 import { chain, entryText, fileText, headerText, id, TIME, userText } from "../../support/lines.ts";
+import { MKFIFO, needs } from "../../support/needs.ts";
 import { imprint } from "../../support/proof.ts";
 import { range, share } from "../../support/random.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -352,6 +354,7 @@ cases("L", [
   {
     id: "L18",
     fault: "one line of 64 MiB",
+    options: SWEEP,
     async run() {
       const place = temporaryPlace();
       const large = userText(id(1), id(0), "y".repeat(64 << 20));
@@ -370,6 +373,7 @@ cases("L", [
   {
     id: "L19",
     fault: "a line longer than a string can be",
+    options: SWEEP,
     async run() {
       const place = temporaryPlace();
       const file = sessionFile(place, chain(2));
@@ -447,6 +451,7 @@ cases("L", [
   {
     id: "L23",
     fault: "a path that is a folder, a FIFO, a device, a circle of links, or not readable",
+    options: needs(MKFIFO),
     async run() {
       const place = temporaryPlace();
       const at = (name: string): string => join(place.cwd, name);

@@ -30,6 +30,7 @@ import {
   temporaryFolder,
   temporaryPlace,
 } from "../../support/server.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 /** Servers that let nobody join and join nobody: what is looked at is the lock. */
 const ALONE = ["--attach", "off"];
@@ -68,6 +69,7 @@ cases("X", [
   {
     id: "X1",
     fault: "a second process that wants to write",
+    options: SYSTEM,
     async run() {
       const { server, file, place } = serveLines(chain(2), { args: QUIET });
       await server.result("append", { entries: [user("mine")] });
@@ -94,6 +96,7 @@ cases("X", [
   {
     id: "X2",
     fault: "one file under several names: link, hard link, relative path, in one process and in two",
+    options: SYSTEM,
     async run() {
       const { server, file, place } = serveLines(chain(2), { args: QUIET });
       symlinkSync(file, join(place.cwd, "link.jsonl"));
@@ -117,6 +120,7 @@ cases("X", [
   {
     id: "X3",
     fault: "a holder that is killed",
+    options: SYSTEM,
     async run() {
       const { server, file, place } = serveLines(chain(2), { args: QUIET });
       const holder = spawnServer(["--session", file, ...QUIET], "lines", place);
@@ -152,6 +156,7 @@ cases("X", [
   {
     id: "X5",
     fault: "notes of locks that are gone or broken; a state folder that cannot be written",
+    options: SYSTEM,
     async run() {
       const { server, file, place } = serveLines(chain(2), { args: QUIET });
       await server.result("append", { entries: [user("mine")] });
@@ -230,7 +235,8 @@ cases("X", [
   {
     id: "X8",
     fault: "processes that list at the same time (32 in soak)",
-    run: () => listTogether(4, 40),
+    options: SYSTEM,
+    run: () => listTogether(3, 20),
   },
   {
     id: "X9",
@@ -263,6 +269,7 @@ cases("X", [
   {
     id: "X11",
     fault: "a hundred sessions in one server",
+    options: SWEEP,
     async run() {
       const place = temporaryPlace();
       const args = ["--session-dir", join(place.home, "sessions"), "--events", "none"];
@@ -297,6 +304,7 @@ cases("X", [
   {
     id: "X12",
     fault: "a process that ends late, when another is the writer already",
+    options: SYSTEM,
     async run() {
       const { server, file, place } = serveLines(chain(4), { args: QUIET });
       const late = spawnServer(["--session", file, ...QUIET], "lines", place);

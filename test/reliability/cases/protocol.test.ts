@@ -9,6 +9,7 @@ import { user } from "../../support/drafts.ts";
 import { gatedDisk } from "../../support/gated_disk.ts";
 import { chain, id, userText } from "../../support/lines.ts";
 import { type Json, kinds, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--no-session", "--events", "none"];
 
@@ -259,6 +260,7 @@ cases("R", [
   {
     id: "R17",
     fault: "the tree of 20,000 entries in one line (a million in soak)",
+    options: SYSTEM,
     async run() {
       const { server } = serveLines(chain(20_000), { args: ["--events", "none"] });
       await server.result("initialize", { maxReplyBytes: 1 << 18 });
@@ -295,6 +297,7 @@ cases("R", [
   {
     id: "R20",
     fault: "a reader that stalls",
+    options: SWEEP,
     async run() {
       const place = temporaryPlace();
       const text = "x".repeat(100_000);

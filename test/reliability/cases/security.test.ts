@@ -30,6 +30,7 @@ import {
   serveHere,
   temporaryPlace,
 } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 const CANARY = "canary-7f3a9c";
@@ -67,6 +68,7 @@ cases("P", [
   {
     id: "P1",
     fault: "umask 000",
+    options: SYSTEM,
     async run() {
       const place = temporaryPlace();
       const torn = sessionFile(place, [...chain(3), '{"type":"mess'], "torn.jsonl");
@@ -303,6 +305,7 @@ cases("P", [
   {
     id: "P9",
     fault: "JSON made to exhaust: depth, size, numbers, in requests and in files",
+    options: SYSTEM,
     async run() {
       const deep = (depth: number): string => `${"[".repeat(depth)}${"]".repeat(depth)}`;
       const call = entryText("message", id(1), id(0), {

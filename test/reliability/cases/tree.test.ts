@@ -8,6 +8,7 @@ import { HereLives, imprint, isMarker } from "../../support/proof.ts";
 import { runModel } from "../../support/proof-model.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -15,6 +16,7 @@ cases("T", [
   {
     id: "T1",
     fault: "a chain of 100,000 (a million in soak)",
+    options: SWEEP,
     async run() {
       const { server } = serveLines(chain(100_000), { args: QUIET });
       const state = await server.result("get_state");
@@ -116,6 +118,7 @@ cases("T", [
   {
     id: "T8",
     fault: "a move, no append, then an end, or kill -9",
+    options: SYSTEM,
     async run() {
       const place = temporaryPlace();
       const file = fileOf(place, fileText(headerText(), ...chain(4)));
@@ -254,6 +257,7 @@ cases("T", [
   {
     id: "T15",
     fault: "random changes against a simple model, opened again and again (510,000 in soak)",
+    options: SYSTEM,
     run: () => runModel(new Random(15), new HereLives({ seed: 15 }), 150),
   },
 ]);

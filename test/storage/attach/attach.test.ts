@@ -9,6 +9,7 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -27,17 +28,24 @@ import { confinedDisk } from "../../../src/storage/fs/confined-disk.ts";
 import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
-import { apart } from "../../support/elsewhere.ts";
+import { PID_NAMESPACES } from "../../support/elsewhere.ts";
+import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
-const isRoot = process.getuid?.() === 0;
-if (!isRoot) console.info("only root can give files to other users: their folders are not tried");
+const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
+
+/** A folder with a short path, wherever the tests keep their files: Node cuts a path that is too long for a socket. */
+function shortFolder(): string {
+  const folder = mkdtempSync("/tmp/pi-");
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
 
 /** A session with a holder that is announced beside it, under a umask of the process if one is given. */
-function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask()) {
-  const folder = temporaryFolder();
+function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = temporaryFolder()) {
   const session = sessionIn(folder, store);
   const attachments = attachmentsWith();
   const before = process.umask(mask);
@@ -69,9 +77,8 @@ describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) =>
     expect(beside(folder)).toBeNull();
   });
 
-  test("is found in processes that share nothing but the folder", async ({ skip }) => {
+  test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {
     const kind = "network and pids";
-    if (apart(kind) === null) skip("no namespaces here");
     const { session } = held(store);
     expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
     const theirs = sessionIn(temporaryFolder(), store);
@@ -334,7 +341,7 @@ describe("where a socket can be", () => {
   test("a path that is too long is not listened on where the system cannot shorten it", async () => {
     const inFolder: Disk["inFolder"] = (folder, use) => use(folder, realDisk);
     const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
-    const base = temporaryFolder();
+    const base = shortFolder();
     const folder = join(base, "d".repeat(90));
     mkdirSync(folder);
     const temporary = temporaryFolder();
@@ -387,7 +394,7 @@ describe("nobody is led astray", () => {
     }
   });
 
-  test.runIf(isRoot)("by what belongs to another user", async () => {
+  test("by what belongs to another user", needs(ROOT), async () => {
     for (const part of ["within", "json", "socket"] as const) {
       const it = held();
       const found = it.find();
@@ -402,8 +409,8 @@ describe("nobody is led astray", () => {
     }
   });
 
-  test.runIf(isRoot)("nor is the holder found or reached by another user", async () => {
-    const { folder, session, socket } = held();
+  test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
+    const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
     chmodSync(folder, 0o755);
     expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
     // Even with everything but the folder open to all.
@@ -414,7 +421,7 @@ describe("nobody is led astray", () => {
     expect(stdout).toBe("EACCES\n");
   });
 
-  test.runIf(isRoot)("by a folder for temporary files that somebody made before", () => {
+  test("by a folder for temporary files that somebody made before", needs(ROOT), () => {
     const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
     const session = sessionIn(folder);
     writeFileSync(join(folder, ".pi-session-server"), "");
@@ -457,7 +464,7 @@ describe("nobody is led astray", () => {
   });
 
   test("by what took the socket's place after the announcement was read", async () => {
-    const { socket, find, entrance } = held();
+    const { socket, find, entrance } = held("jsonl", process.umask(), shortFolder());
     const found = find();
     entrance.close();
     mkdirSync(join(socket, ".."), { mode: 0o700 });
@@ -578,7 +585,7 @@ describe("a disk that fails", () => {
     }
   }
 
-  test.each(["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
+  acrossTiers(test, ["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
     // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
     const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
     const met = new Set<string>();

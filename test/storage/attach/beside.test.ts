@@ -1,4 +1,8 @@
-/** A folder with announcements beside sessions is nothing to everybody who goes through folders of sessions. */
+/**
+ * A folder with announcements beside sessions is nothing to everybody who goes through folders of sessions.
+ *
+ * @module-tag system
+ */
 
 import { readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

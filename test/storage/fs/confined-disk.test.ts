@@ -23,6 +23,7 @@ import { type ConfinedDisk, confinedDisk } from "../../../src/storage/fs/confine
 import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, readWhole, realDisk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { clockOf } from "../../../src/storage/fs/stamps.ts";
+import { MKFIFO, needs } from "../../support/needs.ts";
 
 let base: string;
 let root: string;
@@ -194,7 +195,7 @@ describe.each<[string, Disk]>([
     for (const path of [missing, join(base, "alias/deep")]) expect(() => disk.requireInside(path)).toThrow(outside);
   });
 
-  test("that are FIFOs or devices open as they do elsewhere, and never wait", () => {
+  test("that are FIFOs or devices open as they do elsewhere, and never wait", needs(MKFIFO), () => {
     execFileSync("mkfifo", [join(root, "fifo")]);
     const disk = confine([root], real);
     const fd = disk.openRead(join(root, "fifo"));

@@ -30,6 +30,7 @@ import {
 } from "../../../src/storage/fs/disk.ts";
 import { replaceFile } from "../../../src/storage/fs/files.ts";
 import { FaultDisk } from "../../support/disk.ts";
+import { LINUX, needs } from "../../support/needs.ts";
 
 let folder: string;
 let umask: number;
@@ -73,7 +74,7 @@ test("a temporary file that cannot be made is not removed", async () => {
   expect(disk.operations).toEqual(["create"]);
 });
 
-test.runIf(process.platform === "linux")("a folder in use stays the same, whatever gets its name", () => {
+test("a folder in use stays the same, whatever gets its name", needs(LINUX), () => {
   const [at, aside] = [join(folder, "at"), join(folder, "aside")];
   mkdirSync(at);
   realDisk.inFolder?.(at, (path, disk) => {

@@ -24,7 +24,7 @@ const TORN = '{"type":"message","id":"a00000';
 keepsTheContract("jsonl", () => {
   const root = mkdtempSync(join(tmpdir(), "pi-session-"));
   mkdirSync(join(root, "sessions"));
-  const makeFifo = process.platform === "win32" ? undefined : (path: string) => void execFileSync("mkfifo", [path]);
+  const makeFifo = (path: string) => void execFileSync("mkfifo", [path]);
   return harnessOn(realDisk, root, { makeFifo }, () => rmSync(root, { recursive: true }));
 });
 

@@ -191,20 +191,22 @@ describe("a session that was just published", () => {
 });
 
 describe("a large session that is published", () => {
-  const text = "x".repeat(35 << 20);
+  const text = "x".repeat(35 << 10);
+  const syncedEarly = 32 << 10;
   const large = diskWith(fileText(headerText(), ...chain(3), userText(id(3), id(2), text), userText(id(4), id(3))));
 
   test("is whole and durable", async () => {
     const disk = large.after();
     const source = openOn(disk);
     disk.set(undefined);
-    const fork = await workspaceOn(disk, "jsonl").fork(source, 4);
+    const content = [{ log: source.log, positions: [0, 1, 2, 3, 4] }];
+    const file = `${FOLDER}/new.jsonl`;
+    const made = await jsonlOn(disk, { syncedEarly }).publish(beginning(headerText(), file), content);
     // The medium was set to work before the end.
     expect(disk.operations.filter((name) => name === "sync")).toHaveLength(2);
     const lasting = disk.after({ names: "synced", content: "synced" });
-    expect(textsOf(jsonlOn(lasting).open(fork.file as string)).map((text) => text.length)).toEqual(
-      textsOf(source.log).map((text) => text.length),
-    );
+    expect(textsOf(jsonlOn(lasting).open(file))).toEqual(textsOf(source.log));
+    made.close();
   });
 
   test("is brought to the medium beside the writing, and holds nothing up", async () => {
@@ -221,7 +223,7 @@ describe("a large session that is published", () => {
       syncs.push([beside, isWriting]);
       await sync(fd);
     };
-    (await jsonlOn(disk).publish(beginning(headerText(), `${FOLDER}/new.jsonl`), content())).close();
+    (await jsonlOn(disk, { syncedEarly }).publish(beginning(headerText(), `${FOLDER}/new.jsonl`), content())).close();
     expect(syncs).toEqual([
       [true, true],
       [true, false],
@@ -240,7 +242,7 @@ describe("a large session that is published", () => {
       };
       const content = [{ log: source, positions: [0, 1, 2, 3, 4] }];
       await expect(
-        jsonlOn(disk).publish(beginning(headerText(), `${FOLDER}/new.jsonl`), content),
+        jsonlOn(disk, { syncedEarly }).publish(beginning(headerText(), `${FOLDER}/new.jsonl`), content),
       ).rejects.toMatchObject({ name: "storage_failed" });
       source.close();
       expect(disk.paths()).toEqual([FILE]);

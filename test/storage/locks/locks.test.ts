@@ -22,6 +22,8 @@ import {
   makeLocks,
   sharedLocks,
 } from "../../../src/storage/locks/locks.ts";
+import { LINUX, needs } from "../../support/needs.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 let folder: string;
 /** No file of this machine; its locks are nobody else's business. */
@@ -44,9 +46,12 @@ const options = (client: string, disk: Disk = realDisk, stateFolder = folder): L
   now: () => "2026-01-24T16:22:26.831Z",
 });
 
-/** The pid of a process that has ended. */
+/** No process has it: pids end at 2^22. */
+const DEAD = 2 ** 22 + 1;
+
+/** Returns the pid of a process that has ended. */
 function deadPid(): number {
-  return Number(spawnSync(process.execPath, ["-e", "console.log(process.pid)"], { encoding: "utf8" }).stdout);
+  return Number(spawnSync("/bin/sh", ["-c", "echo $$"], { encoding: "utf8" }).stdout);
 }
 
 function held(outcome: Lock | Holder): Lock {
@@ -147,7 +152,7 @@ describe("locks that several logs share", () => {
   });
 });
 
-describe.runIf(process.platform === "linux")("the socket of a lock", () => {
+describe("the socket of a lock", needs(LINUX), () => {
   const socketsOf = (): string[] =>
     readFileSync("/proc/net/unix", "latin1")
       .split("\n")
@@ -179,7 +184,7 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
     expect(taken).toBeDefined();
   });
 
-  test("is got at every try while another process looks all the time", async () => {
+  test("is got at every try while another process looks all the time", SYSTEM, async () => {
     const script = join(folder, "look.mjs");
     const entry = fileURLToPath(new URL("../../../src/storage/", import.meta.url));
     buildSync({
@@ -243,14 +248,14 @@ describe.runIf(process.platform === "linux")("the socket of a lock", () => {
   });
 });
 
-describe.runIf(process.platform === "linux")("the note of a holder", () => {
+describe("the note of a holder", needs(LINUX), () => {
   const noteIn = (stateFolder: string): string => join(stateFolder, "locks", `${file.device}-${file.inode}.json`);
 
   test("is not believed when its process is gone or is another one", () => {
     held(makeLocks(options("one")).acquire(file));
     const note = JSON.parse(readText(noteIn(folder)));
     const other = makeLocks(options("two", realDisk, folder));
-    const dead = { ...note, client: "dead", pid: deadPid() };
+    const dead = { ...note, client: "dead", pid: DEAD };
     const reused = { ...note, client: "reused", started: "another boot 1" };
     for (const wrong of [dead, reused]) {
       writeFileSync(noteIn(folder), JSON.stringify(wrong));
@@ -262,7 +267,7 @@ describe.runIf(process.platform === "linux")("the note of a holder", () => {
   test("of the present holder counts, wherever it could be written", () => {
     held(makeLocks(options("gone")).acquire(file)).release();
     const lock = held(makeLocks(options("gone")).acquire(file));
-    const stale = { ...JSON.parse(readText(noteIn(folder))), pid: deadPid() };
+    const stale = { ...JSON.parse(readText(noteIn(folder))), pid: DEAD };
     lock.release();
     writeFileSync(noteIn(folder), JSON.stringify(stale));
     const readOnly: Disk = {
@@ -277,7 +282,7 @@ describe.runIf(process.platform === "linux")("the note of a holder", () => {
   });
 });
 
-test.runIf(process.platform === "linux")("a note of a size that no holder writes is not read", () => {
+test("a note of a size that no holder writes is not read", needs(LINUX), () => {
   const note = join(folder, ".pi-session-1.holder");
   writeFileSync(note, "{");
   truncateSync(note, 50_000_000);
@@ -297,7 +302,7 @@ test.runIf(process.platform === "linux")("a note of a size that no holder writes
   expect(existsSync(note)).toBe(false);
 });
 
-describe("a process", () => {
+describe("a process", SYSTEM, () => {
   const platforms = ["linux", "darwin"].filter((platform) =>
     platform === "linux" ? existsSync("/proc/self/stat") : existsSync("/bin/ps"),
   );
@@ -326,13 +331,13 @@ describe("a process", () => {
   });
 });
 
-describe("the lock of a holder that died", () => {
+describe("the lock of a holder that died", SYSTEM, () => {
   function holding(script: string): Promise<ChildProcess> {
     const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
     return new Promise((resolve) => child.stdout.once("data", () => resolve(child)));
   }
 
-  test.runIf(process.platform === "linux")("is free at once on Linux", async () => {
+  test("is free at once on Linux", needs(LINUX), async () => {
     const name = `\\0pi-session-server/${file.device}:${file.inode}/`;
     const child = await holding(
       `require("node:net").createServer().listen("${name}".padEnd(108, "/"), () => console.log("held"))`,
@@ -351,7 +356,7 @@ describe("the lock of a holder that died", () => {
     const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
     const mine = JSON.parse(readText(path)) as { started: string };
     lock.release();
-    for (const stale of [{ pid: deadPid() }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
+    for (const stale of [{ pid: DEAD }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
       writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
       expect(locks.holder(file)).toBeNull();
       held(locks.acquire(file)).release();

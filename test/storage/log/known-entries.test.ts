@@ -1,4 +1,8 @@
-/** What is known of the entries of a log. */
+/**
+ * What is known of the entries of a log.
+ *
+ * @module-tag sweep
+ */
 
 import { expect, test } from "vitest";
 import { KnownEntries } from "../../../src/storage/log/known-entries.ts";

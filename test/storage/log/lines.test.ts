@@ -19,6 +19,7 @@ import {
   QUARANTINE,
   textsOf,
 } from "../../support/sessions.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 /** Opens a file and reads all of it, which must leave it as it was. */
 function read(content: string | Uint8Array): Log {
@@ -140,7 +141,7 @@ describe("line ends", () => {
     expect(found).toEqual([`1: 0 + ${3 << 20}`, `2: ${"y".repeat(100)}`]);
   });
 
-  test("a line of 5 MiB is read, of a known type or not", () => {
+  test("a line of 5 MiB is read, of a known type or not", SWEEP, () => {
     // Five of the pieces in which a file is read, and more than the 4 MiB from which a line is searched in another way.
     for (const type of ["message", "unheard_of"]) {
       const large = userText(id(1), id(0), "x".repeat(5 << 20)).replace("message", type);

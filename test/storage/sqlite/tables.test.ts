@@ -1,4 +1,8 @@
-/** SQLite databases read without SQLite: what SQLite says of them, while they are written and when they are damaged. */
+/**
+ * SQLite databases read without SQLite: what SQLite says of them, while they are written and when they are damaged.
+ *
+ * @module-tag system
+ */
 
 import { copyFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -24,6 +24,7 @@ import { segmentedStore } from "../../../src/storage/v2/store.ts";
 import { testEnv } from "../../support/env.ts";
 import { assistantText, entryText, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { forSeeds, forSeedsAsync } from "../../support/random.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const script = (name: string) => fileURLToPath(new URL(`../../support/${name}`, import.meta.url));
 const CONTRACT = JSON.parse(
@@ -166,7 +167,7 @@ describe("the contract", () => {
   });
 });
 
-describe("another program", () => {
+describe("another program", SYSTEM, () => {
   test("finds nothing wrong in a store of ours", async () => {
     await ours();
     expect(execFileSync(process.execPath, [script("v2-checker.js"), container], { encoding: "utf8" })).toBe("");

@@ -35,7 +35,9 @@ import {
   userText,
 } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
+import { need, needs } from "../../support/needs.ts";
 import { forSeedsAsync, type Random, range, share } from "../../support/random.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 const FOLDER = "/home/me/sessions";
 const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${SESSION}.jsonl`;
@@ -866,6 +868,12 @@ describe("every disk operation", () => {
     },
   ];
 
+  /** Runs a test for each way: the first of each direction always, and the others in the sweep. */
+  const testWays = (title: string, run: (way: Way) => Promise<void>): void => {
+    for (const [n, way] of ways.entries())
+      test.each([way])(`$name: ${title}`, { timeout: 60_000, ...(n === 0 || n === 2 ? {} : SWEEP) }, run);
+  };
+
   /** Whatever happened: the session is there whole, one store is active, and going again gets there. */
   const expectWhole = async (way: Way, disk: FaultDisk, context: string): Promise<void> => {
     expect(linesOn(disk), context).toEqual(way.lines);
@@ -895,7 +903,7 @@ describe("every disk operation", () => {
     return disk;
   };
 
-  test.each(ways)("$name: the machine dies, and loses what was not synced", { timeout: 60_000 }, async (way) => {
+  testWays("the machine dies, and loses what was not synced", async (way) => {
     const whole = await recorded(way);
     const count = whole.operations.length;
     const beginning = await way.begin();
@@ -917,9 +925,12 @@ describe("every disk operation", () => {
 
   test("a segment that is full and cannot be synced while others are written makes nothing the session", async () => {
     // As long as what is handled without a pause: each has a segment of its own.
-    const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 20)));
+    const lines = range(0, 4).map((n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(4 << 10)));
     const content = bytesOf(fileText(headerText(), ...lines));
-    const options = (disk: FaultDisk): MigrationOptions => optionsOn(disk, noLocks, 5 << 20);
+    const options = (disk: FaultDisk): MigrationOptions => ({
+      ...optionsOn(disk, noLocks, 6 << 10),
+      pauseBytes: 4 << 10,
+    });
     const clean = diskWith(content);
     await migrate(options(clean), FILE);
     expect(linesOn(clean)).toEqual(lines);
@@ -954,7 +965,7 @@ describe("every disk operation", () => {
     if (isUnsettled) expect(message, context).toContain("rollback_migration");
   };
 
-  test.each(ways)("$name: the disk takes no change any more", { timeout: 60_000 }, async (way) => {
+  testWays("the disk takes no change any more", async (way) => {
     /** Refuses every change from the n-th on; returns how many there were. */
     const refuseFrom = (disk: FaultDisk, first: number): (() => number) => {
       let changes = 0;
@@ -990,7 +1001,7 @@ describe("every disk operation", () => {
     }
   });
 
-  test.each(ways)("$name: one operation fails", { timeout: 60_000 }, async (way) => {
+  testWays("one operation fails", async (way) => {
     const whole = await recorded(way);
     const beginning = await way.begin();
     const count = whole.operations.length;
@@ -1031,7 +1042,8 @@ describe("round trips", () => {
   });
 
   const real = fileURLToPath(new URL("../../../../shared/data/real-session-v1.jsonl", import.meta.url));
-  test.skipIf(!existsSync(real))("a real session of version 1: 1, 3, V2, and back", { timeout: 60_000 }, async () => {
+  const REAL_SESSION = need("a real session", "put it at ../shared/data/real-session-v1.jsonl", () => existsSync(real));
+  test("a real session of version 1: 1, 3, V2, and back", needs(REAL_SESSION), async () => {
     const content = readFileSync(real);
     const id = JSON.parse(content.subarray(0, content.indexOf(0x0a)).toString()).id;
     const file = `${FOLDER}/real.jsonl`;

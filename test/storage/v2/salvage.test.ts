@@ -12,6 +12,7 @@ import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, id, userText } from "../../support/lines.ts";
 import { STATE, textsOf } from "../../support/sessions.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { CONTAINER, containerWith, encodeFrame, faultsOf, framesOf, type Options, v2On } from "../../support/v2.ts";
 
 const COUNT = 12;
@@ -115,16 +116,20 @@ describe.each(INDEXES)("frames %s", (_, harm) => {
   });
 });
 
-test("a frame longer than what is read at a time is found after bytes that are not its own, with or without a line feed", async () => {
-  const long = userText(id(1), id(0), "x".repeat(9 << 17));
-  const all = [...chain(1), long, ...chain(4).slice(2)];
-  const whole = await containerWith(all);
-  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
-    const disk = whole.after();
-    relined(disk, SEGMENT, (lines) => [lines[0], garbage, ...lines.slice(1)]);
-    expectFound(disk, all);
-  }
-});
+test(
+  "a frame longer than what is read at a time is found after bytes that are not its own, with or without a line feed",
+  SWEEP,
+  async () => {
+    const long = userText(id(1), id(0), "x".repeat(9 << 17));
+    const all = [...chain(1), long, ...chain(4).slice(2)];
+    const whole = await containerWith(all);
+    for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+      const disk = whole.after();
+      relined(disk, SEGMENT, (lines) => [lines[0], garbage, ...lines.slice(1)]);
+      expectFound(disk, all);
+    }
+  },
+);
 
 describe("a segment that is not the last one", () => {
   test.each([0, 1, 2, 3])("that ends after its frame %i costs its others, and none of the next segment", (kept) => {
