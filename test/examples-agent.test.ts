@@ -1,3 +1,9 @@
+/**
+ * The examples that show an agent, run to their end.
+ *
+ * @module-tag system
+ */
+
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";

@@ -12,6 +12,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
 import { HereLives } from "../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -35,7 +36,7 @@ async function started(
 const idsIn = (table: FleetTable, sessionId: string): string[] =>
   table.linesOf(sessionId).map((line) => JSON.parse(line).id);
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a commit that nobody knows of is told so, and the same request again has one effect (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -66,7 +67,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "all that waits for a commit of which nobody knows is answered, and reads from before it (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -96,7 +97,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
+acrossTiers(test, STORES)("a session that another machine has is told so, with the machine (%s)", async (store) => {
   const table = new FleetTable();
   const { wire } = await started(store, new MemoryFleet(table, "one"));
   const { sessionId } = await wire.result("get_state");
@@ -115,7 +116,7 @@ test.each(STORES)("a session that another machine has is told so, with the machi
   expect((await wire.result("get_entries")).entries).toHaveLength(1);
 });
 
-test.each(STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
+acrossTiers(test, STORES)("what was refused is offered as a branch, byte for byte, and once (%s)", async (store) => {
   const table = new FleetTable();
   const fleet = new MemoryFleet(table, "one");
   const { wire, lives } = await started(store, fleet);
@@ -162,7 +163,7 @@ test.each(STORES)("what was refused is offered as a branch, byte for byte, and o
   table.check();
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a fork is in the fleet before it is answered, and one that cannot be is not made (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -223,7 +224,7 @@ test.each(STORES.flatMap((store) => (["after", "late", "before"] as const).map((
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a fork that cannot be confirmed yet keeps nobody from it, wherever its source is (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -249,35 +250,38 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)("a session is opened by its id on another machine, and again on the first (%s)", async (store) => {
-  const table = new FleetTable();
-  const one = await started(store, new MemoryFleet(table, "one"));
-  const { sessionId } = await one.wire.result("get_state");
-  await one.wire.result("append", { entries: [user("one", { id: "one" })] });
-  const fleet = new MemoryFleet(table, "two");
-  const two = await started(store, fleet, 2);
-  expect(
-    (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
-  ).toBe("session_not_found");
-  await two.wire.result("switch_session", { sessionId });
-  expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
-  expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
-  // What the first one had not sent when it was killed is on its disk alone.
-  const { sessionFile } = await one.wire.result("get_state");
-  await one.lives.kill();
-  fleet.leasesEnd = true;
-  await two.wire.result("append", { entries: [user("two", { id: "two" })] });
-  expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
-  await two.lives.end();
-  const again = await one.lives.start(["--store", store, "--session", sessionId]);
-  expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
-  expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
-  await again.result("append", { entries: [user("three", { id: "three" })] });
-  expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
-  fleet.faultAt = () => "before";
-});
+acrossTiers(test, STORES)(
+  "a session is opened by its id on another machine, and again on the first (%s)",
+  async (store) => {
+    const table = new FleetTable();
+    const one = await started(store, new MemoryFleet(table, "one"));
+    const { sessionId } = await one.wire.result("get_state");
+    await one.wire.result("append", { entries: [user("one", { id: "one" })] });
+    const fleet = new MemoryFleet(table, "two");
+    const two = await started(store, fleet, 2);
+    expect(
+      (await two.wire.failure("switch_session", { sessionId: "01991f6e-1f1d-7c3e-b0a4-000000000000" })).data.name,
+    ).toBe("session_not_found");
+    await two.wire.result("switch_session", { sessionId });
+    expect((await two.wire.result("get_entries")).entries).toHaveLength(1);
+    expect((await two.wire.failure("append", { entries: [user("no")] })).data.name).toBe("session_locked");
+    // What the first one had not sent when it was killed is on its disk alone.
+    const { sessionFile } = await one.wire.result("get_state");
+    await one.lives.kill();
+    fleet.leasesEnd = true;
+    await two.wire.result("append", { entries: [user("two", { id: "two" })] });
+    expect(idsIn(table, sessionId)).toEqual(["one", "two"]);
+    await two.lives.end();
+    const again = await one.lives.start(["--store", store, "--session", sessionId]);
+    expect((await again.result("get_state")).sessionFile).toBe(sessionFile);
+    expect((await again.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "two"]);
+    await again.result("append", { entries: [user("three", { id: "three" })] });
+    expect(idsIn(table, sessionId)).toEqual(["one", "two", "three"]);
+    fleet.faultAt = () => "before";
+  },
+);
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "while the fleet is away, each reply and event says that it is only here, until it is back (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -352,7 +356,7 @@ test("every change has a result that says where it is, but for one, and so in Pi
   expect(appended().map(({ durability }) => durability)).toEqual([undefined, "local", "local", "local"]);
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "where another machine wrote meanwhile, what was written here is a branch, and all are told (%s)",
   async (store) => {
     const table = new FleetTable();
@@ -421,7 +425,7 @@ test("a server that ends while the fleet is away says what only this machine has
   expect(lives.said).toEqual([expect.stringContaining("fleet push")]);
 });
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "whole sessions are not moved while the fleet is away, and the words are those of the fleet (%s)",
   async (store) => {
     const fleet = new MemoryFleet();
@@ -529,56 +533,59 @@ test.each(
   expect(diagnostics[0].reason).toContain("got another id");
 });
 
-test.each(STORES)("kept lines that are damaged are left out and counted, and hide nothing else (%s)", async (store) => {
-  const { wire, lives } = await started(store, new MemoryFleet());
-  const { sessionId } = await wire.result("get_state");
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
-  const folder = join(lives.place.state, "quarantine");
-  mkdirSync(folder, { recursive: true });
-  const kept = (id: unknown, parentId: unknown): string =>
-    JSON.stringify({
-      type: "message",
-      id,
-      parentId,
-      timestamp: "2026-01-24T16:22:26.831Z",
-      ...user(String(id)),
+acrossTiers(test, STORES)(
+  "kept lines that are damaged are left out and counted, and hide nothing else (%s)",
+  async (store) => {
+    const { wire, lives } = await started(store, new MemoryFleet());
+    const { sessionId } = await wire.result("get_state");
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const folder = join(lives.place.state, "quarantine");
+    mkdirSync(folder, { recursive: true });
+    const kept = (id: unknown, parentId: unknown): string =>
+      JSON.stringify({
+        type: "message",
+        id,
+        parentId,
+        timestamp: "2026-01-24T16:22:26.831Z",
+        ...user(String(id)),
+      });
+    const put = (name: string, ...lines: string[]): string => {
+      const header = { type: "session", version: 3, id: sessionId, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" };
+      const path = join(folder, `${name}.refused.bin`);
+      writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
+      return path;
+    };
+    const bad = [
+      "null",
+      "{not",
+      "",
+      "7",
+      "[1]",
+      '{"id":"no-type"}',
+      kept(5, "one"),
+      kept("number", 5),
+      '{"type":"session","id":"s"}',
+    ];
+    put("all", ...bad);
+    const some = put("some", kept("good", "one"), ...bad, kept("more", "good"));
+    const { kept: listed } = await wire.result("list_kept");
+    expect(listed.map(({ entryCount, damagedLines, text }: Json) => [entryCount, damagedLines, text]).sort()).toEqual([
+      [0, bad.length, null],
+      [2, bad.length, "good"],
+    ]);
+    expect(await wire.result("recover_kept", { keptAt: some })).toMatchObject({
+      entryIds: ["good", "more"],
+      damagedLines: bad.length,
     });
-  const put = (name: string, ...lines: string[]): string => {
-    const header = { type: "session", version: 3, id: sessionId, timestamp: "2026-01-24T16:22:26.831Z", cwd: "/" };
-    const path = join(folder, `${name}.refused.bin`);
-    writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
-    return path;
-  };
-  const bad = [
-    "null",
-    "{not",
-    "",
-    "7",
-    "[1]",
-    '{"id":"no-type"}',
-    kept(5, "one"),
-    kept("number", 5),
-    '{"type":"session","id":"s"}',
-  ];
-  put("all", ...bad);
-  const some = put("some", kept("good", "one"), ...bad, kept("more", "good"));
-  const { kept: listed } = await wire.result("list_kept");
-  expect(listed.map(({ entryCount, damagedLines, text }: Json) => [entryCount, damagedLines, text]).sort()).toEqual([
-    [0, bad.length, null],
-    [2, bad.length, "good"],
-  ]);
-  expect(await wire.result("recover_kept", { keptAt: some })).toMatchObject({
-    entryIds: ["good", "more"],
-    damagedLines: bad.length,
-  });
-  // Parents are before their children: a circle of them is no branch.
-  for (const [name, lines] of [
-    ["self", [kept("x", "x")]],
-    ["circle", [kept("x", "y"), kept("y", "x")]],
-  ] as const) {
-    const { data } = await wire.failure("recover_kept", { keptAt: put(name, ...lines) });
-    expect(data.name, name).toBe("entry_not_found");
-  }
-  expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "good", "more"]);
-  expect((await wire.result("verify_session")).damage).toEqual([]);
-});
+    // Parents are before their children: a circle of them is no branch.
+    for (const [name, lines] of [
+      ["self", [kept("x", "x")]],
+      ["circle", [kept("x", "y"), kept("y", "x")]],
+    ] as const) {
+      const { data } = await wire.failure("recover_kept", { keptAt: put(name, ...lines) });
+      expect(data.name, name).toBe("entry_not_found");
+    }
+    expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one", "good", "more"]);
+    expect((await wire.result("verify_session")).damage).toEqual([]);
+  },
+);

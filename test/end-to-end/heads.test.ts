@@ -15,6 +15,7 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 type Server = HereServer | SpawnedServer;
 
@@ -45,7 +46,7 @@ function told(server: Server, name: string): Json[] {
   return server.events.filter(({ method }) => method === name).map(({ params }) => params);
 }
 
-describe.each(["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
   async function two(place = temporaryPlace()) {
     const file = fileIn(place, store);
     const a = serveHere(["--session", file, "--store", store], { place });
@@ -222,7 +223,7 @@ describe.each(["jsonl", "v2"] as const)("two agents on one session of %s", (stor
   });
 });
 
-test("a head is kept when servers are killed, whoever holds the session", async () => {
+test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
   const start = async (head: string): Promise<SpawnedServer> => {
@@ -344,7 +345,7 @@ test("sessions that are opened beside the current one have a head of the same na
   expect((await server.result("get_state", { sessionId: "1" })).leafId).toBe(id(1));
 });
 
-test.each(["jsonl", "v2"] as const)(
+acrossTiers(test, ["jsonl", "v2"] as const)(
   "a host at a head that loses events hears which numbers, and is where its head is (%s)",
   async (store) => {
     const place = temporaryPlace();
@@ -395,7 +396,7 @@ test.each(["jsonl", "v2"] as const)(
   },
 );
 
-test.each(["jsonl", "v2"] as const)(
+acrossTiers(test, ["jsonl", "v2"] as const)(
   "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
   async (store) => {
     const place = temporaryPlace();

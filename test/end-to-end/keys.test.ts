@@ -10,6 +10,7 @@ import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, ses
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
 import { isEvery } from "../support/random.ts";
 import { type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
 async function begunOn(store: StoreName): Promise<{ lives: HereLives; wire: Wire; file: string; ids: string[] }> {
@@ -113,7 +114,7 @@ describe("a torn batch", () => {
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
   const begun = () => begunOn(store);
 
   describe("a lost reply", () => {
@@ -389,7 +390,7 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("on %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("on %s", (store) => {
   test("a key that another server has used meanwhile is known, as soon as that one cannot take it back", async () => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "keys.v2" : "keys.jsonl");

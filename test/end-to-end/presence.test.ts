@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { announced, framed, held, joined, QUIET, said, turn } from "../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -35,7 +36,7 @@ async function host(name: string, file: string, place: Place, args: string[] = [
   return server;
 }
 
-describe.each(STORES)("on a session of %s", (store) => {
+acrossTiers(describe, STORES)("on a session of %s", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -186,7 +187,7 @@ async function until<T>(found: () => Promise<T | undefined>): Promise<T> {
   }
 }
 
-test("who is killed is told to have died, by whoever holds the session then", async () => {
+test("who is killed is told to have died, by whoever holds the session then", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = join(place.home, "killed.jsonl");
   const first = spawnServer(["--session", file, ...QUIET], "lines", place);

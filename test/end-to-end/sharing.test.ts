@@ -27,10 +27,11 @@ import {
   turn,
   WISH,
 } from "../support/shared-session.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
-describe.each(STORES)("a session of %s that two hosts share", (store) => {
+acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -420,7 +421,7 @@ describe("at the socket of a holder", () => {
 });
 
 describe.skipIf(apart("network and pids") === null)("servers with nothing in common but the session's folder", () => {
-  test.each(STORES)("share it (%s)", async (store) => {
+  acrossTiers(test, STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");
     const first = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
@@ -469,7 +470,7 @@ async function heldBehind(store: string, may: () => boolean = () => true) {
   return { place, file, open, end };
 }
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a holder of %s that was stopped when it was asked is joined soon after it goes on",
   async (store) => {
     let isStopped = true;
@@ -487,7 +488,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a holder that has just taken the lock is waited for while it makes the session (%s)",
   async (store) => {
     const { place, file, open, end } = await heldBehind(store);

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { frame, type HereServer, type Json, serveHere } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 function quiet(args: string[] = ["--no-session"]): HereServer {
   return serveHere([...args, "--events", "none"]);
@@ -241,7 +242,7 @@ test("10,000 entries may come at once, more may not", async () => {
   expect((await server.result("get_state")).entryCount).toBe(10_000);
 });
 
-describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   const serve = (): HereServer => quiet(["--store", store]);
 
   /** All bytes that hold entries. */

@@ -7,6 +7,7 @@ import { fileOf, sessionFile } from "../support/cases.ts";
 import { toolCall, toolResult, user } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** A chain of ten, a branch of three beside its fourth, and the leaf at its ninth. */
 const LINES = [
@@ -81,7 +82,7 @@ test("texts are cut, those of the named entry later; calls, failures and labels 
   expect(named.entries[0]).not.toHaveProperty("isCut");
 });
 
-test.each(["jsonl", "v2"])("nothing is written or held in %s, whoever has the session", async (store) => {
+acrossTiers(test, ["jsonl", "v2"])("nothing is written or held in %s, whoever has the session", async (store) => {
   const place = temporaryPlace();
   const writer = spawnServer(["--store", store, "--events", "none"], "lines", place);
   await writer.result("append", { entries: [user("hello")] });

@@ -9,6 +9,7 @@ import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { containerWith, openV2 } from "../../support/v2.ts";
 
 const said = draftOfValues("message", { message: { role: "user", content: "more" } });
@@ -245,7 +246,7 @@ test("whatever happens, the leaf is where it was put, and an opening finds what 
   });
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a commit that records the leaf while another fails, which takes back what both wrote, fails too (%s)",
   async (kind) => {
     const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(file(...chain(3)));
