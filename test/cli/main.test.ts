@@ -269,9 +269,9 @@ test("a reader that stalls costs no memory, and gets everything in order after i
   await server.result("get_state");
   const pid = server.process.pid as number;
   server.stall();
-  const count = 60;
+  const count = 40;
   const requests = Array.from({ length: count }, () => call("get_entries"));
-  // 240 MB of replies, and more requests than a pipe holds.
+  // 160 MB of replies, and more requests than a pipe holds.
   server.send(...requests, call("get_state", { _meta: { filler: "y".repeat(1 << 20) } }));
   let before = -1;
   await vi.waitFor(

@@ -361,11 +361,11 @@ test.each([
   },
 );
 
-describe.each([
-  ["fork", { entryId: "two", position: "at" }],
-  ["clone", {}],
-  ["new_session", {}],
-])("%s", (method, params) => {
+acrossTiers(describe, [
+  { method: "new_session", params: {} },
+  { method: "fork", params: { entryId: "two", position: "at" } },
+  { method: "clone", params: {} },
+])("$method", ({ method, params }) => {
   test.each(["fail", "short"] as const)("that fails at any operation (%s) leaves no session behind", async (kind) => {
     const prepared = async (disk: FaultDisk) => {
       const { lives, wire } = await started(disk);
@@ -614,10 +614,11 @@ describe("a position", () => {
 });
 
 /** Some of the operations; soak has each of them fail, in every way. */
-describe.each([
-  ["jsonl", 13],
-  ["v2", 41],
-] as const)("whichever operation fails, --store %s", (store, step) => {
+acrossTiers(describe, [
+  { store: "jsonl", step: 53 },
+  { store: "jsonl", step: 13 },
+  { store: "v2", step: 41 },
+] as const)("whichever operation fails, --store $store (every $step)", ({ store, step }) => {
   /** Faults of different kinds in turn; soak takes each of them at each operation. */
   function faultAt(at: number): Fault {
     if (at % 3 === 0) return { kind: "short", at, errno: "ENOSPC" };

@@ -26,7 +26,7 @@ import {
   turn,
   WISH,
 } from "../support/shared-session.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 test.each(["os", "sync"])(
   "what a dead holder left outside the index can be read by those who join the next (%s)",
@@ -172,7 +172,7 @@ test("who is told to end answers what a silent holder does not", async () => {
   await end();
 });
 
-test("who asks a holder and does not read is not heard any more, and loses no answer", async () => {
+test("who asks a holder and does not read is not heard any more, and loses no answer", SYSTEM, async () => {
   const { file } = await held();
   const announcement = await announced(file);
   const socket = await knock(announcement, file);

@@ -11,6 +11,7 @@ import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
+import { need, needs } from "../support/needs.ts";
 import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
@@ -27,7 +28,7 @@ import {
   turn,
   WISH,
 } from "../support/shared-session.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -393,7 +394,7 @@ describe("at the socket of a holder", () => {
     expect((await holder.result("get_state")).sessionName).toBe("by a guest");
   });
 
-  test("who does not read loses events, never replies, and is told how many", async () => {
+  test("who does not read loses events, never replies, and is told how many", SYSTEM, async () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
@@ -420,7 +421,10 @@ describe("at the socket of a holder", () => {
   });
 });
 
-describe.skipIf(apart("network and pids") === null)("servers with nothing in common but the session's folder", () => {
+/** Whether a process may be put into namespaces of its own. */
+const NAMESPACES = need("namespaces of Linux", "the right to make them", () => apart("network and pids") !== null);
+
+describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(NAMESPACES) }, () => {
   acrossTiers(test, STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");

@@ -8,6 +8,7 @@ import { GEMINI_SESSION, randomGeminiSession } from "../support/foreign/gemini.t
 import { put, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const LONG = [
   ["claude", ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl", randomClaudeSession],
@@ -24,6 +25,7 @@ const OFF = { claude: 0.01, codex: 0.01, gemini: 0.2 };
 
 test.each(LONG)(
   "%s: title, first message and times are right, and the count of messages nearly",
+  SYSTEM,
   async (agent, path, make) => {
     const place = temporaryPlace();
     const { lines } = make(new Random(5), 300);

@@ -8,7 +8,7 @@ import { needs } from "../support/needs.ts";
 import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { calls, pairingFaults } from "../support/turns.ts";
 
 const REAL = join(REFERENCE, "data/real-session-v1.jsonl");
@@ -136,15 +136,18 @@ class Conversation {
   }
 }
 
-test("nothing is lost between context and summaries, and calls stay with their results", async () => {
-  await forSeedsAsync(5, async (random) => {
-    const conversation = new Conversation(serveHere(["--no-session"]), random);
-    for (let step = 0; step < 40; step++) {
-      await conversation.step();
-      if (step % 5 === 4) await conversation.check();
-    }
-  });
-});
+acrossTiers(test, [1, 5])(
+  "nothing is lost between context and summaries, and calls stay with their results (%i)",
+  async (count) => {
+    await forSeedsAsync(count, async (random) => {
+      const conversation = new Conversation(serveHere(["--no-session"]), random);
+      for (let step = 0; step < 40; step++) {
+        await conversation.step();
+        if (step % 5 === 4) await conversation.check();
+      }
+    });
+  },
+);
 
 test("the same on a real session", { ...SWEEP, ...needs(REFERENCE_FOLDER) }, async () => {
   await forSeedsAsync(1, async (random) => {

@@ -174,11 +174,12 @@ acrossTiers(describe, STORES)("heads of a session of %s", (kind) => {
     expect(() => session.guard(second)).not.toThrow();
   });
 
-  test("are where they are, whatever happens", () =>
-    forSeedsAsync(kind === "v2" ? 15 : 25, async (random) => {
+  acrossTiers(test, [6, kind === "v2" ? 15 : 25])("are where they are, whatever happens (%i)", (count) =>
+    forSeedsAsync(count, async (random) => {
       const history = new History(random, kind, await made(kind));
       for (let step = 0; step < 30; step++) await history.step();
-    }));
+    }),
+  );
 });
 
 /** Random histories of a shared leaf and three heads. Everything that was committed is found, and what failed is not. */

@@ -239,12 +239,15 @@ class History {
   }
 }
 
-test("whatever happens, the leaf is where it was put, and an opening finds what was committed", async () => {
-  await forSeedsAsync(40, async (random) => {
-    const history = new History(random);
-    for (let step = 0; step < 25; step++) await history.step();
-  });
-});
+acrossTiers(test, [10, 40])(
+  "whatever happens, the leaf is where it was put, and an opening finds what was committed (%i)",
+  async (count) => {
+    await forSeedsAsync(count, async (random) => {
+      const history = new History(random);
+      for (let step = 0; step < 25; step++) await history.step();
+    });
+  },
+);
 
 acrossTiers(test, ["jsonl", "v2"])(
   "a commit that records the leaf while another fails, which takes back what both wrote, fails too (%s)",
