@@ -23,12 +23,13 @@ import {
 } from "../support/conformance.ts";
 import { FAULTS, type Fault, type FaultName, PROCESS_FAULTS } from "../support/faults.ts";
 import { isEvery } from "../support/random.ts";
+import { SWEEP } from "../support/tiers.ts";
+
 // The server loads these when it first needs them, and no turn of this process shows that it waits for that.
 import "../../src/handlers/shared/declarations.ts";
 import "../../src/handlers/shared/hooks.ts";
 import "../../src/server/openrpc.ts";
 import "vscode-jsonrpc/node";
-import { SWEEP } from "../support/tiers.ts";
 
 /** Milliseconds after which a reply is missed here. */
 const TIMEOUT = 2000;
