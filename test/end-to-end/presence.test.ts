@@ -150,8 +150,8 @@ test("a host that has not spoken yet is told later, in its dialect, and its serv
   // A fork with a name is held before its host says anything.
   const forked = serveHere(["--fork", file, "--name", "forked"], { place });
   const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions");
-    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+    const listed = await holder.result("list_sessions", { holders: true });
+    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
   });
   const { sessionPath } = sessions.find(({ name }: Json) => name === "forked");
   const other = await host("other", sessionPath, place);
@@ -170,8 +170,8 @@ test("a server whose host never speaks ends with its input, whoever shared its s
   const { file, holder, place } = await held();
   const forked = serveHere(["--fork", file, "--name", "forked"], { place });
   const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions");
-    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+    const listed = await holder.result("list_sessions", { holders: true });
+    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
   });
   const other = await host("other", sessions.find(({ name }: Json) => name === "forked").sessionPath, place);
   await other.result("append", said("to the silent one's session"));

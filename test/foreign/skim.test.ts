@@ -1,4 +1,8 @@
-/** Lists of long files, of which not every line is read: what they show of these, and what may be off. */
+/**
+ * Lists of long files, of which not every line is read: what they show of these, and what may be off.
+ *
+ * @module-tag system
+ */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -8,7 +12,6 @@ import { GEMINI_SESSION, randomGeminiSession } from "../support/foreign/gemini.t
 import { put, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
 
 const LONG = [
   ["claude", ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl", randomClaudeSession],
@@ -25,7 +28,6 @@ const OFF = { claude: 0.01, codex: 0.01, gemini: 0.2 };
 
 test.each(LONG)(
   "%s: title, first message and times are right, and the count of messages nearly",
-  SYSTEM,
   async (agent, path, make) => {
     const place = temporaryPlace();
     const { lines } = make(new Random(5), 300);
