@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
+import { SWEEP } from "./support/tiers.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const home = mkdtempSync(join(tmpdir(), "pi-session-"));
@@ -26,7 +27,7 @@ interface Row {
   readonly against: { readonly median: number };
 }
 
-test("a row is measured against what the machine does", () => {
+test("a row is measured against what the machine does", SWEEP, () => {
   const { rows } = JSON.parse(run("run.js", "--quick", "--json", "--rows", "get_messages")) as { rows: Row[] };
   expect(rows.map(({ what }) => what)).toEqual(["get_messages, 1 MB"]);
   for (const { ours, against } of rows) {
@@ -39,7 +40,7 @@ test.each([
   ["fork_messages, 1,000", ["get_fork_messages, 1,000 entries"]],
   ["import, library", ["import, library", "import, library - then open a small session"]],
   ["migration", ["V2, migration, 1000 entries, lean", "V2, migration, 1000 entries, realistic"]],
-])("a row is measured against what it cannot do without: %s", (part, names) => {
+])("a row is measured against what it cannot do without: %s", SWEEP, (part, names) => {
   const { rows } = JSON.parse(run("floor.js", "--quick", "--json", "--rows", part)) as { rows: Row[] };
   expect(rows.map(({ what }) => what)).toEqual(names);
   for (const { ours, against } of rows) {
@@ -48,7 +49,7 @@ test.each([
   }
 });
 
-test("the growth of commands is measured and fitted", async () => {
+test("the growth of commands is measured and fitted", SWEEP, async () => {
   const { sizes, rows } = JSON.parse(run("run.js", "--quick", "--json", "--growth")) as {
     sizes: number[];
     rows: { command: string; milliseconds: number[] }[];
@@ -65,7 +66,7 @@ test("the growth of commands is measured and fitted", async () => {
   expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
 });
 
-test("what is large, what is many and what is cold is measured", () => {
+test("what is large, what is many and what is cold is measured", SWEEP, () => {
   const small = ["--gigabytes", "0.002", "--line", "0.002", "--open", "2", "--entries", "100", "--rounds", "1"];
   const text = run("scale.js", "--parts", "session,line,open,cold", ...small, "--home", home);
   const rows = text.split("\n").filter((line) => line.startsWith("| "));
@@ -123,7 +124,7 @@ test("a document takes new figures between its markers, and nothing else of it i
   expect(() => withReadmeFigures(readmeText, fewer, "figures of Node 20")).toThrow("spawn to first reply");
 });
 
-test("saved results are written into both documents, and into none when a row is missing", () => {
+test("saved results are written into both documents, and into none when a row is missing", SWEEP, () => {
   const folder = mkdtempSync(join(home, "documents-"));
   mkdirSync(join(folder, "docs"));
   const document = join(folder, "docs/figures.md");
@@ -165,7 +166,7 @@ test("saved results are written into both documents, and into none when a row is
   expect(readFileSync(document, "utf8")).toBe(written);
 });
 
-test("an agent behind the server is measured beside that agent alone", () => {
+test("an agent behind the server is measured beside that agent alone", SWEEP, () => {
   const rows = run("face.js", "--runs", "1", "--chunks", "20")
     .split("\n")
     .filter((line) => line.startsWith("| "));
@@ -177,7 +178,7 @@ test("an agent behind the server is measured beside that agent alone", () => {
   ]);
 });
 
-test("sessions for it are the same bytes everywhere", () => {
+test("sessions for it are the same bytes everywhere", SWEEP, () => {
   const hashes = ["realistic", "giant", "custom", "wide", "broken"].map((shape) => {
     const file = join(home, shape);
     run("generate.js", shape, shape === "giant" ? "1" : "100", file);

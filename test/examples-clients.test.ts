@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./support/build.ts";
+import { findProgram, need, needProgram, needs } from "./support/needs.ts";
 import { type Place, programEnvironment, temporaryPlace } from "./support/server.ts";
+import { SWEEP, SYSTEM } from "./support/tiers.ts";
 
 const CLIENTS = fileURLToPath(new URL("../examples/clients", import.meta.url));
 
@@ -25,10 +27,6 @@ const COMMANDS = new Map(
 /** Where Debian has the sources of crates. */
 const CRATES = "/usr/share/cargo/registry";
 
-function works(command: string, ...args: string[]): boolean {
-  return spawnSync(command, args, { timeout: 60_000 }).status === 0;
-}
-
 function holds(folder: string, beginning: string): boolean {
   try {
     return readdirSync(folder).some((name) => name.startsWith(beginning));
@@ -37,15 +35,23 @@ function holds(folder: string, beginning: string): boolean {
   }
 }
 
-/** Whether this machine has the runtime of each client. */
+function isPythonOf(least: string): boolean {
+  return spawnSync("python3", ["-c", `import sys; sys.exit(sys.version_info < ${least})`]).status === 0;
+}
+
+/** The runtime that each client needs. */
 const RUNTIMES = {
-  shell: works("sh", "-c", "jq --version"),
-  python: works("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 9))"),
-  go: works("go", "version"),
-  rust: works("cargo", "--version") && works("cc", "--version") && holds(CRATES, "serde_json-"),
-  "vscode-jsonrpc": true,
-  emacs: works("emacs", "--version"),
-  neovim: works("nvim", "--version"),
+  shell: needProgram("jq"),
+  python: need("Python 3.9", "apt-get install python3", () => isPythonOf("(3, 9)")),
+  go: needProgram("go", "golang-go"),
+  rust: need(
+    "cargo with serde_json",
+    "apt-get install cargo librust-serde-json-dev",
+    () => findProgram("cargo") !== undefined && findProgram("cc") !== undefined && holds(CRATES, "serde_json-"),
+  ),
+  "vscode-jsonrpc": need("vscode-jsonrpc", "npm install", () => true),
+  emacs: needProgram("emacs", "emacs-nox"),
+  neovim: needProgram("nvim", "neovim"),
 };
 
 type ClientName = keyof typeof RUNTIMES;
@@ -152,8 +158,13 @@ test("the README has a row for each client, and the lines", () => {
   expect(LINES_BEFORE.split("\n").length).toBeGreaterThan(4);
 });
 
+/** Clients of the tier `system`: one that this repository installs, and one in another language. */
+const FEW: readonly ClientName[] = ["vscode-jsonrpc", "python"];
+
 describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
-  test.skipIf(!RUNTIMES[name])(`the client in ${name} prints the lines of the README`, async () => {
+  const options = { ...(FEW.includes(name) ? SYSTEM : SWEEP), ...needs(RUNTIMES[name]) };
+
+  test(`the client in ${name} prints the lines of the README`, options, async () => {
     const { stdout, stderr, status, left } = await run(name, commandOf(name), PROGRAM);
     expect(stdout).toBe(LINES);
     // Emacs tells of every end of a process.
@@ -161,7 +172,7 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
     expect([status, left]).toEqual([0, []]);
   });
 
-  test.skipIf(!RUNTIMES[name])(`the client in ${name} says that the server died, and ends`, async () => {
+  test(`the client in ${name} says that the server died, and ends`, options, async () => {
     const place = temporaryPlace();
     const { stdout, stderr, status, left } = await run(name, commandOf(name), program(place, DYING), "", place);
     expect(stdout).toBe(LINES_BEFORE);
@@ -169,7 +180,7 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
     expect([status, left]).toEqual([1, []]);
   });
 
-  test.skipIf(!RUNTIMES[name])(`the client in ${name} says that there is no server, and ends`, async () => {
+  test(`the client in ${name} says that there is no server, and ends`, options, async () => {
     const place = temporaryPlace();
     const absent = join(place.home, "absent");
     const { stdout, stderr, status, left } = await run(name, commandOf(name), absent, "", place);
@@ -180,6 +191,8 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
 });
 
 describe("the module for python", () => {
+  const options = { ...SWEEP, ...needs(RUNTIMES.python) };
+
   /** Runs a script that uses the module. What it prints is expected to be the value that it ends with, as JSON. */
   async function python(script: string, server = PROGRAM, place = temporaryPlace()): Promise<unknown> {
     const { stdout, stderr, status } = await run("python", "python3 -X dev -", server, script, place);
@@ -187,7 +200,7 @@ describe("the module for python", () => {
     return JSON.parse(stdout);
   }
 
-  test.skipIf(!RUNTIMES.python)("can be called from many threads (python)", async () => {
+  test("can be called from many threads (python)", options, async () => {
     const outcome = await python(`
 import json, threading
 from pi_sessions import SessionServer, text_of, user
@@ -207,7 +220,7 @@ print(json.dumps([len(texts), len(set(texts)), all(text.endswith(tail) for text 
     expect(outcome).toEqual([20, 20, true, 22]);
   });
 
-  test.skipIf(!RUNTIMES.python)("has hooks that refuse, read meanwhile, and fail (python)", async () => {
+  test("has hooks that refuse, read meanwhile, and fail (python)", options, async () => {
     const outcomes = await python(`
 import io, json, sys
 from pi_sessions import SessionServer, user
@@ -233,7 +246,7 @@ print(json.dumps(outcomes))
     ]);
   });
 
-  test.skipIf(!RUNTIMES.python)("tells failures, lost servers and servers that are silent apart (python)", async () => {
+  test("tells failures, lost servers and servers that are silent apart (python)", options, async () => {
     const place = temporaryPlace();
     const silent = program(place, "#!/usr/bin/env node\nprocess.stdin.resume();\n");
     const outcomes = await python(

@@ -3,10 +3,11 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { serveHere, temporaryPlace } from "./support/server.ts";
+import { SYSTEM } from "./support/tiers.ts";
 
 const path = (name: string): string => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
 
-test("the demo runs to its end and leaves the example files unchanged", async () => {
+test("the demo runs to its end and leaves the example files unchanged", SYSTEM, async () => {
   const { stdout, stderr } = await promisify(execFile)(process.execPath, [path("demo.js")], {
     env: { ...process.env, HOME: temporaryPlace().home },
   });

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { chain, fileText, headerText } from "./support/lines.ts";
 import { temporaryFolder } from "./support/server.ts";
+import { SYSTEM } from "./support/tiers.ts";
 
 const LIBRARY = fileURLToPath(new URL("../dist/lib/index.js", import.meta.url));
 
@@ -22,7 +23,7 @@ test("it imports no other file", () => {
   expect([...imported].map(([, from]) => from).filter((from) => !from.startsWith("node:"))).toEqual([]);
 });
 
-test("opening a session loads no sockets, hashes or compression; writing to it loads what it needs", () => {
+test("opening a session loads no sockets, hashes or compression; writing to it loads what it needs", SYSTEM, () => {
   const home = temporaryFolder();
   const path = join(home, "session.jsonl");
   writeFileSync(path, fileText(headerText(), ...chain(3)));
@@ -40,7 +41,7 @@ test("opening a session loads no sockets, hashes or compression; writing to it l
   expect(run(script, home)).toEqual({ before: [], opened: [], draws, messages: 3, entries: 4 });
 });
 
-test("sessions that are no session files are opened by a second file, which throws the same failures", () => {
+test("sessions that are no session files are opened by a second file, which throws the same failures", SYSTEM, () => {
   const home = temporaryFolder();
   const path = join(home, "session.jsonl");
   const text = join(home, "notes.txt");
@@ -84,7 +85,7 @@ test("sessions that are no session files are opened by a second file, which thro
   expect(told.texts[1]).toContain("hello");
 });
 
-test("it writes, forks and lists sessions, and finds the latest", () => {
+test("it writes, forks and lists sessions, and finds the latest", SYSTEM, () => {
   const home = temporaryFolder();
   const script = `
     const { SessionManager, findMostRecentSession } = library;

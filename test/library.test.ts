@@ -39,6 +39,7 @@ import { lockNextTo } from "../src/storage/locks/lock-paths.ts";
 import { isLock, makeLocks } from "../src/storage/locks/locks.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "./support/lines.ts";
 import { type Place, serveHere, temporaryFolder } from "./support/server.ts";
+import { SWEEP } from "./support/tiers.ts";
 
 const CWD = "/home/me/project";
 const NOW = Date.parse("2026-02-03T10:00:00.000Z");
@@ -704,7 +705,7 @@ describe("navigation", () => {
     expect(manager.getChildren(null)).toEqual(manager.getEntries().filter(({ parentId }) => parentId === null));
   });
 
-  test("13,000 children and as deep a chain are no trouble", () => {
+  test("13,000 children and as deep a chain are no trouble", SWEEP, () => {
     // The stack holds 11,400 calls of the smallest function.
     const wide = SessionManager.inMemory(CWD);
     const root = wide.appendMessage(user("root"));

@@ -1,4 +1,8 @@
-/** The package as it would be published: what is in it, and what it is to those who install it. */
+/**
+ * The package as it would be published: what is in it, and what it is to those who install it.
+ *
+ * @module-tag sweep
+ */
 
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { helpText } from "../src/cli/help.ts";
 import { verbs } from "../src/cli/table.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
+import { SYSTEM } from "./support/tiers.ts";
 import { runHere } from "./support/verbs.ts";
 
 const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
@@ -27,7 +28,7 @@ test("there are transcripts in the README and in protocol.md, in both dialects",
   ]);
 });
 
-test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", async (command, transcript) => {
+test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", SYSTEM, async (command, transcript) => {
   const lines = transcript.trimEnd().split("\n");
   const server = spawnServer(command.split(" "));
   const names = new Names();

@@ -8,6 +8,7 @@ import { startPager } from "../../src/cli/terminal/pager.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain } from "../support/lines.ts";
 import { temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { type RunOptions, runHere } from "../support/verbs.ts";
 
 /** A terminal whose pager writes down what it is shown, and is left after so many pieces. */
@@ -99,7 +100,7 @@ describe("the pager", () => {
   });
 });
 
-describe("the program of PAGER", () => {
+describe("the program of PAGER", SYSTEM, () => {
   /** What the program was given, and what was printed without it. */
   async function shownBy(pager: string | undefined, pieces: number, own?: string) {
     const file = join(temporaryFolder(), "shown");

@@ -11,6 +11,7 @@ import { folderName } from "../../src/storage/fs/paths.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain, fileText, headerText, TIME, userText } from "../support/lines.ts";
 import { type Place, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const LIST = { doing: "Reading sessions", isCounted: true };
@@ -89,13 +90,13 @@ describe("a verb that takes long", () => {
     expect(stderr).toBe("");
   });
 
-  test.each([
-    [["verify"], "Checking"],
-    [["export", "out.jsonl"], "Exporting"],
-    [["export", "out.html"], "Exporting"],
-    [["migrate", "--apply"], "Migrating"],
-    [["import"], "Importing"],
-  ])("shows how much of a long session is done: %j", async ([verb, ...more], doing) => {
+  acrossTiers(test, [
+    { args: ["verify"], doing: "Checking" },
+    { args: ["export", "out.jsonl"], doing: "Exporting" },
+    { args: ["export", "out.html"], doing: "Exporting" },
+    { args: ["migrate", "--apply"], doing: "Migrating" },
+    { args: ["import"], doing: "Importing" },
+  ])("shows how much of a long session is done: $args", async ({ args: [verb, ...more], doing }) => {
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3000), "s.jsonl");
     // Some report after a MiB only, of which this session has less.

@@ -1,4 +1,8 @@
-/** The code that is kept of the program makes it start sooner, and never makes it another program. */
+/**
+ * The code that is kept of the program makes it start sooner, and never makes it another program.
+ *
+ * @module-tag system
+ */
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

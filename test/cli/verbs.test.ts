@@ -18,6 +18,7 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { type Run, runHere } from "../support/verbs.ts";
 
 function run(place: Place, ...args: string[]): Promise<Run> {
@@ -31,7 +32,7 @@ function damagedIn(place: Place): string {
 }
 
 describe("verify", () => {
-  test("says that a session is sound, by path and by id", async () => {
+  test("says that a session is sound, by path and by id", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3), "s.jsonl", headerText({ id: "sound" }));
     const before = imprint(file);
@@ -109,7 +110,7 @@ describe("repair", () => {
     expect((await run(place, "verify", file)).status).toBe(0);
   });
 
-  test("does not touch a session that another process writes to", async () => {
+  test("does not touch a session that another process writes to", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = damagedIn(place);
     const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
@@ -149,7 +150,7 @@ describe("what cannot be done", () => {
   });
 });
 
-test("the help tells of them", async () => {
+test("the help tells of them", SYSTEM, async () => {
   const place = temporaryPlace();
   const { stdout } = await runProgram("", ["--help"], place);
   for (const { name, operands } of verbs)
@@ -165,7 +166,7 @@ test("the help tells of them", async () => {
   });
 });
 
-test("verbs as people type them", async () => {
+test("verbs as people type them", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, chain(3), "s.jsonl");
   const out = async (...args: string[]): Promise<string> => {
@@ -197,7 +198,7 @@ test("plain lines have no columns, no colours and no arrows", async () => {
   expect(stdout).toMatch(/^user, entry a, \d{4}-\d\d-\d\d \d\d:\d\d\n(word )+end\n$/);
 });
 
-test("a reader that stops early, as head does, is no failure and no noise", async () => {
+test("a reader that stops early, as head does, is no failure and no noise", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, chain(5000), "long.jsonl");
   const child = spawn(process.execPath, [PROGRAM, "tree", file], {

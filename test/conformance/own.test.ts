@@ -1,9 +1,15 @@
-/** Our own server keeps every rule, in all combinations of framing and dialect. */
+/**
+ * Our own server keeps every rule, in all combinations of framing and dialect.
+ *
+ * @module-tag system
+ */
 
 import { expect, test } from "vitest";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
-import { evidenceOf, OWN, rulesThat, runHere, runKit } from "../support/conformance.ts";
-import { isEvery, share } from "../support/random.ts";
+import type { Theme } from "../../src/conformance/rule.ts";
+import { everyTheme, evidenceOf, OWN, rulesThat, runHere, runKit } from "../support/conformance.ts";
+import { isEvery, range, share } from "../support/random.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** A limit of messages that is quick to go beyond. */
 const COMMAND = [...OWN, "--max-message-bytes", "1000000"];
@@ -17,16 +23,28 @@ const TRIED = COMBINATIONS.filter(
   ({ framing, dialect }) => isEvery() || (framing === CHOSEN.framing) === (dialect === CHOSEN.dialect),
 );
 
+/** The themes are checked in so many parts, each with its own servers. */
+const PARTS = 4;
+
+/** Returns the themes of a part, and the one that judges what all servers have done. */
+function themesOf(part: number): Theme[] {
+  return everyTheme().filter(({ name }, n) => n % PARTS === part || name === "throughout");
+}
+
 for (const combination of TRIED) {
   const { framing, dialect } = combination;
   const isSpawned = SPAWNED.includes(combination);
 
-  test.concurrent(`${framing}, ${dialect}`, async () => {
+  test.each(range(0, PARTS))(`${framing}, ${dialect}, part %i`, isSpawned ? SWEEP : SYSTEM, async (part) => {
     const combinations = [combination];
-    const result = isSpawned ? await runKit({ combinations, command: COMMAND }) : await runHere({ combinations });
+    const themes = themesOf(part);
+    const result = isSpawned
+      ? await runKit({ combinations, themes, command: COMMAND })
+      : await runHere({ combinations, themes });
     expect(evidenceOf(result)).toBe("");
     // The command takes no path of a session.
-    expect(rulesThat("skipped", result)).toEqual(["unopenable-session"]);
+    const rules = themes.flatMap((theme) => theme.rules.map(({ name }) => name));
+    expect(rulesThat("skipped", result)).toEqual(rules.filter((name) => name === "unopenable-session"));
     expect(result.ok).toBe(true);
     expect(result.notes).toEqual([]);
   });

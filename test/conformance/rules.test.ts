@@ -12,6 +12,7 @@ import { OWN } from "../support/conformance.ts";
 import { FAULTS, PROCESS_FAULTS } from "../support/faults.ts";
 import { share } from "../support/random.ts";
 import { programEnvironment, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
@@ -63,6 +64,7 @@ test("docs/conformance.md lists the rules as `npm run docs` writes them", () => 
 
 test.each(share(transcriptsIn(TRANSCRIPTS), 4))(
   "the transcript $name is what our server answers",
+  SYSTEM,
   async (transcript) => {
     const place = temporaryPlace();
     const studio = { command: OWN, cwd: place.cwd, variables: programEnvironment(place) };

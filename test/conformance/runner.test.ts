@@ -1,15 +1,20 @@
-/** The runner ends, says what was wrong and leaves nothing behind, whatever the server does. */
+/**
+ * The runner ends, says what was wrong and leaves nothing behind, whatever the server does.
+ *
+ * @module-tag system
+ */
 
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { processesWith } from "../../src/conformance/files.ts";
 import type { Rule, RuleContext } from "../../src/conformance/rule.ts";
 import { CannotStart, type ConformanceResult } from "../../src/conformance/run.ts";
 import { PROGRAM } from "../support/build.ts";
 import { combinationOf, OWN, only, rulesThat, runHere, runKit } from "../support/conformance.ts";
 import { temporaryFolder } from "../support/server.ts";
+import { SWEEP, UNIT } from "../support/tiers.ts";
 
 /** How long processes may take to come and go. */
 const WAIT = { timeout: 20_000 };
@@ -91,7 +96,7 @@ describe.concurrent("a server that", () => {
     await expect(runKit({ command, combinations: [COMBINATION] })).rejects.toThrow(CannotStart);
   });
 
-  test("ends neither with its input nor by SIGTERM, and leaves children", async () => {
+  test("ends neither with its input nor by SIGTERM, and leaves children", SWEEP, async () => {
     const nap = "sleep 8765.4321";
     const script = `trap "" TERM; setsid ${nap} > /dev/null 2>&1 & ${nap} & "$@"; ${nap}`;
     const result = await runKit({
@@ -120,9 +125,25 @@ describe.concurrent("a server that", () => {
   });
 });
 
-test("a run ends when its time is over, and is no success", async () => {
-  // The time is over in the midst of a rule, and not before the first reply: of a server here, while nothing else runs.
-  const long: Rule = { name: "long", title: "It takes long.", source: "Order", run: () => new Promise(() => {}) };
+/** Lets time pass only where the test says so. */
+function stopClock(): void {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+}
+
+/** Returns a rule that never ends. So much time passes as soon as it has begun. */
+function endless(name: string, passing: number, begin: (context: RuleContext) => void = () => {}): Rule {
+  const run = (context: RuleContext): Promise<void> => {
+    begin(context);
+    setImmediate(() => vi.advanceTimersByTime(passing));
+    return new Promise(() => {});
+  };
+  return { name, title: "It never ends.", source: "Order", run };
+}
+
+test("a run ends when its time is over, and is no success", UNIT, async () => {
+  stopClock();
+  const long = endless("long", 5000);
   const themes = [...only("first-reply"), { name: "own", rules: [long] }, ...only("reading")];
   const result = await runHere({ combinations: [COMBINATION], themes, limit: 5000, timeout: 10_000 });
   expect(result.ok).toBe(false);
@@ -130,15 +151,13 @@ test("a run ends when its time is over, and is no success", async () => {
   expect(result.combinations[0].results.at(-1)?.reason).toMatch(/time for the whole run/);
 });
 
-test("a rule whose time is over gets no server any more", async () => {
-  const first = only("first-reply");
+test("a rule whose time is over gets no server any more", UNIT, async () => {
+  stopClock();
   let later: (() => Promise<unknown>) | undefined;
-  const run = (context: RuleContext): Promise<void> => {
+  const late = endless("late", 2400, (context) => {
     later = async () => context.plain();
-    return new Promise(() => {});
-  };
-  const late: Rule = { name: "late", title: "It never ends.", source: "Order", run };
-  const themes = [...first, { name: "own", rules: [late] }];
+  });
+  const themes = [...only("first-reply"), { name: "own", rules: [late] }];
   const result = await runHere({ combinations: [COMBINATION], themes, timeout: 300 });
   expect(rulesThat("failed", result)).toEqual(["late"]);
   expect(result.combinations[0].results[1].came).toMatch(/^no end within 2400 ms$/);

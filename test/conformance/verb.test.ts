@@ -6,6 +6,7 @@ import { describe, expect, test } from "vitest";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { allThemes } from "../../src/conformance/rules.ts";
 import { type Place, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { type Run, runHere } from "../support/verbs.ts";
 
 function run(...args: string[]): Promise<Run> {
@@ -63,7 +64,7 @@ test("--list names every rule, for people and for programs", async () => {
   });
 });
 
-test("a server that does not answer fails in every combination", async () => {
+test("a server that does not answer fails in every combination", SYSTEM, async () => {
   const { stdout, status } = await run("--only", "get-entry", "--timeout", "100", "--", "sh", "-c", "cat > /dev/null");
   expect(status).toBe(1);
   for (const { framing, dialect } of COMBINATIONS)
@@ -74,7 +75,7 @@ test("a server that does not answer fails in every combination", async () => {
   expect(stdout).toMatch(/The server breaks rules\.\n$/);
 });
 
-test("--json prints one document with the evidence", async () => {
+test("--json prints one document with the evidence", SYSTEM, async () => {
   const place = temporaryPlace();
   const args = ["--json", "--only", "id-string", ...LINES_ONLY, "--", parrot(place, REPLY)];
   const { stdout, status } = await runHere(place, ["conformance", ...args]);
@@ -97,7 +98,7 @@ test("--json prints one document with the evidence", async () => {
   });
 });
 
-test("a report shows nothing that a terminal obeys", async () => {
+test("a report shows nothing that a terminal obeys", SYSTEM, async () => {
   const place = temporaryPlace();
   const nasty = "\u001b]0;owned\u0007\u202e";
   const args = ["--only", "first-reply", ...LINES_ONLY, "--", parrot(place, nasty)];
@@ -108,7 +109,7 @@ test("a report shows nothing that a terminal obeys", async () => {
   expect(stdout).toContain("\\u001b]0;owned");
 });
 
-test("--keep leaves the files and says where they are", async () => {
+test("--keep leaves the files and says where they are", SYSTEM, async () => {
   const place = temporaryPlace();
   const args = ["--keep", "--only", "first-reply", ...LINES_ONLY, "--", parrot(place, REPLY)];
   const { stdout, status } = await runHere(place, ["conformance", ...args]);

@@ -14,6 +14,7 @@ import { writeElsewhere } from "../support/other-programs.ts";
 import { HereLives } from "../support/proof.ts";
 import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
 import { type Json, kinds, serveHere, type Wire } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 function eio(code = "EIO"): Error {
   return Object.assign(new Error("the medium fails"), { code });
@@ -102,7 +103,7 @@ test("what tells of sessions without being a read sees the durable state, too", 
   await lives.kill();
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "what was done before is not done again by a repeat of its key behind a commit that fails (%s)",
   async (store) => {
     const disk = new SyncFailingDisk();
@@ -122,7 +123,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a key that another server has written, and not answered, is not answered by a second one (%s)",
   async (store) => {
     const disk = new SyncFailingDisk();
@@ -154,7 +155,7 @@ function copyAll(disk: FaultDisk, from: string, to: string): void {
       disk.put(path.replace(from, to), disk.content(path) as Uint8Array);
 }
 
-describe.each(["jsonl", "v2"])("beside the current session (%s)", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store) => {
   test.each(["the current one", "another kept one"])(
     "a session whose id %s has, too, is told only of what became durable in it",
     async (first) => {
@@ -360,11 +361,11 @@ test.each([
   },
 );
 
-describe.each([
-  ["fork", { entryId: "two", position: "at" }],
-  ["clone", {}],
-  ["new_session", {}],
-])("%s", (method, params) => {
+acrossTiers(describe, [
+  { method: "new_session", params: {} },
+  { method: "fork", params: { entryId: "two", position: "at" } },
+  { method: "clone", params: {} },
+])("$method", ({ method, params }) => {
   test.each(["fail", "short"] as const)("that fails at any operation (%s) leaves no session behind", async (kind) => {
     const prepared = async (disk: FaultDisk) => {
       const { lives, wire } = await started(disk);
@@ -613,10 +614,11 @@ describe("a position", () => {
 });
 
 /** Some of the operations; soak has each of them fail, in every way. */
-describe.each([
-  ["jsonl", 13],
-  ["v2", 41],
-] as const)("whichever operation fails, --store %s", (store, step) => {
+acrossTiers(describe, [
+  { store: "jsonl", step: 53 },
+  { store: "jsonl", step: 13 },
+  { store: "v2", step: 41 },
+] as const)("whichever operation fails, --store $store (every $step)", ({ store, step }) => {
   /** Faults of different kinds in turn; soak takes each of them at each operation. */
   function faultAt(at: number): Fault {
     if (at % 3 === 0) return { kind: "short", at, errno: "ENOSPC" };

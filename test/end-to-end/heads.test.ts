@@ -15,6 +15,7 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 type Server = HereServer | SpawnedServer;
 
@@ -45,7 +46,7 @@ function told(server: Server, name: string): Json[] {
   return server.events.filter(({ method }) => method === name).map(({ params }) => params);
 }
 
-describe.each(["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
   async function two(place = temporaryPlace()) {
     const file = fileIn(place, store);
     const a = serveHere(["--session", file, "--store", store], { place });
@@ -222,7 +223,7 @@ describe.each(["jsonl", "v2"] as const)("two agents on one session of %s", (stor
   });
 });
 
-test("a head is kept when servers are killed, whoever holds the session", async () => {
+test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
   const start = async (head: string): Promise<SpawnedServer> => {
@@ -344,80 +345,82 @@ test("sessions that are opened beside the current one have a head of the same na
   expect((await server.result("get_state", { sessionId: "1" })).leafId).toBe(id(1));
 });
 
-test.each(["jsonl", "v2"] as const)(
-  "a host at a head that loses events hears which numbers, and is where its head is (%s)",
-  async (store) => {
-    const place = temporaryPlace();
-    const file = fileIn(place, store);
-    const holder = serveHere(["--session", file, "--store", store, "--events", "none"], { place });
-    const { leafId: root } = await holder.result("append", said("root"));
-    const slow = spawnServer(["--session", file], "lines", place);
-    await slow.result("initialize", { head: "mine" });
-    const { leafId: first } = await slow.result("append", said("first"));
-    const beside = serveHere(["--session", file, "--events", "none"], { place });
-    await beside.result("initialize", { head: "mine" });
-    slow.process.kill("SIGSTOP");
-    slow.send(request("asked", "append", said("asked while it was stopped")));
-    // What tells of a compaction has it in it.
-    const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
-    for (let n = 0; n < 12; n++)
-      for (const server of [beside, holder]) await server.result("compact_append", compaction);
-    // Of neither leaf anything can be told that it will hear.
-    await beside.result("branch", { entryId: first });
-    const { leafId: ofHead } = await beside.result("append", said("second"));
-    const { leafId: shared } = await holder.result("branch", { entryId: root });
-    slow.process.kill("SIGCONT");
-    const asked = (await slow.reply("asked")).result;
-    expect(asked.leafId).toBe(asked.entryIds[0]);
-    await until(slow, "events_lost", () => true);
-    const state = await slow.result("get_state");
-    expect(state).toMatchObject({ head: "mine", leafId: asked.leafId, sharedLeafId: shared });
-    const { entries } = await slow.result("get_path");
-    expect(entries.map(({ message }: Json) => message.content)).toEqual([
-      "root",
-      "first",
-      "second",
-      "asked while it was stopped",
-    ]);
-    expect(entries.at(-2).id).toBe(ofHead);
-    expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
-    expect((await path(slow)).at(-1)).toBe("third");
-    expect(await path(beside)).toEqual(await path(slow));
-    const events = [...slow.events].filter(({ method }) => method !== undefined);
-    let expected = 1;
-    for (const { method, params } of events) {
-      if (method === "events_lost") {
-        expect(params.from).toBe(expected);
-        expected = params.to + 1;
+describe("servers that are processes", SYSTEM, () => {
+  acrossTiers(test, ["jsonl", "v2"] as const)(
+    "a host at a head that loses events hears which numbers, and is where its head is (%s)",
+    async (store) => {
+      const place = temporaryPlace();
+      const file = fileIn(place, store);
+      const holder = serveHere(["--session", file, "--store", store, "--events", "none"], { place });
+      const { leafId: root } = await holder.result("append", said("root"));
+      const slow = spawnServer(["--session", file], "lines", place);
+      await slow.result("initialize", { head: "mine" });
+      const { leafId: first } = await slow.result("append", said("first"));
+      const beside = serveHere(["--session", file, "--events", "none"], { place });
+      await beside.result("initialize", { head: "mine" });
+      slow.process.kill("SIGSTOP");
+      slow.send(request("asked", "append", said("asked while it was stopped")));
+      // What tells of a compaction has it in it.
+      const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
+      for (let n = 0; n < 12; n++)
+        for (const server of [beside, holder]) await server.result("compact_append", compaction);
+      // Of neither leaf anything can be told that it will hear.
+      await beside.result("branch", { entryId: first });
+      const { leafId: ofHead } = await beside.result("append", said("second"));
+      const { leafId: shared } = await holder.result("branch", { entryId: root });
+      slow.process.kill("SIGCONT");
+      const asked = (await slow.reply("asked")).result;
+      expect(asked.leafId).toBe(asked.entryIds[0]);
+      await until(slow, "events_lost", () => true);
+      const state = await slow.result("get_state");
+      expect(state).toMatchObject({ head: "mine", leafId: asked.leafId, sharedLeafId: shared });
+      const { entries } = await slow.result("get_path");
+      expect(entries.map(({ message }: Json) => message.content)).toEqual([
+        "root",
+        "first",
+        "second",
+        "asked while it was stopped",
+      ]);
+      expect(entries.at(-2).id).toBe(ofHead);
+      expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
+      expect((await path(slow)).at(-1)).toBe("third");
+      expect(await path(beside)).toEqual(await path(slow));
+      const events = [...slow.events].filter(({ method }) => method !== undefined);
+      let expected = 1;
+      for (const { method, params } of events) {
+        if (method === "events_lost") {
+          expect(params.from).toBe(expected);
+          expected = params.to + 1;
+        }
+        expect(params.seq).toBe(expected++);
       }
-      expect(params.seq).toBe(expected++);
-    }
-  },
-);
+    },
+  );
 
-test.each(["jsonl", "v2"] as const)(
-  "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
-  async (store) => {
-    const place = temporaryPlace();
-    const file = fileIn(place, store);
-    const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
-    await holder.result("append", said("root"));
-    const third = serveHere(["--session", file, "--events", "none"], { place });
-    await third.result("append", said("shared"));
-    const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
-    await other.result("initialize", { head: "mine" });
-    const { leafId } = await other.result("append", said("mine"));
-    await holder.result("delete_head", { head: "mine" });
-    // It has read nothing since, and its successor knows no such head.
-    other.process.kill("SIGSTOP");
-    holder.process.kill("SIGKILL");
-    await third.result("append", said("shared again"));
-    other.process.kill("SIGCONT");
-    await other.result("append", said("mine again"));
-    const { head, leafId: now } = await other.result("get_state");
-    expect(head).toBe("mine");
-    expect((await other.result("get_entry", { entryId: now })).entry.parentId).toBe(leafId);
-    expect(await path(other)).toEqual(["root", "shared", "mine", "mine again"]);
-    expect(await path(third)).toEqual(["root", "shared", "shared again"]);
-  },
-);
+  acrossTiers(test, ["jsonl", "v2"] as const)(
+    "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
+    async (store) => {
+      const place = temporaryPlace();
+      const file = fileIn(place, store);
+      const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
+      await holder.result("append", said("root"));
+      const third = serveHere(["--session", file, "--events", "none"], { place });
+      await third.result("append", said("shared"));
+      const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+      await other.result("initialize", { head: "mine" });
+      const { leafId } = await other.result("append", said("mine"));
+      await holder.result("delete_head", { head: "mine" });
+      // It has read nothing since, and its successor knows no such head.
+      other.process.kill("SIGSTOP");
+      holder.process.kill("SIGKILL");
+      await third.result("append", said("shared again"));
+      other.process.kill("SIGCONT");
+      await other.result("append", said("mine again"));
+      const { head, leafId: now } = await other.result("get_state");
+      expect(head).toBe("mine");
+      expect((await other.result("get_entry", { entryId: now })).entry.parentId).toBe(leafId);
+      expect(await path(other)).toEqual(["root", "shared", "mine", "mine again"]);
+      expect(await path(third)).toEqual(["root", "shared", "shared again"]);
+    },
+  );
+});

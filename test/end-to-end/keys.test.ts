@@ -10,6 +10,7 @@ import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, ses
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
 import { isEvery } from "../support/random.ts";
 import { type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
 async function begunOn(store: StoreName): Promise<{ lives: HereLives; wire: Wire; file: string; ids: string[] }> {
@@ -41,49 +42,52 @@ function eventNames(wire: Wire): string[] {
 describe("a torn batch", () => {
   const FOLDER = "/sessions";
 
-  test("is not there wherever it is cut, and a retry writes it whole, once", async () => {
-    const first = new FaultDisk();
-    const firstLives = new HereLives({ disk: first });
-    let wire = await firstLives.start(["--session-dir", FOLDER]);
-    await wire.result("append", { entries: [user("before")] });
-    const { sessionFile: file, leafId } = await wire.result("get_state");
-    const start = (first.content(file) as Uint8Array).length;
-    const params = { entries: [user("a"), assistant("b", { id: "own-b" }), user("c")], idempotencyKey: "k" };
-    const whole = await wire.result("append", params);
-    await firstLives.end();
-    const bytes = first.content(file) as Uint8Array;
-    // Every 15th byte and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
-    const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
-    for (let cut = start; cut < bytes.length; cut++) {
-      if (!isEvery() && (cut - start) % 15 > 0 && !isNearEnd(cut)) continue;
-      // What is kept aside of one cut is not in the way of the next.
-      const disk = new FaultDisk();
-      const lives = new HereLives({ disk, place: firstLives.place });
-      disk.put(file, bytes.subarray(0, cut));
-      wire = await lives.start(["--session", file]);
-      const before = await wire.result("get_entries");
-      const complete = cut === bytes.length - 1;
-      expect(before.entries.length, `entries at ${cut}`).toBe(complete ? 4 : 1);
-      expect(before.leafId).toBe(complete ? whole.leafId : leafId);
-      const again = await wire.result("append", params);
-      if (complete) expect(again).toEqual(whole);
-      const { entries } = await wire.result("get_entries");
-      expect(entries.map(({ id }: Json) => id)).toEqual([leafId, ...again.entryIds]);
-      expect(entries.map(({ message }: Json) => message.content[0]?.text ?? message.content)).toEqual([
-        "before",
-        "a",
-        "b",
-        "c",
-      ]);
-      await lives.kill();
-      if (!complete) expect(plainLines(disk.content(file) as Uint8Array)).toHaveLength(5);
-      if (!complete && cut % 16 > 0) continue;
-      wire = await lives.start(["--session", file]);
-      expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
-      expect((await wire.result("get_entries")).entries).toEqual(entries);
-      await lives.kill();
-    }
-  });
+  acrossTiers(test, [60, 15])(
+    "is not there wherever it is cut, and a retry writes it whole, once (every %ith byte)",
+    async (step) => {
+      const first = new FaultDisk();
+      const firstLives = new HereLives({ disk: first });
+      let wire = await firstLives.start(["--session-dir", FOLDER]);
+      await wire.result("append", { entries: [user("before")] });
+      const { sessionFile: file, leafId } = await wire.result("get_state");
+      const start = (first.content(file) as Uint8Array).length;
+      const params = { entries: [user("a"), assistant("b", { id: "own-b" }), user("c")], idempotencyKey: "k" };
+      const whole = await wire.result("append", params);
+      await firstLives.end();
+      const bytes = first.content(file) as Uint8Array;
+      // Some bytes and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
+      const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
+      for (let cut = start; cut < bytes.length; cut++) {
+        if (!isEvery() && (cut - start) % step > 0 && !isNearEnd(cut)) continue;
+        // What is kept aside of one cut is not in the way of the next.
+        const disk = new FaultDisk();
+        const lives = new HereLives({ disk, place: firstLives.place });
+        disk.put(file, bytes.subarray(0, cut));
+        wire = await lives.start(["--session", file]);
+        const before = await wire.result("get_entries");
+        const complete = cut === bytes.length - 1;
+        expect(before.entries.length, `entries at ${cut}`).toBe(complete ? 4 : 1);
+        expect(before.leafId).toBe(complete ? whole.leafId : leafId);
+        const again = await wire.result("append", params);
+        if (complete) expect(again).toEqual(whole);
+        const { entries } = await wire.result("get_entries");
+        expect(entries.map(({ id }: Json) => id)).toEqual([leafId, ...again.entryIds]);
+        expect(entries.map(({ message }: Json) => message.content[0]?.text ?? message.content)).toEqual([
+          "before",
+          "a",
+          "b",
+          "c",
+        ]);
+        await lives.kill();
+        if (!complete) expect(plainLines(disk.content(file) as Uint8Array)).toHaveLength(5);
+        if (!complete && cut % 16 > 0) continue;
+        wire = await lives.start(["--session", file]);
+        expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
+        expect((await wire.result("get_entries")).entries).toEqual(entries);
+        await lives.kill();
+      }
+    },
+  );
 
   test("that another program continued keeps its entries, and the retry does not claim them", async () => {
     const disk = new FaultDisk();
@@ -113,7 +117,7 @@ describe("a torn batch", () => {
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
   const begun = () => begunOn(store);
 
   describe("a lost reply", () => {
@@ -276,7 +280,7 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
       expect((await next.result("append", params)).entryIds).toEqual(entryIds);
     });
 
-    test("is known after 9,990 more entries and a restart", async () => {
+    test("is known after 9,990 more entries and a restart", SWEEP, async () => {
       const { lives, wire, file } = await begun();
       const params = { entries: [user("x")], idempotencyKey: "k" };
       const first = await wire.result("append", params);
@@ -389,7 +393,7 @@ describe.each(["jsonl", "v2"] as const)("--store %s", (store) => {
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("on %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("on %s", (store) => {
   test("a key that another server has used meanwhile is known, as soon as that one cannot take it back", async () => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "keys.v2" : "keys.jsonl");

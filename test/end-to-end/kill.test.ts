@@ -1,10 +1,15 @@
-/** kill -9 on the real program and the real file system (short form; 10,100 runs in soak). */
+/**
+ * kill -9 on the real program and the real file system (short form; 10,100 runs in soak).
+ *
+ * @module-tag system
+ */
 
 import { expect, test } from "vitest";
 import { killRuns } from "../support/proof-kill.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "what was answered is there after kill -9, --store %s, and what is sent again once",
   async (store) => {
     await forSeedsAsync(1, async (random) => {

@@ -4,11 +4,15 @@ import { test } from "vitest";
 import { HereLives } from "../support/proof.ts";
 import { runModel } from "../support/proof-model.ts";
 import { forSeedsAsync } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-test("300 random operations agree with the model, and every file on the way is plain JSON lines", async () => {
-  await forSeedsAsync(1, (random) => runModel(random, new HereLives({ seed: random.seed }), 300));
-});
+acrossTiers(test, [60, 300])(
+  "%i random operations agree with the model, and every file on the way is plain JSON lines",
+  async (count) => {
+    await forSeedsAsync(1, (random) => runModel(random, new HereLives({ seed: random.seed }), count));
+  },
+);
 
-test("150 do so on containers of Store V2", async () => {
-  await forSeedsAsync(1, (random) => runModel(random, new HereLives({ seed: random.seed }), 150, { store: "v2" }));
+acrossTiers(test, [40, 150])("%i do so on containers of Store V2", async (count) => {
+  await forSeedsAsync(1, (random) => runModel(random, new HereLives({ seed: random.seed }), count, { store: "v2" }));
 });

@@ -5,6 +5,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { HereLives } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { type Framing, frame, type Json, type Wire } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** A session with some hundred entries of very different sizes, branches, labels, edits and a compaction. */
 async function grown(lives: HereLives, wire: Wire): Promise<string[]> {
@@ -33,12 +34,12 @@ async function grown(lives: HereLives, wire: Wire): Promise<string[]> {
   return ids;
 }
 
-const LISTS: readonly [string, string, Json][] = [
-  ["get_messages", "messages", {}],
-  ["get_entries", "entries", {}],
-  ["get_entries", "entries", { types: ["message", "label"] }],
-  ["get_path", "entries", {}],
-  ["get_tree", "nodes", { format: "flat" }],
+const LISTS: readonly { readonly method: string; readonly member: string; readonly params: Json }[] = [
+  { method: "get_messages", member: "messages", params: {} },
+  { method: "get_entries", member: "entries", params: {} },
+  { method: "get_entries", member: "entries", params: { types: ["message", "label"] } },
+  { method: "get_path", member: "entries", params: {} },
+  { method: "get_tree", member: "nodes", params: { format: "flat" } },
 ];
 
 /** All pages of a list, each asked for with the cursor of the one before. */
@@ -62,7 +63,7 @@ async function pages(
 }
 
 describe("pages joined are the whole", () => {
-  test.each(LISTS)("%s %s %j, with any limit", async (method, member, params) => {
+  acrossTiers(test, LISTS)("$method $member $params, with any limit", async ({ method, member, params }) => {
     const lives = new HereLives();
     const wire = await lives.start([]);
     await grown(lives, wire);
@@ -75,25 +76,28 @@ describe("pages joined are the whole", () => {
     }
   });
 
-  test.each(LISTS)("%s %s %j, with appends, labels and moves between the pages", async (method, member, params) => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
-    const ids = await grown(lives, wire);
-    const whole = (await wire.result(method, params))[member];
-    let n = 0;
-    const found = await pages(wire, method, member, { ...params, limit: 25 }, async () => {
-      n++;
-      await wire.result("append", { entries: [user(`between ${n}`)] });
-      if (n % 3 === 0) await wire.result("branch", { entryId: ids[n] });
-    });
-    // What is in file order goes on growing; a path and a context are those of the first page.
-    const joined = found.flat();
-    const counts =
-      method === "get_tree" ? (node: Json): Json => ({ ...node, childCount: 0 }) : (item: Json): Json => item;
-    expect(joined.slice(0, whole.length).map(counts)).toEqual(whole.map(counts));
-    if (["get_messages", "get_path"].includes(method)) expect(joined).toHaveLength(whole.length);
-    else expect(new Set(joined.map(({ id }) => id)).size).toBe(joined.length);
-  });
+  acrossTiers(test, LISTS)(
+    "$method $member $params, with appends, labels and moves between the pages",
+    async ({ method, member, params }) => {
+      const lives = new HereLives();
+      const wire = await lives.start([]);
+      const ids = await grown(lives, wire);
+      const whole = (await wire.result(method, params))[member];
+      let n = 0;
+      const found = await pages(wire, method, member, { ...params, limit: 25 }, async () => {
+        n++;
+        await wire.result("append", { entries: [user(`between ${n}`)] });
+        if (n % 3 === 0) await wire.result("branch", { entryId: ids[n] });
+      });
+      // What is in file order goes on growing; a path and a context are those of the first page.
+      const joined = found.flat();
+      const counts =
+        method === "get_tree" ? (node: Json): Json => ({ ...node, childCount: 0 }) : (item: Json): Json => item;
+      expect(joined.slice(0, whole.length).map(counts)).toEqual(whole.map(counts));
+      if (["get_messages", "get_path"].includes(method)) expect(joined).toHaveLength(whole.length);
+      else expect(new Set(joined.map(({ id }) => id)).size).toBe(joined.length);
+    },
+  );
 
   test("get_entries since an entry, and from there in pages", async () => {
     const lives = new HereLives();
@@ -129,16 +133,17 @@ describe("no reply is larger than the host allows", () => {
     };
   }
 
-  for (const framing of ["lines", "headers"] as const)
-    test(`${framing}: lists come in pages that fit, and joined are the whole`, async () => {
+  acrossTiers(test, ["lines", "headers"] as const)(
+    "%s: lists come in pages that fit, and joined are the whole",
+    async (framing) => {
       const lives = new HereLives({ framing });
       const wire = await lives.start(["--events", "none"]);
       await grown(lives, wire);
       const wholes: Json[] = [];
-      for (const [method, member, params] of LISTS) wholes.push((await wire.result(method, params))[member]);
+      for (const { method, member, params } of LISTS) wholes.push((await wire.result(method, params))[member]);
       await wire.result("initialize", { maxReplyBytes: LIMIT });
       const measured = sizes(wire, framing);
-      for (const [index, [method, member, params]] of LISTS.entries()) {
+      for (const [index, { method, member, params }] of LISTS.entries()) {
         const found = await pages(wire, method, member, params);
         expect(found.flat(), method).toEqual(wholes[index]);
         expect(found.length).toBeGreaterThan(1);
@@ -150,7 +155,8 @@ describe("no reply is larger than the host allows", () => {
       }
       expect(Math.max(...measured())).toBeLessThanOrEqual(LIMIT);
       expect(Math.max(...measured())).toBeGreaterThan(LIMIT / 2);
-    });
+    },
+  );
 
   test("one item that is too large alone is refused, and the others can be had around it", async () => {
     const lives = new HereLives();
@@ -222,7 +228,7 @@ describe("a cursor that names nothing", () => {
     const lives = new HereLives();
     const wire = await lives.start([]);
     await wire.result("append", { entries: [user("a", { id: "e1" }), user("b", { id: "e2" })] });
-    for (const [method, , params] of LISTS) {
+    for (const { method, params } of LISTS) {
       const { code, data } = await wire.failure(method, { ...params, cursor });
       expect(data, method).toMatchObject({ name: "cursor_expired" });
       expect(code).toBe(-32002);
@@ -234,7 +240,7 @@ describe("a cursor that names nothing", () => {
     const wire = await lives.start([]);
     await wire.result("append", { entries: ["a", "b", "c"].map((text) => user(text)) });
     const cursors: [string, Json][] = [];
-    for (const [method, , params] of LISTS) {
+    for (const { method, params } of LISTS) {
       const { nextCursor } = await wire.result(method, { ...params, limit: 2 });
       cursors.push([method, { ...params, cursor: nextCursor }]);
     }

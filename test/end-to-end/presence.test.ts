@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { announced, framed, held, joined, QUIET, said, turn } from "../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -35,7 +36,7 @@ async function host(name: string, file: string, place: Place, args: string[] = [
   return server;
 }
 
-describe.each(STORES)("on a session of %s", (store) => {
+acrossTiers(describe, STORES)("on a session of %s", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -149,8 +150,8 @@ test("a host that has not spoken yet is told later, in its dialect, and its serv
   // A fork with a name is held before its host says anything.
   const forked = serveHere(["--fork", file, "--name", "forked"], { place });
   const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions");
-    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+    const listed = await holder.result("list_sessions", { holders: true });
+    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
   });
   const { sessionPath } = sessions.find(({ name }: Json) => name === "forked");
   const other = await host("other", sessionPath, place);
@@ -169,8 +170,8 @@ test("a server whose host never speaks ends with its input, whoever shared its s
   const { file, holder, place } = await held();
   const forked = serveHere(["--fork", file, "--name", "forked"], { place });
   const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions");
-    return listed.sessions.some(({ name }: Json) => name === "forked") ? listed : undefined;
+    const listed = await holder.result("list_sessions", { holders: true });
+    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
   });
   const other = await host("other", sessions.find(({ name }: Json) => name === "forked").sessionPath, place);
   await other.result("append", said("to the silent one's session"));
@@ -186,7 +187,7 @@ async function until<T>(found: () => Promise<T | undefined>): Promise<T> {
   }
 }
 
-test("who is killed is told to have died, by whoever holds the session then", async () => {
+test("who is killed is told to have died, by whoever holds the session then", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = join(place.home, "killed.jsonl");
   const first = spawnServer(["--session", file, ...QUIET], "lines", place);

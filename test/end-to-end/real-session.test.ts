@@ -1,19 +1,20 @@
 /** A real session of version 1, from before there were ids: read, continued, and the original kept. */
 
-import { chmodSync, copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { linesOf } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
+import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
 import { idsOf, messagesAt, openOn, textsOf } from "../support/sessions.ts";
 
-const REAL = fileURLToPath(new URL("../../../shared/data/real-session-v1.jsonl", import.meta.url));
+const REAL = join(REFERENCE, "data/real-session-v1.jsonl");
 const ENTRIES = 1018;
 
-describe.skipIf(!existsSync(REAL))("the real session", () => {
+describe("the real session", needs(REFERENCE_FOLDER), () => {
   let folder: string;
   let file: string;
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { said, turn } from "../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** The cursor of a host that was told of some events, as it keeps it from what `initialize` returned on. */
 function cursorAfter(cursor: Json, events: Json[]): Json {
@@ -15,47 +16,51 @@ function cursorAfter(cursor: Json, events: Json[]): Json {
   return next;
 }
 
-describe.each(["jsonl", "v2"] as const)("on a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) => {
   function begin(): { file: string; place: Place; open: () => HereServer } {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "s.v2" : "s.jsonl");
     return { file, place, open: () => serveHere(["--session", file, "--store", store], { place }) };
   }
 
-  test("a host whose server was killed is told what others did meanwhile, and then goes on without a gap", async () => {
-    const { file, place, open } = begin();
-    const killed = spawnServer(["--session", file, "--store", store], "lines", place);
-    const { cursor, seq } = await killed.result("initialize");
-    expect([cursor.lastEntryId, seq]).toEqual([null, 0]);
-    await killed.result("append", said("mine"));
-    const other = open();
-    const { entryIds } = await other.result("append", said("yours"));
-    const told = (): string[] => killed.events.flatMap(({ params }) => params?.entryIds ?? []);
-    while (!told().includes(entryIds[0])) await killed.result("get_state");
-    const kept = cursorAfter(cursor, killed.events);
-    killed.process.kill("SIGKILL");
-    const missed = await other.result("append", said("missed"));
-    await other.result("branch", { entryId: entryIds[0] });
-    await other.result("append", said("missed, too"));
-    await other.result("branch", { entryId: told()[0] });
-    const again = open();
-    const { resumed, state } = await again.result("initialize", { resume: { ...kept, epoch: 1, lastSeq: 4 } });
-    expect(resumed.type).toBe("replay");
-    expect(resumed.events.map(({ event }: Json) => event)).toEqual(["session_append", "session_tree"]);
-    const [{ entryIds: ids, entries, leafId, origin }, tree] = resumed.events;
-    expect([ids[0], ids.length, leafId, origin]).toEqual([missed.entryIds[0], 2, missed.entryIds[0], "foreign"]);
-    expect(entries.map(({ message }: Json) => message.content)).toEqual(["missed", "missed, too"]);
-    expect(tree).toMatchObject({ newLeafId: state.leafId, oldLeafId: leafId });
-    // From here on it is told by events: every entry once.
-    const later: string[] = [];
-    for (let n = 0; n < 5; n++) {
-      later.push(...(await other.result("append", said(`later ${n}`))).entryIds);
-      await turn();
-    }
-    later.push(...(await again.result("append", said("mine again"))).entryIds);
-    await again.result("get_state");
-    expect(again.events.flatMap(({ params }) => params.entryIds ?? [])).toEqual(later);
-  });
+  test(
+    "a host whose server was killed is told what others did meanwhile, and then goes on without a gap",
+    SYSTEM,
+    async () => {
+      const { file, place, open } = begin();
+      const killed = spawnServer(["--session", file, "--store", store], "lines", place);
+      const { cursor, seq } = await killed.result("initialize");
+      expect([cursor.lastEntryId, seq]).toEqual([null, 0]);
+      await killed.result("append", said("mine"));
+      const other = open();
+      const { entryIds } = await other.result("append", said("yours"));
+      const told = (): string[] => killed.events.flatMap(({ params }) => params?.entryIds ?? []);
+      while (!told().includes(entryIds[0])) await killed.result("get_state");
+      const kept = cursorAfter(cursor, killed.events);
+      killed.process.kill("SIGKILL");
+      const missed = await other.result("append", said("missed"));
+      await other.result("branch", { entryId: entryIds[0] });
+      await other.result("append", said("missed, too"));
+      await other.result("branch", { entryId: told()[0] });
+      const again = open();
+      const { resumed, state } = await again.result("initialize", { resume: { ...kept, epoch: 1, lastSeq: 4 } });
+      expect(resumed.type).toBe("replay");
+      expect(resumed.events.map(({ event }: Json) => event)).toEqual(["session_append", "session_tree"]);
+      const [{ entryIds: ids, entries, leafId, origin }, tree] = resumed.events;
+      expect([ids[0], ids.length, leafId, origin]).toEqual([missed.entryIds[0], 2, missed.entryIds[0], "foreign"]);
+      expect(entries.map(({ message }: Json) => message.content)).toEqual(["missed", "missed, too"]);
+      expect(tree).toMatchObject({ newLeafId: state.leafId, oldLeafId: leafId });
+      // From here on it is told by events: every entry once.
+      const later: string[] = [];
+      for (let n = 0; n < 5; n++) {
+        later.push(...(await other.result("append", said(`later ${n}`))).entryIds);
+        await turn();
+      }
+      later.push(...(await again.result("append", said("mine again"))).entryIds);
+      await again.result("get_state");
+      expect(again.events.flatMap(({ params }) => params.entryIds ?? [])).toEqual(later);
+    },
+  );
 
   test("a host that missed nothing is told so, by whichever server, and of what was not answered if it was done", async () => {
     const { open } = begin();

@@ -3,8 +3,9 @@
 import { test } from "vitest";
 import { HereLives } from "../support/proof.ts";
 import { SHAPES, walk } from "../support/proof-scale.ts";
+import { SWEEP } from "../support/tiers.ts";
 
-test.each(["a chain", "children of one node"])("13,000 entries as %s", async (shape) => {
+test.each(["a chain", "children of one node"])("13,000 entries as %s", SWEEP, async (shape) => {
   await walk(new HereLives(), 13_000, shape, 2000);
 });
 

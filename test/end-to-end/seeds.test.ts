@@ -2,15 +2,16 @@
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { draftOfText, ENTRY_ID } from "../../src/core/format/entry.ts";
 import { draft, entryTypes } from "../../src/core/format/schemas.ts";
 import { bytesOf, memberOf, members, textOf } from "../../src/core/json/json.ts";
 import { fileText, headerText, linesOf, TIME } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
+import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
 import { diskWith, FILE, messagesAt, openOn } from "../support/sessions.ts";
 
-const FOLDER = fileURLToPath(new URL("../../../shared/seeds", import.meta.url));
+const FOLDER = join(REFERENCE, "seeds");
 /** What the documents write where they leave an id or a time out. */
 const LEFT_OUT = "...";
 
@@ -93,7 +94,7 @@ function stubsOf({ value }: Found): string[] {
   });
 }
 
-describe.skipIf(OBJECTS.length === 0)("the documents", () => {
+describe("the documents", needs(REFERENCE_FOLDER), () => {
   test("hold entries of every type of the format, and headers", () => {
     const types = new Set(ENTRIES.map(({ value }) => value.type));
     for (const type of ["message", "model_change", "thinking_level_change", "compaction", "branch_summary"])

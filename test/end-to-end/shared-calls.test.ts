@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
 import { announced, held, joined, QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 /** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
 function steppedTime(): (milliseconds: number) => Promise<void> {
@@ -17,7 +18,7 @@ function steppedTime(): (milliseconds: number) => Promise<void> {
   };
 }
 
-test("a holder that waits for its host is not given up, however many calls wait for it", async () => {
+test("a holder that waits for its host is not given up, however many calls wait for it", SYSTEM, async () => {
   const pass = steppedTime();
   const { file, holder, place } = await held();
   await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });

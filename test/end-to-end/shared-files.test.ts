@@ -9,6 +9,7 @@ import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** Commands that a guest has done by the holder, and those that only the holder's own host has done. */
 const DONE_FOR_GUESTS = [
@@ -40,7 +41,7 @@ test("every command that writes is decided on", () => {
   expect(writes.sort()).toEqual([...DONE_FOR_GUESTS, ...Object.keys(DONE_BY_THE_HOLDER)].sort());
 });
 
-describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -127,7 +128,7 @@ describe.each(["jsonl", "v2"] as const)("a session of %s that two hosts share", 
   });
 });
 
-test.each(["jsonl", "v2"] as const)(
+acrossTiers(test, ["jsonl", "v2"] as const)(
   "a shared session of %s is repaired by its holder, and all go on in it",
   async (store) => {
     const place = temporaryPlace();

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { type HereServer, type Json, serveHere, spawnServer } from "../support/server.ts";
 import { held, QUIET, request, said } from "../support/shared-session.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
 
@@ -42,7 +43,7 @@ test("of the holder's host that registered for none, those who joined are asked,
   expect(third.events).toEqual([]);
 });
 
-test("in the place of one that ends, the next is asked, and where there is none nothing is done", async () => {
+test("in the place of one that ends, the next is asked, and where there is none nothing is done", SYSTEM, async () => {
   const { file, holder, place } = await held();
   const dying = spawnServer(["--session", file, ...QUIET], "lines", place);
   await dying.result("initialize", TREE);

@@ -1,4 +1,8 @@
-/** Pi's clients and the typed client on a session that several share, through the death of its holder. */
+/**
+ * Pi's clients and the typed client on a session that several share, through the death of its holder.
+ *
+ * @module-tag system
+ */
 
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
@@ -14,8 +18,9 @@ import {
   temporaryPlace,
 } from "../support/server.ts";
 import { said, turn } from "../support/shared-session.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
-test.each(["jsonl", "v2"] as const)(
+acrossTiers(test, ["jsonl", "v2"] as const)(
   "two of Pi's clients share a session of %s, and one goes on when the other's server is killed",
   async (store) => {
     const place = temporaryPlace();

@@ -26,6 +26,7 @@ import {
   turn,
   WISH,
 } from "../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 test.each(["os", "sync"])(
   "what a dead holder left outside the index can be read by those who join the next (%s)",
@@ -171,7 +172,7 @@ test("who is told to end answers what a silent holder does not", async () => {
   await end();
 });
 
-test("who asks a holder and does not read is not heard any more, and loses no answer", async () => {
+test("who asks a holder and does not read is not heard any more, and loses no answer", SYSTEM, async () => {
   const { file } = await held();
   const announcement = await announced(file);
   const socket = await knock(announcement, file);
@@ -270,7 +271,7 @@ test("who could not join a holder joins the next one at once", async () => {
   expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
 });
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a server that took the lock of %s while a dying holder let it in is told of nothing twice",
   async (store) => {
     const place = temporaryPlace();
@@ -306,7 +307,7 @@ test.each(["jsonl", "v2"])(
   },
 );
 
-describe.each(["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
   /** A server whose locks say, before they are released, what is announced beside the session then. */
   async function holding(args: string[] = []) {
     const place = temporaryPlace();

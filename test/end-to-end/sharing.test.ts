@@ -11,6 +11,7 @@ import { attachmentsWith } from "../support/attaching.ts";
 import { apart, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
+import { need, needs } from "../support/needs.ts";
 import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
@@ -27,10 +28,11 @@ import {
   turn,
   WISH,
 } from "../support/shared-session.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
-describe.each(STORES)("a session of %s that two hosts share", (store) => {
+acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) => {
   async function two(): Promise<{ first: HereServer; second: HereServer }> {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
@@ -392,7 +394,7 @@ describe("at the socket of a holder", () => {
     expect((await holder.result("get_state")).sessionName).toBe("by a guest");
   });
 
-  test("who does not read loses events, never replies, and is told how many", async () => {
+  test("who does not read loses events, never replies, and is told how many", SYSTEM, async () => {
     const { file, holder } = await held();
     const announcement = await announced(file);
     const socket = await knock(announcement, file);
@@ -419,8 +421,11 @@ describe("at the socket of a holder", () => {
   });
 });
 
-describe.skipIf(apart("network and pids") === null)("servers with nothing in common but the session's folder", () => {
-  test.each(STORES)("share it (%s)", async (store) => {
+/** Whether a process may be put into namespaces of its own. */
+const NAMESPACES = need("namespaces of Linux", "the right to make them", () => apart("network and pids") !== null);
+
+describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(NAMESPACES) }, () => {
+  acrossTiers(test, STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");
     const first = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
@@ -469,7 +474,7 @@ async function heldBehind(store: string, may: () => boolean = () => true) {
   return { place, file, open, end };
 }
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a holder of %s that was stopped when it was asked is joined soon after it goes on",
   async (store) => {
     let isStopped = true;
@@ -487,7 +492,7 @@ test.each(STORES)(
   },
 );
 
-test.each(STORES)(
+acrossTiers(test, STORES)(
   "a holder that has just taken the lock is waited for while it makes the session (%s)",
   async (store) => {
     const { place, file, open, end } = await heldBehind(store);

@@ -6,8 +6,11 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
 import { fileText, userText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
+import { MKFIFO } from "../support/programs.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { type Json, type Place, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 function placeWith(variables: (home: string) => Record<string, string>): Place {
   const place = temporaryPlace();
@@ -81,7 +84,7 @@ describe("sessions lie", () => {
       );
   });
 
-  test("where the settings of the agent's own folder say, read by the real program", async () => {
+  test("where the settings of the agent's own folder say, read by the real program", SYSTEM, async () => {
     const place = placeWith((home) => ({ PI_CODING_AGENT_DIR: join(home, "agent") }));
     mkdirSync(join(place.home, "agent"));
     writeFileSync(join(place.home, "agent", "settings.json"), JSON.stringify({ sessionDir: "~/mine", other: 1 }));
@@ -263,7 +266,7 @@ describe("--fork", () => {
   });
 });
 
-describe("a session that cannot be opened at start", () => {
+describe("a session that cannot be opened at start", needs(MKFIFO), () => {
   function wrong(place: Place): [string, string[], string][] {
     const folder = join(place.home, "s");
     sessionIn(folder, place.cwd, { id: "twin-1" });
@@ -325,14 +328,19 @@ describe("a session that cannot be opened at start", () => {
     expect(sessionFiles(lives.place.home)).toHaveLength(1);
   });
 
-  test("is one sentence on the standard error of the real program, which lives", async () => {
+  /** Wrong sessions that the program itself gets: the first few show it, and the others are opened in process above. */
+  async function programWith(from: number, to?: number): Promise<void> {
     const place = temporaryPlace();
-    for (const [what, args, name] of wrong(place)) {
+    for (const [what, args, name] of wrong(place).slice(from, to)) {
       const server = spawnServer(args, "lines", place);
       expect((await server.failure("get_state")).data.name, what).toBe(name);
       const { messages, status } = await server.finish();
       expect([messages, status], what).toEqual([[], 0]);
       expect(server.stderr, what).toMatch(/^pi-session-server: [^\n]+\.\n$/);
     }
-  });
+  }
+
+  test("is one sentence on the standard error of the real program, which lives", SYSTEM, () => programWith(0, 3));
+
+  test("is one for each that is wrong", SWEEP, () => programWith(3));
 });

@@ -131,8 +131,9 @@ test("a document that was written anew with more messages has grown", () => {
   }
 });
 
-test("wherever a task is cut, no entry of it has the id of another one of the whole task", () => {
-  for (const form of FORMS) {
+test.each(FORMS)(
+  "wherever a task of the form %s is cut, no entry of it has the id of another one of the whole task",
+  (form) => {
     const w = wholeClineSession(form);
     const messages = [...w.messages];
     const whole = new Map(entriesOf(foreignSession(w.text, HISTORY)).map((entry) => [entry.id, entry]));
@@ -142,8 +143,8 @@ test("wherever a task is cut, no entry of it has the id of another one of the wh
       w.messages.splice(0, w.messages.length, ...messages.slice(0, cut));
       for (const entry of entriesOf(foreignSession(w.text, HISTORY))) expect(entry).toEqual(whole.get(entry.id));
     }
-  }
-});
+  },
+);
 
 test("a summary stands for all before it, and hidden messages leave the task", () => {
   const w = new ClineWriter("roo");

@@ -16,6 +16,7 @@ import {
 } from "../support/foreign/checks.ts";
 import { CODEX_FILE, CodexWriter, randomCodexSession, wholeCodexSession } from "../support/foreign/codex.ts";
 import { forSeeds } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 test("every kind of record is counted, and all leaves have a context that providers take", () => {
   const writer = wholeCodexSession();
@@ -57,8 +58,8 @@ test("usage is counted once, and what was read from the cache is told from the r
   });
 });
 
-test("a longer file has the entries of the shorter one", () => {
-  forSeeds(3, (random) => requireContinued(randomCodexSession(random, 5).lines, CODEX_FILE));
+acrossTiers(test, [1, 3])("a longer file has the entries of the shorter one (%i)", (count) => {
+  forSeeds(count, (random) => requireContinued(randomCodexSession(random, 5).lines, CODEX_FILE));
 });
 
 test("files that were damaged at random", () => {

@@ -12,6 +12,7 @@ import {
 } from "../support/foreign/checks.ts";
 import { CopilotWriter, randomCopilotLog, wholeCopilotLog } from "../support/foreign/copilot.ts";
 import { appended } from "../support/foreign/growth.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 test("every kind of event is counted, and all leaves have a context that providers take", () => {
   const w = wholeCopilotLog();
@@ -131,10 +132,14 @@ test("a log that grows has the entries that it had, and more", () => {
   expect(later.length).toBe(first.length + 2);
 });
 
-test("logs that were damaged at random", () => {
+acrossTiers(test, [10, 40])("logs that were damaged at random (%i)", (count) => {
   const whole = wholeCopilotLog().lines;
-  const { made, read } = readDamaged(40, (random) => (random.chance(0.5) ? whole : randomCopilotLog(random, 5).lines), {
-    isByLine: true,
-  });
+  const { made, read } = readDamaged(
+    count,
+    (random) => (random.chance(0.5) ? whole : randomCopilotLog(random, 5).lines),
+    {
+      isByLine: true,
+    },
+  );
   expect(read).toBeGreaterThan(0.6 * made);
 });

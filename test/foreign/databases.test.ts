@@ -27,6 +27,7 @@ import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { assistantText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { forSeeds } from "../support/random.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const MAKINGS = [{}, { journal: "DELETE" }, { withoutIndexes: true }, { pageSize: 512, encoding: "UTF-16le" }] as const;
 
@@ -166,40 +167,44 @@ test.each(MAKINGS)("Goose's, as %j: the entries are those of its export", (makin
   database.close();
 });
 
-test("they are listed by their own paths, searched, opened, verified and imported; the folder stays as it is", async () => {
-  const place = temporaryPlace();
-  const file = opencodeFile(place);
-  const one = small("ses_one", "elephants");
-  const database = opencodeDatabase(file, [one, small("ses_two", "giraffes"), wholeOpencodeExport()]);
-  const before = contentsOf(join(file, ".."));
-  const server = serveLibrary(place);
-  const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
-  const paths = ["ses_one", "ses_two", OPENCODE_SESSION].map((own) => join(file, own));
-  expect(sessions.map(({ sessionPath }: Json) => sessionPath).sort()).toEqual(paths.sort());
-  expect(sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_one"))).toMatchObject({
-    agent: "opencode",
-    store: "foreign",
-    messageCount: 2,
-    firstMessage: "elephants",
-  });
-  const { hits } = await server.result("search_sessions", { query: "giraffes", agents: "all" });
-  expect(new Set(hits.map(({ sessionPath }: Json) => sessionPath))).toEqual(new Set([join(file, "ses_two")]));
-  await server.result("switch_session", { sessionPath: join(file, "ses_one") });
-  expect((await server.result("get_messages")).messages).toHaveLength(2);
-  expect(await server.result("verify_session")).toMatchObject({
-    ok: true,
-    fidelity: { agent: "opencode", records: 7 },
-  });
-  const imported = await server.result("import_session", { path: join(file, "ses_one") });
-  expect(imported).toMatchObject({ outcome: "new" });
-  expect(await server.result("import_session", { path: join(file, "ses_one") })).toMatchObject({ outcome: "known" });
-  expect(contentsOf(join(file, ".."))).toEqual(before);
-  addMore(one, "lions");
-  addOpencode(database, one, 2);
-  const listed = await server.result("list_sessions", { agents: ["opencode"] });
-  expect(listed.sessions.map(({ messageCount }: Json) => messageCount)).toContain(4);
-  database.close();
-});
+test(
+  "they are listed by their own paths, searched, opened, verified and imported; the folder stays as it is",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    const file = opencodeFile(place);
+    const one = small("ses_one", "elephants");
+    const database = opencodeDatabase(file, [one, small("ses_two", "giraffes"), wholeOpencodeExport()]);
+    const before = contentsOf(join(file, ".."));
+    const server = serveLibrary(place);
+    const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
+    const paths = ["ses_one", "ses_two", OPENCODE_SESSION].map((own) => join(file, own));
+    expect(sessions.map(({ sessionPath }: Json) => sessionPath).sort()).toEqual(paths.sort());
+    expect(sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_one"))).toMatchObject({
+      agent: "opencode",
+      store: "foreign",
+      messageCount: 2,
+      firstMessage: "elephants",
+    });
+    const { hits } = await server.result("search_sessions", { query: "giraffes", agents: "all" });
+    expect(new Set(hits.map(({ sessionPath }: Json) => sessionPath))).toEqual(new Set([join(file, "ses_two")]));
+    await server.result("switch_session", { sessionPath: join(file, "ses_one") });
+    expect((await server.result("get_messages")).messages).toHaveLength(2);
+    expect(await server.result("verify_session")).toMatchObject({
+      ok: true,
+      fidelity: { agent: "opencode", records: 7 },
+    });
+    const imported = await server.result("import_session", { path: join(file, "ses_one") });
+    expect(imported).toMatchObject({ outcome: "new" });
+    expect(await server.result("import_session", { path: join(file, "ses_one") })).toMatchObject({ outcome: "known" });
+    expect(contentsOf(join(file, ".."))).toEqual(before);
+    addMore(one, "lions");
+    addOpencode(database, one, 2);
+    const listed = await server.result("list_sessions", { agents: ["opencode"] });
+    expect(listed.sessions.map(({ messageCount }: Json) => messageCount)).toContain(4);
+    database.close();
+  },
+);
 
 test("one is followed while the agent writes, whatever becomes of its log", () => {
   const file = join(temporaryFolder(), "x.db");
@@ -307,7 +312,7 @@ test("pi_agent_rust's: the entries are its own, also while it has the session op
   database.close();
 });
 
-test("damaged databases: nothing fails, and what could not be read is told", () => {
+acrossTiers(test, [10, 40])("damaged databases: nothing fails, and what could not be read is told (%i)", (count) => {
   const folder = temporaryFolder();
   const making = { journal: "DELETE" } as const;
   opencodeDatabase(join(folder, "o.db"), [small("ses_other", "else"), wholeOpencodeExport()], making).close();
@@ -316,7 +321,7 @@ test("damaged databases: nothing fails, and what could not be read is told", () 
     [readFileSync(join(folder, "o.db")), OPENCODE_SESSION],
     [readFileSync(join(folder, "g.db")), GOOSE_SESSION],
   ] as const;
-  forSeeds(40, (random) => {
+  forSeeds(count, (random) => {
     const [whole, own] = random.pick(wholes);
     const disk = new FaultDisk();
     disk.put("/x.db", damagedDatabase(random, whole));
@@ -328,29 +333,32 @@ test("damaged databases: nothing fails, and what could not be read is told", () 
   });
 });
 
-test("values of other types than a column should have, and missing tables, are damage as any other", () => {
-  const file = join(temporaryFolder(), "x.db");
-  const database = opencodeDatabase(file, [wholeOpencodeExport()]);
-  const ids = (table: string): string[] =>
-    (database.prepare(`SELECT id FROM ${table}`).all() as { id: string }[]).map((row) => row.id);
-  const values = [null, 7, 0.5, "", "{", "[]", "null", '{"role":7}', Buffer.from([0xff, 0x00]), '{"type":"text"}'];
-  const set = (table: string, column: string, key: string, value: unknown): void => {
-    database.exec("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON");
-    database.prepare(`UPDATE OR IGNORE ${table} SET ${column} = ? WHERE id = ?`).run(value, key);
-  };
-  forSeeds(15, (random) => {
-    const table = random.pick(["message", "part"]);
-    try {
-      set(table, random.pick(["data", "time_created"]), random.pick(ids(table)), random.pick(values));
-    } catch {
-      // NOT NULL
-    }
+acrossTiers(test, [5, 15])(
+  "values of other types than a column should have, and missing tables, are damage as any other (%i)",
+  (count) => {
+    const file = join(temporaryFolder(), "x.db");
+    const database = opencodeDatabase(file, [wholeOpencodeExport()]);
+    const ids = (table: string): string[] =>
+      (database.prepare(`SELECT id FROM ${table}`).all() as { id: string }[]).map((row) => row.id);
+    const values = [null, 7, 0.5, "", "{", "[]", "null", '{"role":7}', Buffer.from([0xff, 0x00]), '{"type":"text"}'];
+    const set = (table: string, column: string, key: string, value: unknown): void => {
+      database.exec("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON");
+      database.prepare(`UPDATE OR IGNORE ${table} SET ${column} = ? WHERE id = ?`).run(value, key);
+    };
+    forSeeds(count, (random) => {
+      const table = random.pick(["message", "part"]);
+      try {
+        set(table, random.pick(["data", "time_created"]), random.pick(ids(table)), random.pick(values));
+      } catch {
+        // NOT NULL
+      }
+      requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+    });
+    database.exec("DROP TABLE todo; DROP TABLE session_message");
     requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
-  });
-  database.exec("DROP TABLE todo; DROP TABLE session_message");
-  requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
-  // Without its own row, a session still has its messages.
-  database.exec("DELETE FROM session");
-  requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
-  database.close();
-});
+    // Without its own row, a session still has its messages.
+    database.exec("DELETE FROM session");
+    requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+    database.close();
+  },
+);

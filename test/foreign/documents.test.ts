@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { documentRecords, partsOf, wholeOf } from "../../src/core/foreign/documents.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 /** The parts of a text as texts, those that are no JSON with a mark. */
 function partsIn(text: string): string[] {
@@ -77,7 +78,7 @@ test("nothing that is no white space is left out, with or without a byte order m
     expect(recordsIn(document)).toEqual(['{"a":1,"b":2}', "1", "x", "rest"]);
 });
 
-test("documents that look unclosed in each of their parts are read in linear time", () => {
+test("documents that look unclosed in each of their parts are read in linear time", SWEEP, () => {
   // Looking from each part to the end of the document would be 30,000 times 300 kB.
   for (const [opening, part, count] of [
     ['{"list":[', "[[[[\n  ],\n  ", 30_000],

@@ -24,6 +24,7 @@ import {
   wholeGeminiSession,
 } from "../support/foreign/gemini.ts";
 import { forSeeds } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const DOCUMENT = "/elsewhere/chats/session-2025-08-01T10-00-3f0c6d52.json";
 
@@ -186,33 +187,39 @@ test("what was settled of a file is what a longer one begins with", () => {
   });
 });
 
-test("wherever a file is cut, no entry of it has the id of another one of the whole file", () => {
-  forSeeds(4, (random) => {
-    const { lines } = randomGeminiSession(random, 4);
-    const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`)).map((entry) => [entry.id, entry]));
-    for (let cut = 1; cut < lines.length; cut++)
-      for (const entry of entriesOf(foreignSession(`${lines.slice(0, cut).join("\n")}\n`)))
-        if (whole.has(entry.id)) expect(entry).toEqual(whole.get(entry.id));
-  });
-});
+acrossTiers(test, [1, 4])(
+  "wherever a file is cut, no entry of it has the id of another one of the whole file (%i)",
+  (count) => {
+    forSeeds(count, (random) => {
+      const { lines } = randomGeminiSession(random, 4);
+      const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`)).map((entry) => [entry.id, entry]));
+      for (let cut = 1; cut < lines.length; cut++)
+        for (const entry of entriesOf(foreignSession(`${lines.slice(0, cut).join("\n")}\n`)))
+          if (whole.has(entry.id)) expect(entry).toEqual(whole.get(entry.id));
+    });
+  },
+);
 
-test("sessions in any order of turns have a sound tree, and the conversation as the program has it", () => {
-  forSeeds(25, (random) => {
-    const w = randomGeminiSession(random, 10);
-    const session = foreignSession(w.text);
-    requireSound(session);
-    const told = w.history.flatMap(({ content }) => JSON.stringify(content).match(/Turn \d+/g) ?? []);
-    const shown = texts(session).flatMap((text) => text.match(/^user: (Turn \d+)/)?.[1] ?? []);
-    expect(shown.slice(shown.length - told.length)).toEqual(told);
-    expect(fidelityOf(session.log).records).toBe(w.records.length);
-    session.close();
-  });
-});
+acrossTiers(test, [8, 25])(
+  "sessions in any order of turns have a sound tree, and the conversation as the program has it (%i)",
+  (count) => {
+    forSeeds(count, (random) => {
+      const w = randomGeminiSession(random, 10);
+      const session = foreignSession(w.text);
+      requireSound(session);
+      const told = w.history.flatMap(({ content }) => JSON.stringify(content).match(/Turn \d+/g) ?? []);
+      const shown = texts(session).flatMap((text) => text.match(/^user: (Turn \d+)/)?.[1] ?? []);
+      expect(shown.slice(shown.length - told.length)).toEqual(told);
+      expect(fidelityOf(session.log).records).toBe(w.records.length);
+      session.close();
+    });
+  },
+);
 
-test("files of lines that were damaged at random", () => {
+acrossTiers(test, [10, 40])("files of lines that were damaged at random (%i)", (count) => {
   const whole = wholeGeminiSession().lines;
   const { made, read } = readDamaged(
-    40,
+    count,
     (random) => (random.chance(0.5) ? whole : randomGeminiSession(random, 4).lines),
     { isByLine: true },
   );

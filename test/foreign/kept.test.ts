@@ -17,6 +17,7 @@ import { entriesOf, fidelityOf, foreignSessionOn, requireSound } from "../suppor
 import { ClaudeWriter, call, said } from "../support/foreign/claude.ts";
 import { put } from "../support/lifecycle.ts";
 import { temporaryFolder } from "../support/server.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const PARTS = 45;
 
@@ -97,34 +98,38 @@ test("it is the same session, and nothing is translated again", () => {
   expect(readFileSync(kept).equals(before)).toBe(false);
 });
 
-test("it goes on where the file does, also in the middle of an answer, and is not what was kept where the file is another", () => {
-  const w = large();
-  const place = placed(w.text);
-  seen(place);
-  const session = place.open();
-  const { count } = session.log.nodes;
-  const old = w.lines.length;
-  w.human("And now?");
-  w.answer([said("More.")]);
-  appendFileSync(place.file, `${w.lines.slice(old).join("\n")}\n`);
-  expect(session.log.refresh()).toEqual({ kind: "grown", first: count });
-  const more = w.lines.length;
-  w.human("And then?");
-  appendFileSync(place.file, `${w.lines.slice(more).join("\n")}\n`);
-  expect(session.log.refresh()).toEqual({ kind: "grown", first: count + 2 });
-  const whole = entriesOf(foreignSessionOn(realDisk, place.file, temporaryFolder()));
-  expect(entriesOf(session)).toEqual(whole);
-  requireSound(session);
-  age(place.file);
-  session.close();
-  const again = place.open();
-  writeFileSync(place.file, w.text.replace("Turn 0", "Torn 0"));
-  expect(again.log.refresh()).toEqual({ kind: "replaced" });
-  again.close();
-  expect(JSON.stringify(seen(place).entries)).toContain("Torn 0");
-});
+test(
+  "it goes on where the file does, also in the middle of an answer, and is not what was kept where the file is another",
+  SYSTEM,
+  () => {
+    const w = large();
+    const place = placed(w.text);
+    seen(place);
+    const session = place.open();
+    const { count } = session.log.nodes;
+    const old = w.lines.length;
+    w.human("And now?");
+    w.answer([said("More.")]);
+    appendFileSync(place.file, `${w.lines.slice(old).join("\n")}\n`);
+    expect(session.log.refresh()).toEqual({ kind: "grown", first: count });
+    const more = w.lines.length;
+    w.human("And then?");
+    appendFileSync(place.file, `${w.lines.slice(more).join("\n")}\n`);
+    expect(session.log.refresh()).toEqual({ kind: "grown", first: count + 2 });
+    const whole = entriesOf(foreignSessionOn(realDisk, place.file, temporaryFolder()));
+    expect(entriesOf(session)).toEqual(whole);
+    requireSound(session);
+    age(place.file);
+    session.close();
+    const again = place.open();
+    writeFileSync(place.file, w.text.replace("Turn 0", "Torn 0"));
+    expect(again.log.refresh()).toEqual({ kind: "replaced" });
+    again.close();
+    expect(JSON.stringify(seen(place).entries)).toContain("Torn 0");
+  },
+);
 
-test("what is damaged or cut off is made anew", () => {
+test("what is damaged or cut off is made anew", SWEEP, () => {
   const place = placed(large().text);
   const first = seen(place);
   const kept = place.kept() as string;

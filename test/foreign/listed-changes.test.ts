@@ -25,6 +25,7 @@ import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } fro
 import { randomClaudeSession } from "../support/foreign/claude.ts";
 import { randomCodexSession } from "../support/foreign/codex.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 interface Home extends Library {
   readonly home: string;
@@ -124,9 +125,16 @@ async function checkChanges(random: Random, steps: number, options: Parameters<t
   }
 }
 
-test.each([
+/** How the catalog learns of changes, and how many there are. */
+const WAYS = [
   ["where every stamp is read", {}],
   ["where folders are watched", { watchFrom: 1 }],
-])("random changes between calls, %s", async (_name, options) => {
+] as const;
+
+test.each(WAYS)("random changes between calls, %s", async (_name, options) => {
+  await forSeedsAsync(1, (random) => checkChanges(random, 9, options));
+});
+
+test.each(WAYS)("many random changes between calls, %s", SWEEP, async (_name, options) => {
   await forSeedsAsync(2, (random) => checkChanges(random, 25, options));
 });

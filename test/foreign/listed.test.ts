@@ -8,7 +8,9 @@ import { expect, onTestFinished, test } from "vitest";
 import { ClaudeWriter, said, wholeClaudeSession } from "../support/foreign/claude.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, putSession, serveLibrary } from "../support/lifecycle.ts";
+import { LINUX, needs } from "../support/needs.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 /** Puts a session where Claude Code would, and one of its subagents. */
 function putClaude(place: Place, id: string, question: string): string {
@@ -113,24 +115,24 @@ test("a session that its agent has open now is marked as held", async () => {
   expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toContain(other);
 });
 
-test.runIf(process.platform === "linux")(
-  "a session that a process has open is marked, for agents without notes",
-  async () => {
-    const place = temporaryPlace();
-    const folder = join(place.home, ".codex/sessions/2026/09/14");
-    const files = ["a", "b"].map((last) => {
-      const own = `${CODEX_SESSION.slice(0, -1)}${last}`;
-      const text = wholeCodexSession().text.replaceAll(CODEX_SESSION, own);
-      return put(join(folder, `rollout-2026-09-14T08-00-00-${own}.jsonl`), text);
-    });
-    const writer = spawn("sh", ["-c", 'exec 3<"$1"; echo ready; exec sleep 600', "sh", files[1]], {
-      stdio: ["ignore", "pipe", "ignore"],
-    });
-    onTestFinished(() => void writer.kill("SIGKILL"));
-    await once(writer.stdout, "data");
-    const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["codex"], holders: true });
-    const held = sessions.filter(({ lockedBy }: Json) => lockedBy !== undefined);
-    expect(held.map(({ sessionPath }: Json) => sessionPath)).toEqual([files[1]]);
-    expect(held[0].lockedBy).toMatchObject({ client: "codex", pid: writer.pid });
-  },
-);
+test("a session that a process has open is marked, for agents without notes", {
+  ...SYSTEM,
+  ...needs(LINUX),
+}, async () => {
+  const place = temporaryPlace();
+  const folder = join(place.home, ".codex/sessions/2026/09/14");
+  const files = ["a", "b"].map((last) => {
+    const own = `${CODEX_SESSION.slice(0, -1)}${last}`;
+    const text = wholeCodexSession().text.replaceAll(CODEX_SESSION, own);
+    return put(join(folder, `rollout-2026-09-14T08-00-00-${own}.jsonl`), text);
+  });
+  const writer = spawn("sh", ["-c", 'exec 3<"$1"; echo ready; exec sleep 600', "sh", files[1]], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  onTestFinished(() => void writer.kill("SIGKILL"));
+  await once(writer.stdout, "data");
+  const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["codex"], holders: true });
+  const held = sessions.filter(({ lockedBy }: Json) => lockedBy !== undefined);
+  expect(held.map(({ sessionPath }: Json) => sessionPath)).toEqual([files[1]]);
+  expect(held[0].lockedBy).toMatchObject({ client: "codex", pid: writer.pid });
+});

@@ -12,6 +12,7 @@ import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/openco
 import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 function claudeFile(place: Place, text: string, name = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11"): string {
   return put(join(place.home, ".claude", "projects", "-home-me-project", `${name}.jsonl`), text);
@@ -139,25 +140,28 @@ test("an import is new, then known, then continued; another past is a conflict",
   expect(await server.result("import_session", { path: file })).toMatchObject({ outcome: "conflict" });
 });
 
-test("wherever the source was cut, the rest continues its import", async () => {
-  const lines = randomClaudeSession(new Random(3), 4).lines;
-  const whole = `${lines.join("\n")}\n`;
-  for (let cut = 1; cut < lines.length; cut += 3) {
-    const place = temporaryPlace();
-    const file = claudeFile(place, `${lines.slice(0, cut).join("\n")}\n`);
-    const server = serveLibrary(place);
-    await server.result("import_session", { path: file });
-    writeFileSync(file, whole);
-    const { outcome, sessionPath } = await server.result("import_session", { path: file });
-    expect([cut, outcome]).toEqual([cut, "continued"]);
-    await server.result("switch_session", { sessionPath });
-    const context = await server.result("get_context", { strict: true });
-    await server.result("switch_session", { sessionPath: file });
-    expect(context.messages).toEqual((await server.result("get_context", { strict: true })).messages);
-    server.end();
-    await server.rest();
-  }
-});
+acrossTiers(test, [9, 3])(
+  "wherever the source was cut, the rest continues its import (at each %ith line)",
+  async (step) => {
+    const lines = randomClaudeSession(new Random(3), 4).lines;
+    const whole = `${lines.join("\n")}\n`;
+    for (let cut = 1; cut < lines.length; cut += step) {
+      const place = temporaryPlace();
+      const file = claudeFile(place, `${lines.slice(0, cut).join("\n")}\n`);
+      const server = serveLibrary(place);
+      await server.result("import_session", { path: file });
+      writeFileSync(file, whole);
+      const { outcome, sessionPath } = await server.result("import_session", { path: file });
+      expect([cut, outcome]).toEqual([cut, "continued"]);
+      await server.result("switch_session", { sessionPath });
+      const context = await server.result("get_context", { strict: true });
+      await server.result("switch_session", { sessionPath: file });
+      expect(context.messages).toEqual((await server.result("get_context", { strict: true })).messages);
+      server.end();
+      await server.rest();
+    }
+  },
+);
 
 test.each([
   ["Claude Code", randomClaudeSession(new Random(5), 6).lines],

@@ -21,6 +21,7 @@ import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, said, withSideChains
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { forSeeds } from "../support/random.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 function chainOf(text: string, name: string, file = FOREIGN_FILE): Session {
   return foreignSessionOn(diskWithForeign(text, file), join(file, name));
@@ -108,31 +109,34 @@ test("one that continues a record of the session begins there, and a path that n
     expect(() => chainOf(w.text, none)).toThrow("not recognised");
 });
 
-test("in files that were damaged at random, each record is in one session, and each session is found", () => {
-  forSeeds(30, (random) => {
-    const { writer } = withSideChains(random.chance(0.5) ? randomClaudeSession(random, 4) : undefined);
-    const file = FOREIGN_FILE;
-    const disk = diskWithForeign(damagedLines(random, writer.lines), file);
-    let main: Session;
-    try {
-      main = foreignSessionOn(disk, file);
-    } catch {
-      return;
-    }
-    requireSound(main);
-    requirePairedAtEveryLeaf(main);
-    let aside = 0;
-    for (const { kind, preserved, derived, dropped } of fidelityOf(main.log).kinds)
-      if (kind.startsWith("sidechain/")) aside += preserved + derived + dropped;
-    for (const path of main.log.foreign?.inner() ?? []) {
-      const chain = foreignSessionOn(disk, path);
-      requireSound(chain);
-      requirePairedAtEveryLeaf(chain);
-      aside -= fidelityOf(chain.log).records;
-    }
-    expect(aside).toBe(0);
-  });
-});
+acrossTiers(test, [8, 30])(
+  "in files that were damaged at random, each record is in one session, and each session is found (%i)",
+  (count) => {
+    forSeeds(count, (random) => {
+      const { writer } = withSideChains(random.chance(0.5) ? randomClaudeSession(random, 4) : undefined);
+      const file = FOREIGN_FILE;
+      const disk = diskWithForeign(damagedLines(random, writer.lines), file);
+      let main: Session;
+      try {
+        main = foreignSessionOn(disk, file);
+      } catch {
+        return;
+      }
+      requireSound(main);
+      requirePairedAtEveryLeaf(main);
+      let aside = 0;
+      for (const { kind, preserved, derived, dropped } of fidelityOf(main.log).kinds)
+        if (kind.startsWith("sidechain/")) aside += preserved + derived + dropped;
+      for (const path of main.log.foreign?.inner() ?? []) {
+        const chain = foreignSessionOn(disk, path);
+        requireSound(chain);
+        requirePairedAtEveryLeaf(chain);
+        aside -= fidelityOf(chain.log).records;
+      }
+      expect(aside).toBe(0);
+    });
+  },
+);
 
 function putSession(place: Place, writer: ClaudeWriter): string {
   return put(join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_SESSION}.jsonl`), writer.text);

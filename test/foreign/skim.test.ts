@@ -1,4 +1,8 @@
-/** Lists of long files, of which not every line is read: what they show of these, and what may be off. */
+/**
+ * Lists of long files, of which not every line is read: what they show of these, and what may be off.
+ *
+ * @module-tag system
+ */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";

@@ -8,47 +8,51 @@ import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.
 import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
 import { entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeeds } from "../support/random.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const AGENTS = ["claude", "codex"] as const;
 
-test.each(AGENTS)("to %s and back: the same messages, at the leaf and in the tree", (agent) => {
-  forSeeds(20, (random) => {
-    const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
-    const made = requireResumable(agent, session);
-    const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
-    requireSound(back);
-    // Where nothing is said on the way to the leaf, Claude Code continues something else.
-    const said = contextSaid(agent, session);
-    if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
-    const reader = agent === "claude" ? new ClaudeReader(made.text) : undefined;
-    const read = reader ? reader.leaf && reader.messagesAt(reader.leaf) : codexHistory(made.text);
-    if (read) expect(wordsIn(read)).toEqual(wordsIn(strictContext(back)));
-    if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
-    if (session.name !== null) expect(back.name).toBe(session.name);
-    expect(back.cwd).toBe(session.cwd);
-    back.close();
-    session.close();
+for (const agent of AGENTS)
+  acrossTiers(test, [6, 20])(`to ${agent} and back: the same messages, at the leaf and in the tree (%i)`, (count) => {
+    forSeeds(count, (random) => {
+      const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
+      const made = requireResumable(agent, session);
+      const back = foreignSession(made.text, `/elsewhere/${made.sessionId}.jsonl`);
+      requireSound(back);
+      // Where nothing is said on the way to the leaf, Claude Code continues something else.
+      const said = contextSaid(agent, session);
+      if (said.length > 0) expect(contextSaid(agent, back)).toEqual(said);
+      const reader = agent === "claude" ? new ClaudeReader(made.text) : undefined;
+      const read = reader ? reader.leaf && reader.messagesAt(reader.leaf) : codexHistory(made.text);
+      if (read) expect(wordsIn(read)).toEqual(wordsIn(strictContext(back)));
+      if (agent === "claude") expect(pathsSaid(agent, back)).toEqual(pathsSaid(agent, session));
+      if (session.name !== null) expect(back.name).toBe(session.name);
+      expect(back.cwd).toBe(session.cwd);
+      back.close();
+      session.close();
+    });
   });
-});
 
-test.each(AGENTS)("to %s, of sessions with what it cannot have", (agent) => {
-  forSeeds(30, (random) => {
-    const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
-    const { nodes } = session.log;
-    requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
-    session.close();
+for (const agent of AGENTS)
+  acrossTiers(test, [8, 30])(`to ${agent}, of sessions with what it cannot have (%i)`, (count) => {
+    forSeeds(count, (random) => {
+      const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
+      const { nodes } = session.log;
+      requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
+      session.close();
+    });
   });
-});
 
-test.each(AGENTS)("to %s, of damaged sessions", (agent) => {
-  forSeeds(20, (random) => {
-    const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
-    const [header, ...entries] = lines;
-    const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));
-    requireResumable(agent, session);
-    session.close();
+for (const agent of AGENTS)
+  acrossTiers(test, [6, 20])(`to ${agent}, of damaged sessions (%i)`, (count) => {
+    forSeeds(count, (random) => {
+      const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
+      const [header, ...entries] = lines;
+      const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));
+      requireResumable(agent, session);
+      session.close();
+    });
   });
-});
 
 test.each(AGENTS)("to %s, where a summary and an error say nothing: providers refuse texts without text", (agent) => {
   const said = { role: "assistant", content: [], stopReason: "error", errorMessage: " " };

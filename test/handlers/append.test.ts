@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { frame, type HereServer, type Json, serveHere } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 function quiet(args: string[] = ["--no-session"]): HereServer {
   return serveHere([...args, "--events", "none"]);
@@ -230,7 +231,7 @@ test("a session that is open for reading only refuses, and says what to do", asy
   expect(readFileSync(sessionFile, "utf8")).toBe(before);
 });
 
-test("10,000 entries may come at once, more may not", async () => {
+test("10,000 entries may come at once, more may not", SYSTEM, async () => {
   const server = quiet();
   const entries = Array.from({ length: 10_000 }, (_, i) => user(`${i}`));
   expect((await server.result("append", { entries })).entryIds).toHaveLength(10_000);
@@ -241,7 +242,7 @@ test("10,000 entries may come at once, more may not", async () => {
   expect((await server.result("get_state")).entryCount).toBe(10_000);
 });
 
-describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   const serve = (): HereServer => quiet(["--store", store]);
 
   /** All bytes that hold entries. */

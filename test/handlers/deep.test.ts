@@ -9,6 +9,7 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 const COUNT = 13_000;
 const LAST = `n${COUNT - 1}`;
@@ -28,7 +29,7 @@ describe("13,000 entries in a row", () => {
     server = serveHere(["--session", file, "--events", "none"], { place });
   });
 
-  test("are answered as a flat tree, whole and in pages", async () => {
+  test("are answered as a flat tree, whole and in pages", SWEEP, async () => {
     const { nodes, leafId } = await server.result("get_tree");
     expect(nodes).toHaveLength(COUNT);
     expect(leafId).toBe(LAST);
@@ -62,7 +63,7 @@ describe("13,000 entries in a row", () => {
     expect(last).toMatchObject({ id: LAST, message: { content: `text ${COUNT - 1}` } });
   });
 
-  test("are answered as messages", async () => {
+  test("are answered as messages", SWEEP, async () => {
     const { messages } = await server.result("get_messages");
     expect(messages).toHaveLength(COUNT);
     expect(messages.at(-1)).toEqual({ role: "user", content: `text ${COUNT - 1}` });

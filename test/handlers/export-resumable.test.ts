@@ -10,6 +10,7 @@ import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, read, serveLibrary } from "../support/lifecycle.ts";
 import { assistantText, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Json, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const AGENTS = ["claude", "codex"] as const;
@@ -67,7 +68,7 @@ test("from another entry it is another session; entries and options that do not 
   expect(await nameOf({ format: "html", leafId: id(1) })).toBe("invalid_params");
 });
 
-test("no id, time or directory leads anywhere else, and the command of a shell is one", async () => {
+test("no id, time or directory leads anywhere else, and the command of a shell is one", SYSTEM, async () => {
   const place = temporaryPlace();
   const folder = { claude: join(place.home, ".claude/projects"), codex: join(place.home, ".codex/sessions") };
   const server = serveLibrary(place);

@@ -15,11 +15,12 @@ import {
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { CWD, contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, fileText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
+import { SQLITE } from "../support/programs.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 /** Gives each test a temporary folder of its own: the common lock folder in it tells what every server of a user holds. */
@@ -107,7 +108,7 @@ test("sessions that agents do not show, each with the reason", async () => {
   expect(contentsOf(rootOf(place))).toEqual(before);
 });
 
-describe.each(["jsonl", "v2"] as const)("a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s", (store) => {
   async function stored(place: Place): Promise<{ server: HereServer; session: string }> {
     const server = serveLibrary(place);
     const file = seen(place, 1);
@@ -243,7 +244,7 @@ test("temporary files of dead processes go, those of live ones stay", async () =
   expect([dead, live, young].map((path) => existsSync(path))).toEqual([false, true, true]);
 });
 
-test.skipIf(!findSqlite())("a damaged catalog is thrown away, and the next list makes another", async () => {
+test("a damaged catalog is thrown away, and the next list makes another", needs(SQLITE), async () => {
   const place = temporaryPlace();
   seen(place, 1);
   const first = serveLibrary(place);

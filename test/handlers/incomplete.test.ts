@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const HEADER =
   '{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120002","timestamp":"2026-01-24T16:22:26.831Z","cwd":"/p"}';
@@ -42,7 +43,7 @@ const TOLD = MESSAGES.filter(([, , said]) => said !== null).map(([entryId, , sai
     : { kind: "incomplete_message", entryId, reason: expect.stringContaining(`no ${said} `) },
 );
 
-describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   async function opened(...args: string[]): Promise<HereServer> {
     const place = temporaryPlace();
     const file = join(place.cwd, "session.jsonl");

@@ -11,6 +11,7 @@ import { hostileMessageLine } from "../support/message-lines.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { serveHere, temporaryFolder } from "../support/server.ts";
 import { beginning } from "../support/sessions.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const HEADER = '{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120001","timestamp":"t","cwd":"/"}';
 
@@ -52,8 +53,12 @@ async function shown(path: string): Promise<unknown> {
   return { nodes, messages };
 }
 
-test.each(["jsonl", "v2"] as const)("whatever the lines are, on %s", async (kind) => {
-  await forSeedsAsync(kind === "v2" ? 8 : 25, async (random) => {
+acrossTiers(test, [
+  { kind: "jsonl", count: 4 },
+  { kind: "jsonl", count: 25 },
+  { kind: "v2", count: 8 },
+] as const)("whatever the lines are, on $kind ($count)", async ({ kind, count }) => {
+  await forSeedsAsync(count, async (random) => {
     const usual = lines(random).filter((line) => kind === "jsonl" || !line.includes(0xff));
     // Only a parser reads a line with white space in it, here after its head, which opening reads in the same way.
     const spaced = usual.map((line) => Buffer.concat([line.subarray(0, -1), Buffer.from(" "), line.subarray(-1)]));
@@ -61,7 +66,7 @@ test.each(["jsonl", "v2"] as const)("whatever the lines are, on %s", async (kind
   });
 });
 
-test.each(["jsonl", "v2"] as const)("white space before a value hides nothing, on %s", async (kind) => {
+acrossTiers(test, ["jsonl", "v2"] as const)("white space before a value hides nothing, on %s", async (kind) => {
   const head = '"type":"message","id":"0000000a","parentId":null,"timestamp": "2026-01-01T00:00:00.000Z"';
   const path = await stored(kind, [Buffer.from(`{${head},"message":{"role": "user","content": "a"}}`)]);
   const { nodes, messages } = (await shown(path)) as { nodes: unknown[]; messages: unknown[] };

@@ -11,6 +11,8 @@ import { linesOf } from "../../src/storage/v2/sqlite-v1.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, headerText, id, SESSION, TIME, userText } from "../support/lines.ts";
+import { needs } from "../support/needs.ts";
+import { SQLITE } from "../support/programs.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { storedText } from "../support/v2.ts";
 import { runHere } from "../support/verbs.ts";
@@ -81,7 +83,7 @@ const ODD = [
   `{"id":"${id(2)}", "type":"session_info","parentId":"${id(1)}","timestamp":"${TIME}","name":"a talk"}`,
 ];
 
-describe.skipIf(open === undefined)("a session in a database of pi_agent_rust", () => {
+describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   test("goes into a container with every byte of its rows, and is found under its old path", async () => {
     const place = temporaryPlace();
     const file = makeDatabase(place, { entries: numbered(ODD) });

@@ -7,6 +7,7 @@ import { fileOf, sessionFile } from "../support/cases.ts";
 import { toolCall, toolResult, user } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** A chain of ten, a branch of three beside its fourth, and the leaf at its ninth. */
 const LINES = [
@@ -81,26 +82,28 @@ test("texts are cut, those of the named entry later; calls, failures and labels 
   expect(named.entries[0]).not.toHaveProperty("isCut");
 });
 
-test.each(["jsonl", "v2"])("nothing is written or held in %s, whoever has the session", async (store) => {
-  const place = temporaryPlace();
-  const writer = spawnServer(["--store", store, "--events", "none"], "lines", place);
-  await writer.result("append", { entries: [user("hello")] });
-  const { sessionFile: sessionPath } = await writer.result("get_state");
-  const before = contents(dirname(sessionPath));
-  const reader = serveHere(["--no-session", "--events", "none"], { place });
-  const seen = await reader.result("preview_session", { sessionPath });
-  expect(seen).toMatchObject({
-    entries: [{ role: "user", text: "hello" }],
-    store,
-    lockedBy: { pid: expect.any(Number) },
+describe("beside another process", SYSTEM, () => {
+  acrossTiers(test, ["jsonl", "v2"])("nothing is written or held in %s, whoever has the session", async (store) => {
+    const place = temporaryPlace();
+    const writer = spawnServer(["--store", store, "--events", "none"], "lines", place);
+    await writer.result("append", { entries: [user("hello")] });
+    const { sessionFile: sessionPath } = await writer.result("get_state");
+    const before = contents(dirname(sessionPath));
+    const reader = serveHere(["--no-session", "--events", "none"], { place });
+    const seen = await reader.result("preview_session", { sessionPath });
+    expect(seen).toMatchObject({
+      entries: [{ role: "user", text: "hello" }],
+      store,
+      lockedBy: { pid: expect.any(Number) },
+    });
+    expect(contents(dirname(sessionPath))).toEqual(before);
+    await writer.result("append", { entries: [user("again")] });
+    await writer.finish();
+    const later = await reader.result("preview_session", { sessionPath });
+    expect(later.entries).toHaveLength(2);
+    expect(later).not.toHaveProperty("lockedBy");
+    expect((await reader.result("list_open_sessions")).sessions).toHaveLength(1);
   });
-  expect(contents(dirname(sessionPath))).toEqual(before);
-  await writer.result("append", { entries: [user("again")] });
-  await writer.finish();
-  const later = await reader.result("preview_session", { sessionPath });
-  expect(later.entries).toHaveLength(2);
-  expect(later).not.toHaveProperty("lockedBy");
-  expect((await reader.result("list_open_sessions")).sessions).toHaveLength(1);
 });
 
 function contents(folder: string): Json {

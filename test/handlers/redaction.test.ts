@@ -8,6 +8,7 @@ import { assistantText, entryText, fileText, headerText, id, userText } from "..
 import { share } from "../support/random.ts";
 import { harmlessTexts, type Planted, plantedSecrets } from "../support/secrets.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const escaped = (text: string): string =>
@@ -127,29 +128,32 @@ describe("planted secrets", () => {
     expect(new Set(planted.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(60);
   });
 
-  test("none is left in any place of any format, and the counts are those of the marks", async () => {
-    const missed: string[] = [];
-    // Every format is made of the same redacted lines, so that a share of the secrets shows that they are.
-    const inAll = new Set(share(planted, 4));
-    for (const one of planted) {
-      const lines = everywhere(one.text);
-      const { server } = opened(lines, { cwd: `/home/me/in ${one.text}`, parentSession: `/tmp/of ${one.text}` });
-      const { content: stored } = await server.result("export_session", { format: "jsonl" });
-      expect(isIn(stored, one), one.kind).toBe(true);
-      for (const format of inAll.has(one) ? FORMATS : (["jsonl"] as const)) {
-        const { content, redactions } = await exported(server, format);
-        if (isIn(content, one)) missed.push(`${one.kind} in ${format}: ${placeOf(content, one)}`);
-        if (format !== "jsonl") continue;
-        const { home_path = 0, signature: _, ...others } = redactions;
-        expect(total(others), `${one.kind}: ${JSON.stringify(redactions)}`).toBe(
-          (content.match(/\[redacted:/g) ?? []).length,
-        );
-        expect(home_path).toBeGreaterThan(0);
-        keepsItsShape(lines, content);
+  acrossTiers(test, [6, Number.POSITIVE_INFINITY])(
+    "none is left in any place of any format, and the counts are those of the marks (of up to %i)",
+    async (count) => {
+      const missed: string[] = [];
+      // Every format is made of the same redacted lines, so that a share of the secrets shows that they are.
+      const inAll = new Set(share(planted, 2));
+      for (const one of share(planted, count)) {
+        const lines = everywhere(one.text);
+        const { server } = opened(lines, { cwd: `/home/me/in ${one.text}`, parentSession: `/tmp/of ${one.text}` });
+        const { content: stored } = await server.result("export_session", { format: "jsonl" });
+        expect(isIn(stored, one), one.kind).toBe(true);
+        for (const format of inAll.has(one) ? FORMATS : (["jsonl"] as const)) {
+          const { content, redactions } = await exported(server, format);
+          if (isIn(content, one)) missed.push(`${one.kind} in ${format}: ${placeOf(content, one)}`);
+          if (format !== "jsonl") continue;
+          const { home_path = 0, signature: _, ...others } = redactions;
+          expect(total(others), `${one.kind}: ${JSON.stringify(redactions)}`).toBe(
+            (content.match(/\[redacted:/g) ?? []).length,
+          );
+          expect(home_path).toBeGreaterThan(0);
+          keepsItsShape(lines, content);
+        }
       }
-    }
-    expect(missed).toEqual([]);
-  }, 120_000);
+      expect(missed).toEqual([]);
+    },
+  );
 
   test("all of them in one text are found, and each has its number", async () => {
     const { server } = opened([userText(id(0), null, planted.map(({ text }) => text).join("\n\n"))]);
@@ -301,17 +305,17 @@ test("the verb writes the file, tells what it replaced, and names the option tha
   expect(refused.stderr).toContain("--allow-unjudged");
 });
 
-test("long hostile lines take a moment, not minutes", async () => {
+acrossTiers(test, [25_000, 200_000])("hostile lines of %i characters take a moment, not minutes", async (length) => {
   const hostile = ["a", "password=", "-----BEGIN PRIVATE KEY-----\n", "cookie: a=", "eyJ.", "\\\\u0041", "://a:b@"];
   const lines = hostile.map((text, n) =>
-    userText(id(n), n === 0 ? null : id(n - 1), text.repeat(200_000 / text.length)),
+    userText(id(n), n === 0 ? null : id(n - 1), text.repeat(length / text.length)),
   );
   const { server } = opened(lines);
   const begun = process.cpuUsage();
   await exported(server, "jsonl", { allowUnjudged: true });
   const { user } = process.cpuUsage(begun);
-  expect(user / 1e6).toBeLessThan(10);
-}, 60_000);
+  expect(user / 1e6).toBeLessThan(length / 20_000);
+});
 
 test("accounts that records of other agents name are taken out, and their addresses wherever else they are", async () => {
   const mail = "anna.account7@example.com";

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { entryText } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const IDS = [1, 2, 3].map((n) => sessionId(n));
@@ -99,7 +100,7 @@ test("one that somebody brought back by other means is passed over, and so are a
   }
 });
 
-test.each(["jsonl", "v2"] as const)("what was continued since it was seen is not moved (%s)", async (store) => {
+acrossTiers(test, ["jsonl", "v2"] as const)("what was continued since it was seen is not moved (%s)", async (store) => {
   const { server, files } = await place(store);
   const rows = (await server.result("list_sessions")).sessions;
   const seen = Object.fromEntries(

@@ -27,6 +27,7 @@ import {
   temporaryFolder,
   temporaryPlace,
 } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const one = { sessionId: sessionId(1) };
 
@@ -38,7 +39,7 @@ function user(content: string): Json {
   return { type: "message", message: { role: "user", content } };
 }
 
-describe.each(["jsonl", "v2"] as const)("in a session of %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) => {
   async function open(): Promise<{ server: HereServer; ids: string[] }> {
     const server = serveHere(["--store", store]);
     await server.result("initialize", {});
@@ -349,7 +350,7 @@ describe("whole sessions", () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  test.each(["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {
+  acrossTiers(test, ["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {
     const { place, server } = library();
     const { file, sessionPath } = await putDamaged(server, place, store);
     const damaged = contentsOf(dirname(file));

@@ -5,6 +5,7 @@ import { sessionFile } from "../support/cases.ts";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { chain, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
@@ -48,7 +49,7 @@ async function twoBranches(args: string[]): Promise<{ server: HereServer; trunk:
   return { server, trunk, a, b };
 }
 
-describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   test("each side tells what it said, called, touched and cost since the common ancestor", async () => {
     const { server, trunk, a, b } = await twoBranches(["--store", store]);
     const found = await server.result("compare_branches", { a: a.at(-1), b: "leaf" });

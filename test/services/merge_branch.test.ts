@@ -5,6 +5,7 @@ import { fileOf, linesIn, sessionFile } from "../support/cases.ts";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { chain, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { calls } from "../support/turns.ts";
 
 const write = (id: string, path: string): Json => ({ id, name: "write", arguments: { path } });
@@ -16,7 +17,7 @@ async function append(server: HereServer, ...entries: Json[]): Promise<string[]>
 const failureOf = async (server: HereServer, params: Json): Promise<string> =>
   (await server.failure("merge_branch", params)).data.name;
 
-describe.each([["jsonl"], ["v2"]])("in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   async function ready(): Promise<{ server: HereServer; trunk: string[]; branch: string[]; here: string[] }> {
     const server = serveHere(["--store", store, "--events", "session_append,session_tree"]);
     const trunk = await append(server, user("a"), assistant("b"));

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
 /** Text of so many tokens by Pi's estimate. */
@@ -251,7 +252,7 @@ describe("settings", () => {
     expect(settings).toMatchObject({ enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000 });
   });
 
-  test("the user's settings count more, the project's most, the request's own above all", async () => {
+  test("the user's settings count more, the project's most, the request's own above all", SYSTEM, async () => {
     const place = temporaryPlace();
     const configure = (folder: string, compaction: unknown): void => {
       mkdirSync(folder, { recursive: true });

@@ -1,15 +1,17 @@
 /** What holds after any sequence of appends, branches, compactions and edits (issue E, acceptance 2). */
 
-import { copyFileSync, existsSync } from "node:fs";
+import { copyFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { assistant, toolResult, user } from "../support/drafts.ts";
+import { needs } from "../support/needs.ts";
+import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { calls, pairingFaults } from "../support/turns.ts";
 
-const REAL = fileURLToPath(new URL("../../../shared/data/real-session-v1.jsonl", import.meta.url));
+const REAL = join(REFERENCE, "data/real-session-v1.jsonl");
 
 /** A conversation on a server, and what its compactions summarised. */
 class Conversation {
@@ -134,17 +136,20 @@ class Conversation {
   }
 }
 
-test("nothing is lost between context and summaries, and calls stay with their results", async () => {
-  await forSeedsAsync(5, async (random) => {
-    const conversation = new Conversation(serveHere(["--no-session"]), random);
-    for (let step = 0; step < 40; step++) {
-      await conversation.step();
-      if (step % 5 === 4) await conversation.check();
-    }
-  });
-});
+acrossTiers(test, [1, 5])(
+  "nothing is lost between context and summaries, and calls stay with their results (%i)",
+  async (count) => {
+    await forSeedsAsync(count, async (random) => {
+      const conversation = new Conversation(serveHere(["--no-session"]), random);
+      for (let step = 0; step < 40; step++) {
+        await conversation.step();
+        if (step % 5 === 4) await conversation.check();
+      }
+    });
+  },
+);
 
-test.skipIf(!existsSync(REAL))("the same on a real session", async () => {
+test("the same on a real session", { ...SWEEP, ...needs(REFERENCE_FOLDER) }, async () => {
   await forSeedsAsync(1, async (random) => {
     const place = temporaryPlace();
     const file = join(place.home, "real.jsonl");

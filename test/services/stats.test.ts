@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
 const paid = (input: number, total: number): Json => ({
@@ -98,7 +99,7 @@ test("a session that names a parent and took over nothing has everything of its 
   expect(await stats(server)).toMatchObject({ own: { cost: 2 }, inherited: { cost: 0 } });
 });
 
-describe.each([["jsonl"], ["v2"]])("how full the context is, in the store %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("how full the context is, in the store %s", (store) => {
   const usage = async (server: HereServer): Promise<Json> => (await stats(server)).contextUsage;
   const serve = async (...entries: Json[]): Promise<HereServer> => {
     const server = serveHere(["--store", store, "--events", "none"]);

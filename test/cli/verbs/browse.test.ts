@@ -12,6 +12,7 @@ import { folderName } from "../../../src/storage/fs/paths.ts";
 import { letRest } from "../../support/cases.ts";
 import { assistantText, fileText, headerText, TIME, userText } from "../../support/lines.ts";
 import { type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 /** A screen whose keys a test presses when it shows what the test waits for. */
@@ -296,7 +297,7 @@ describe("browse", () => {
     expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
   });
 
-  test("asks nothing about a session that another program has, in the list and in its tree", async () => {
+  test("asks nothing about a session that another program has, in the list and in its tree", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
     const { glass, done } = await browsingBeside(place, file, "--attach", "off");
@@ -313,7 +314,7 @@ describe("browse", () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  test("a move in a session that another server shares is a move there", async () => {
+  test("a move in a session that another server shares is a move there", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = stored(place, "one", "a question", BRANCHES);
     const { server, glass, done } = await browsingBeside(place, file);
@@ -350,7 +351,7 @@ describe("browse", () => {
   test.each([
     ["there is one", 7],
     ["there is none", undefined],
-  ])("on a terminal Enter starts the agent, if %s; q starts nothing", async (_which, status) => {
+  ])("on a terminal Enter starts the agent, if %s; q starts nothing", SYSTEM, async (_which, status) => {
     const place = temporaryPlace();
     const file = stored(place, "one", "x", [], place.cwd);
     const bin = join(place.home, "bin");

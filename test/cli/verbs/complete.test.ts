@@ -8,7 +8,10 @@ import { folderName } from "../../../src/storage/fs/paths.ts";
 import { PROGRAM } from "../../support/build.ts";
 import { letRest } from "../../support/cases.ts";
 import { entryText, fileText, headerText, TIME, userText } from "../../support/lines.ts";
+import { needs } from "../../support/needs.ts";
+import { BASH, FISH, ZSH } from "../../support/programs.ts";
 import { type Place, programEnvironment, temporaryPlace } from "../../support/server.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** A name that would do something if any shell or terminal took it for more than a text. */
@@ -109,10 +112,6 @@ describe("complete", () => {
   });
 });
 
-function has(shell: string): boolean {
-  return spawnSync(shell, ["-c", "exit 0"]).status === 0;
-}
-
 interface Shell {
   readonly place: Place;
   readonly env: NodeJS.ProcessEnv;
@@ -156,7 +155,7 @@ function run({ place, env }: Shell, program: string, args: string[], input?: str
   return stdout;
 }
 
-describe.skipIf(!has("bash"))("bash", () => {
+describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
   /** The words that are put in place of the last one, each as the shell reads it then. */
   function offered(shell: Shell, type: number, ...words: string[]): string[] {
     const quoted = ["pi-session-server", ...words].map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
@@ -193,7 +192,7 @@ printf '%s\\0' "\${COMPREPLY[@]}"`,
   });
 });
 
-describe.skipIf(!has("zsh"))("zsh", () => {
+describe("zsh", { ...SYSTEM, ...needs(ZSH) }, () => {
   /** Types keys into a real shell in a terminal of its own, each when the last ones had their effect on the screen. */
   function typed(shell: Shell, ...keys: readonly (readonly [keys: string, effect: string])[]): string {
     const script = `zmodload zsh/zpty; zpty z zsh -f -i
@@ -223,7 +222,7 @@ print -r -- "$all"; zpty -d z`;
   });
 });
 
-describe.skipIf(!has("fish"))("fish", () => {
+describe("fish", { ...SWEEP, ...needs(FISH) }, () => {
   function offered(shell: Shell, line: string): string[] {
     const out = run(shell, "fish", [
       "--no-config",

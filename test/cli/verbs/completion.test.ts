@@ -7,7 +7,10 @@ import { describe, expect, test } from "vitest";
 import { OPTIONS } from "../../../src/cli/options.ts";
 import { verbs } from "../../../src/cli/table.ts";
 import { COMMON_FLAGS } from "../../../src/cli/verb.ts";
+import { needs } from "../../support/needs.ts";
+import { BASH, FISH, ZSH } from "../../support/programs.ts";
 import { temporaryFolder, temporaryPlace } from "../../support/server.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 async function script(shell: string): Promise<string> {
@@ -23,10 +26,6 @@ async function scriptFile(shell: string): Promise<string> {
   return file;
 }
 
-function has(shell: string): boolean {
-  return spawnSync(shell, ["-c", "exit 0"]).status === 0;
-}
-
 test.each(["bash", "zsh", "fish"])("%s is told of every verb and option", async (shell) => {
   const text = await script(shell);
   for (const { name, flags } of verbs) {
@@ -39,23 +38,25 @@ test.each(["bash", "zsh", "fish"])("%s is told of every verb and option", async 
 });
 
 describe.each([
-  ["bash", "-n"],
-  ["zsh", "-n"],
-  ["fish", "--no-execute"],
-])("%s", (shell, check) => {
-  test.skipIf(!has(shell))("can read its script", async () => {
+  ["bash", "-n", BASH],
+  ["zsh", "-n", ZSH],
+  ["fish", "--no-execute", FISH],
+] as const)("%s", (shell, check, needed) => {
+  const options = { ...SYSTEM, ...needs(needed) };
+
+  test("can read its script", options, async () => {
     const { status, stderr } = spawnSync(shell, [check, await scriptFile(shell)], { encoding: "utf8" });
     expect([status, stderr]).toEqual([0, ""]);
   });
 
-  test.skipIf(!has(shell))("would say so if it could not", () => {
+  test("would say so if it could not", options, () => {
     const file = join(temporaryFolder(), "broken");
     writeFileSync(file, shell === "fish" ? "if true" : "case x in");
     expect(spawnSync(shell, [check, file]).status).not.toBe(0);
   });
 });
 
-describe.skipIf(!has("fish"))("fish", () => {
+describe("fish", { ...SWEEP, ...needs(FISH) }, () => {
   test("offers verbs and options, then those of the verb, then values", async () => {
     const file = await scriptFile("fish");
     const { home } = temporaryPlace();
@@ -82,7 +83,7 @@ describe.skipIf(!has("fish"))("fish", () => {
   });
 });
 
-describe.skipIf(!has("bash"))("bash", () => {
+describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
   /** What the script offers for the last of the words. */
   function offers(text: string, ...words: string[]): string[] {
     const quoted = ["pi-session-server", ...words].map((word) => `'${word}'`).join(" ");

@@ -16,6 +16,7 @@ import {
   stopTimers,
   temporaryPlace,
 } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** More than lies between two looks. */
@@ -83,7 +84,7 @@ test("the last messages, then each new one as it comes, until Ctrl+C", async () 
   expect(imprint(file)).toEqual(before);
 });
 
-test.each([["jsonl"], ["v2"]])("what a server writes that holds the lock of a session in %s", async (store) => {
+acrossTiers(test, ["jsonl", "v2"])("what a server writes that holds the lock of a session in %s", async (store) => {
   const server = serveHere(["--store", store, "--events", "none"]);
   await server.result("append", { entries: [user("begin")] });
   const { sessionId } = await server.result("get_state");
@@ -159,7 +160,7 @@ test("wrong wishes and sessions that are none", async () => {
   expect((await runHere(place, ["follow", `${file}x`])).status).toBe(1);
 });
 
-test("the program follows what another process writes, and ends with 0 on an interrupt", async () => {
+test("the program follows what another process writes, and ends with 0 on an interrupt", SYSTEM, async () => {
   const place = temporaryPlace();
   const server = spawnServer(["--session-dir", place.cwd, "--session-id", SESSION, "--events", "none"], "lines", place);
   await server.result("append", { entries: [user("begin")] });

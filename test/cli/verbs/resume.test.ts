@@ -19,6 +19,7 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 
 /** A session of a folder that exists, and a program that stands for Pi. */
@@ -87,7 +88,7 @@ test("without a session, the one of this directory in which something was said l
   expect(stderr).toContain(`No session belongs to ${place.cwd}. list shows`);
 });
 
-test("the lock is free when the agent starts, and a leaf that only we knew is in the file", async () => {
+test("the lock is free when the agent starts, and a leaf that only we knew is in the file", SYSTEM, async () => {
   const { place, file, variables } = ready();
   const server = serveHere(["--session", file, "--events", "none"], { place });
   await server.result("append", { entries: [user("later")] });
@@ -152,7 +153,7 @@ describe("nothing is started, and a sentence says what to do,", () => {
     }
   });
 
-  test("when another process has the session", async () => {
+  test("when another process has the session", SYSTEM, async () => {
     const { place, file, variables } = ready();
     const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
     await server.result("append", { entries: [user("x")] });
@@ -212,7 +213,7 @@ test("words are cut as a shell does", () => {
   expect(cut(`"" ''`)).toEqual(["", ""]);
 });
 
-describe("the program", () => {
+describe("the program", SYSTEM, () => {
   const started = (place: Place, variables: Json, ...args: string[]) => {
     const child = spawn(process.execPath, [PROGRAM, "resume", SESSION, ...args], {
       cwd: place.home,

@@ -10,6 +10,7 @@ import { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, FOLDER, openOn, STATE, workspaceOn } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 type Kind = (typeof STORES)[number];
@@ -42,7 +43,7 @@ async function made(kind: Kind): Promise<{ disk: FaultDisk; session: Session; fi
   return { disk, session, first, second };
 }
 
-describe.each(STORES)("heads of a session of %s", (kind) => {
+acrossTiers(describe, STORES)("heads of a session of %s", (kind) => {
   test("grow a branch each, and the shared leaf stays where it is", async () => {
     const { disk, session, second } = await made(kind);
     const a = say(session, "a");
@@ -173,11 +174,12 @@ describe.each(STORES)("heads of a session of %s", (kind) => {
     expect(() => session.guard(second)).not.toThrow();
   });
 
-  test("are where they are, whatever happens", () =>
-    forSeedsAsync(kind === "v2" ? 15 : 25, async (random) => {
+  acrossTiers(test, [6, kind === "v2" ? 15 : 25])("are where they are, whatever happens (%i)", (count) =>
+    forSeedsAsync(count, async (random) => {
       const history = new History(random, kind, await made(kind));
       for (let step = 0; step < 30; step++) await history.step();
-    }));
+    }),
+  );
 });
 
 /** Random histories of a shared leaf and three heads. Everything that was committed is found, and what failed is not. */

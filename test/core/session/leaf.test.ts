@@ -9,6 +9,7 @@ import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, idsOf, openOn } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { containerWith, openV2 } from "../../support/v2.ts";
 
 const said = draftOfValues("message", { message: { role: "user", content: "more" } });
@@ -238,14 +239,17 @@ class History {
   }
 }
 
-test("whatever happens, the leaf is where it was put, and an opening finds what was committed", async () => {
-  await forSeedsAsync(40, async (random) => {
-    const history = new History(random);
-    for (let step = 0; step < 25; step++) await history.step();
-  });
-});
+acrossTiers(test, [10, 40])(
+  "whatever happens, the leaf is where it was put, and an opening finds what was committed (%i)",
+  async (count) => {
+    await forSeedsAsync(count, async (random) => {
+      const history = new History(random);
+      for (let step = 0; step < 25; step++) await history.step();
+    });
+  },
+);
 
-test.each(["jsonl", "v2"])(
+acrossTiers(test, ["jsonl", "v2"])(
   "a commit that records the leaf while another fails, which takes back what both wrote, fails too (%s)",
   async (kind) => {
     const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(file(...chain(3)));

@@ -10,6 +10,7 @@ import type { Session } from "../../../src/core/session/session.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { id } from "../../support/lines.ts";
 import { FOLDER, idsOf, workspaceOn } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 /** A disk on which another program does something before the n-th read. */
 class MeddledDisk extends FaultDisk {
@@ -88,7 +89,7 @@ function expectTaken({ session, known, disk }: Replaced, lost: number, openCount
   expect(session.entry(session.position(id(9))).parentId, what).toBe(now.at(-1));
 }
 
-describe.each(["jsonl", "v2"] as const)("%s", (kind) => {
+acrossTiers(describe, ["jsonl", "v2"] as const)("%s", (kind) => {
   test.each([null, "mine"])(
     "whichever operation fails while it is taken in, where the host stands at %s",
     async (head) => {

@@ -7,6 +7,7 @@ import { folderName } from "../../../src/storage/fs/paths.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { rootOf } from "../../support/lifecycle.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120001";
@@ -53,7 +54,7 @@ async function foldersOf(server: HereServer, file: string, ways = WAYS): Promise
   return folders;
 }
 
-describe.each(STORES)("on %s, what comes of a session", (store) => {
+acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   const ending = store === "v2" ? "v2" : "jsonl";
   const outside = (): string => join(place.home, "elsewhere", `${ID}.${ending}`);
   const standard = (): string => join(rootOf(place), folderName(place.cwd));
@@ -125,7 +126,7 @@ describe.each(STORES)("on %s, what comes of a session", (store) => {
   });
 });
 
-describe.each(STORES)("on %s, --continue opens", (store) => {
+acrossTiers(describe, STORES)("on %s, --continue opens", (store) => {
   async function continued(): Promise<Json> {
     const server = serving(["--store", store, "--continue"]);
     const state = await server.result("get_state");

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { MISSING, Nodes, packId, ROOT, unpackId } from "../../../src/core/tree/nodes.ts";
 import { grown, treeOf } from "../../support/nodes.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 /** Ids of every shape; few enough to meet again. */
 function randomId(random: Random, range: number): string {
@@ -238,7 +239,7 @@ describe("types and roles", () => {
     expect(nodes.isType(2, "compaction")).toBe(false);
   });
 
-  test("more types than there are codes do not mix with known ones", () => {
+  test("more types than there are codes do not mix with known ones", SWEEP, () => {
     const { nodes, add } = grown();
     for (let n = 0; n < 70_000; n++) add({ id: `n${n}`, parentId: null, type: `t${n}` });
     const last = add({ id: "m", parentId: null, type: "message", message: { role: "user" } });

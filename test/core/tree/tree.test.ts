@@ -9,6 +9,7 @@ import { randomModel } from "../../support/model.ts";
 import { grown, treeOf } from "../../support/nodes.ts";
 import { forSeeds, forSeedsAsync, type Random } from "../../support/random.ts";
 import { sessionOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 interface Plan {
   readonly parent: number;
@@ -206,8 +207,7 @@ describe("labels", () => {
 });
 
 describe("size", () => {
-  test("a chain and a fan of 40,000 are linear", () => {
-    const count = 40_000;
+  acrossTiers(test, [10_000, 40_000])("a chain and a fan of %i are linear", (count) => {
     const chain = grown();
     const fan = grown();
     for (let n = 0; n < count; n++) {

@@ -11,6 +11,7 @@ import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts"
 import { table } from "../../../src/handlers/shared/table.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "../../support/example.ts";
 import { type Json, serveHere } from "../../support/server.ts";
+import { SWEEP } from "../../support/tiers.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../src/handlers", import.meta.url));
 
@@ -110,7 +111,7 @@ describe.each(table)("$name", (command) => {
     expect(command.result.parse(reply.result)).toEqual(reply.result);
   });
 
-  test("answers its example in Pi's dialect", async () => {
+  test("answers its example in Pi's dialect", SWEEP, async () => {
     const { server, params } = exampleOf(command, "pi");
     const reply = await server.command(command.name, params);
     expect(reply).toMatchObject({ type: "response", command: command.name, success: !refuses(command) });
