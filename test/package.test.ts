@@ -44,7 +44,8 @@ console.log(
 /** Packs the package and puts it, with what it depends on, where an installer would. Returns the folder of the host. */
 function installed(): { folder: string; files: string[] } {
   const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
-  const packed = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], {
+  const options = ["--json", "--ignore-scripts", "--cache", join(folder, "cache"), "--pack-destination", folder];
+  const packed = execFileSync("npm", ["pack", ...options], {
     cwd: ROOT,
     encoding: "utf8",
     stdio: ["ignore", "pipe", "ignore"],
