@@ -85,7 +85,7 @@ const compiled = new Map<ClientName, string>();
 function commandOf(name: ClientName): string {
   const compile = COMPILERS[name];
   if (!compile) return COMMANDS.get(name) as string;
-  if (!compiled.has(name)) compiled.set(name, compile());
+  if (!compiled.has(name)) compiled.set(name, `'${compile()}'`);
   return compiled.get(name) as string;
 }
 

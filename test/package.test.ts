@@ -9,7 +9,8 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symli
 import { tmpdir } from "node:os";
 import { join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
+import { needProgram, needs } from "./support/needs.ts";
 import { share } from "./support/random.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
@@ -44,7 +45,8 @@ console.log(
 /** Packs the package and puts it, with what it depends on, where an installer would. Returns the folder of the host. */
 function installed(): { folder: string; files: string[] } {
   const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
-  const packed = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", folder], {
+  const options = ["--json", "--ignore-scripts", "--cache", join(folder, "cache"), "--pack-destination", folder];
+  const packed = execFileSync("npm", ["pack", ...options], {
     cwd: ROOT,
     encoding: "utf8",
     stdio: ["ignore", "pipe", "ignore"],
@@ -60,99 +62,104 @@ function installed(): { folder: string; files: string[] } {
   return { folder, files: files.map(({ path }: { path: string }) => path) };
 }
 
-const place = installed();
-afterAll(() => rmSync(place.folder, { recursive: true, force: true }));
+const NPM = needProgram("npm");
 
-test("links of the README lead to files of the package", () => {
-  for (const document of ["README.md", "protocol.md", "ARCHITECTURE.md", "CHANGELOG.md"]) {
-    expect(place.files).toContain(document);
-    // Pictures are shown from the repository, and code has patterns that look like links.
-    const text = readFileSync(join(ROOT, document), "utf8").replace(/`[^`\n]*`/g, (code) =>
-      code.includes("](") ? "" : code,
-    );
-    const links = [...text.matchAll(/(?<!!\[[^\]]*)\]\((?!https?:|#)([^)#\s]+)/g)];
-    expect(
-      links.map(([, link]) => normalize(link)).filter((link) => !has(link)),
-      document,
-    ).toEqual([]);
-  }
-  function has(link: string): boolean {
-    return place.files.some((path) => path === link || path.startsWith(`${link.replace(/\/$/, "")}/`));
-  }
-});
+const place = NPM.isHere() ? installed() : { folder: "", files: [] };
 
-test("what is exported is there", () => {
-  const targets = JSON.stringify(MANIFEST.exports).match(/\.\/[^"]+/g) as string[];
-  const paths = targets.filter((target) => target.startsWith("./dist") && !target.includes("*"));
-  expect(paths.length).toBeGreaterThan(4);
-  for (const path of paths) expect(place.files).toContain(normalize(path));
-  expect(place.files.filter((path) => /^(?:src|test|bench|scripts|node_modules)\//.test(path))).toEqual([]);
-});
+describe("the package", needs(NPM), () => {
+  afterAll(() => rmSync(place.folder, { recursive: true, force: true }));
 
-/** Compiles programs in the folder of the host. Returns what the compiler says. */
-function compiled(programs: Readonly<Record<string, string>>, options: object = {}): string {
-  const { folder } = place;
-  for (const [name, text] of Object.entries(programs)) writeFileSync(join(folder, name), text);
-  const compilerOptions = {
-    module: "nodenext",
-    target: "es2022",
-    lib: ["es2023"],
-    types: ["node"],
-    strict: true,
-    skipLibCheck: false,
-    ...options,
-  };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: Object.keys(programs) }));
-  try {
-    return execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], {
-      encoding: "utf8",
-    });
-  } catch (error) {
-    return (error as { stdout: string }).stdout;
-  }
-}
+  test("links of the README lead to files of the package", () => {
+    for (const document of ["README.md", "protocol.md", "ARCHITECTURE.md", "CHANGELOG.md"]) {
+      expect(place.files).toContain(document);
+      // Pictures are shown from the repository, and code has patterns that look like links.
+      const text = readFileSync(join(ROOT, document), "utf8").replace(/`[^`\n]*`/g, (code) =>
+        code.includes("](") ? "" : code,
+      );
+      const links = [...text.matchAll(/(?<!!\[[^\]]*)\]\((?!https?:|#)([^)#\s]+)/g)];
+      expect(
+        links.map(([, link]) => normalize(link)).filter((link) => !has(link)),
+        document,
+      ).toEqual([]);
+    }
+    function has(link: string): boolean {
+      return place.files.some((path) => path === link || path.startsWith(`${link.replace(/\/$/, "")}/`));
+    }
+  });
 
-/** The program of the README, and what it prints. */
-const [, README_PROGRAM, README_PRINTS] =
-  /```ts\n([\s\S]*?)```\n\nIt prints:\n\n```text\n([\s\S]*?)```/.exec(readFileSync(join(ROOT, "README.md"), "utf8")) ??
-  [];
+  test("what is exported is there", () => {
+    const targets = JSON.stringify(MANIFEST.exports).match(/\.\/[^"]+/g) as string[];
+    const paths = targets.filter((target) => target.startsWith("./dist") && !target.includes("*"));
+    expect(paths.length).toBeGreaterThan(4);
+    for (const path of paths) expect(place.files).toContain(normalize(path));
+    expect(place.files.filter((path) => /^(?:src|test|bench|scripts|node_modules)\//.test(path))).toEqual([]);
+  });
 
-let said: string | undefined;
-
-/** Compiles all programs of hosts under nodenext, at once: most of the time is for the library of Node's types. */
-function compiledUnderNodenext(): string {
-  said ??= compiled({ "host-nodenext.ts": HOST, "readme.ts": README_PROGRAM, "typed.ts": TYPED });
-  return said;
-}
-
-/** Compiles the host as other projects do, each in a second or more. */
-const OTHERWISE = [
-  ["node16", () => compiled({ "host-node16.ts": HOST }, { module: "node16", moduleResolution: "node16" })],
-  ["bundler", () => compiled({ "host-bundler.ts": HOST }, { module: "esnext", moduleResolution: "bundler" })],
-] as const;
-
-test.each([["nodenext", compiledUnderNodenext] as const, ...share(OTHERWISE, 1)])(
-  "a host in strict TypeScript compiles under %s and runs",
-  (name, compile) => {
+  /** Compiles programs in the folder of the host. Returns what the compiler says. */
+  function compiled(programs: Readonly<Record<string, string>>, options: object = {}): string {
     const { folder } = place;
-    const sessions = join(folder, `sessions-${name}`);
-    expect(compile()).toBe("");
-    const out = execFileSync(process.execPath, [`host-${name}.js`, sessions], { cwd: folder, encoding: "utf8" });
-    expect(out).toBe("true 1 true\n");
-    expect(existsSync(sessions)).toBe(true);
-  },
-);
+    for (const [name, text] of Object.entries(programs)) writeFileSync(join(folder, name), text);
+    const compilerOptions = {
+      module: "nodenext",
+      target: "es2022",
+      lib: ["es2023"],
+      types: ["node"],
+      strict: true,
+      skipLibCheck: false,
+      ...options,
+    };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: Object.keys(programs) }));
+    try {
+      return execFileSync(process.execPath, [join(ROOT, "node_modules/typescript/bin/tsc"), "-p", folder], {
+        encoding: "utf8",
+      });
+    } catch (error) {
+      return (error as { stdout: string }).stdout;
+    }
+  }
 
-test("the program of the README compiles and prints what stands there", () => {
-  const { folder } = place;
-  expect(compiledUnderNodenext()).toBe("");
-  const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
-  const out = execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" });
-  expect(out).toBe(README_PRINTS);
-});
+  /** The program of the README, and what it prints. */
+  const [, README_PROGRAM, README_PRINTS] =
+    /```ts\n([\s\S]*?)```\n\nIt prints:\n\n```text\n([\s\S]*?)```/.exec(
+      readFileSync(join(ROOT, "README.md"), "utf8"),
+    ) ?? [];
 
-/** Every line after a remark is one that the compiler must refuse; all others must compile. */
-const TYPED = `
+  let said: string | undefined;
+
+  /** Compiles all programs of hosts under nodenext, at once: most of the time is for the library of Node's types. */
+  function compiledUnderNodenext(): string {
+    said ??= compiled({ "host-nodenext.ts": HOST, "readme.ts": README_PROGRAM, "typed.ts": TYPED });
+    return said;
+  }
+
+  /** Compiles the host as other projects do, each in a second or more. */
+  const OTHERWISE = [
+    ["node16", () => compiled({ "host-node16.ts": HOST }, { module: "node16", moduleResolution: "node16" })],
+    ["bundler", () => compiled({ "host-bundler.ts": HOST }, { module: "esnext", moduleResolution: "bundler" })],
+  ] as const;
+
+  test.each([["nodenext", compiledUnderNodenext] as const, ...share(OTHERWISE, 1)])(
+    "a host in strict TypeScript compiles under %s and runs",
+    (name, compile) => {
+      const { folder } = place;
+      const sessions = join(folder, `sessions-${name}`);
+      expect(compile()).toBe("");
+      const out = execFileSync(process.execPath, [`host-${name}.js`, sessions], { cwd: folder, encoding: "utf8" });
+      expect(out).toBe("true 1 true\n");
+      expect(existsSync(sessions)).toBe(true);
+    },
+  );
+
+  test("the program of the README compiles and prints what stands there", () => {
+    const { folder } = place;
+    expect(compiledUnderNodenext()).toBe("");
+    const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
+    const out = execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" });
+    expect(out).toBe(README_PRINTS);
+  });
+
+  /** Every line after a remark is one that the compiler must refuse; all others must compile. */
+  const TYPED = `
 import type { Client, Commands, Draft, Entry, Message, OtherName } from "pi-session-server/client";
 import type { EntryCompaction, Failure, InitializeParams, RoleUser, SessionBeforeTreePayload } from "pi-session-server/schema";
 
@@ -257,36 +264,36 @@ export function rest(
 }
 `;
 
-test("types refuse what is misspelt and take what the server takes", () => {
-  expect(compiledUnderNodenext()).toBe("");
-});
+  test("types refuse what is misspelt and take what the server takes", () => {
+    expect(compiledUnderNodenext()).toBe("");
+  });
 
-test("the client's types bring the types of Node with them", () => {
-  const text = 'import { spawnServer } from "pi-session-server/client";\nexport const server = spawnServer();\n';
-  expect(compiled({ "bare.ts": text }, { types: [] })).toBe("");
-});
+  test("the client's types bring the types of Node with them", () => {
+    const text = 'import { spawnServer } from "pi-session-server/client";\nexport const server = spawnServer();\n';
+    expect(compiled({ "bare.ts": text }, { types: [] })).toBe("");
+  });
 
-test("an editor has a sentence for each command, event and hook, and strikes those that always fail", () => {
-  const text = readFileSync(join(ROOT, "dist/schema/protocol.d.ts"), "utf8");
-  for (const table of ["Commands", "Events", "Hooks"]) {
-    const [, body] = text.match(new RegExp(`^export interface ${table} \\{\\n(.*?)^\\}`, "ms")) as RegExpMatchArray;
-    const members = [...body.matchAll(/^( {2}\/\*\*\n(?: {3}\*.*\n)+)? {2}"?([\w.]+)"?:/gm)];
-    expect(members.length).toBeGreaterThan(3);
-    expect(members.filter(([, comment]) => comment === undefined).map(([, , name]) => name)).toEqual([]);
-    if (table === "Commands")
-      expect(members.filter(([, comment]) => comment.includes("@deprecated")).map(([, , name]) => name)).toEqual([
-        "prompt",
-        "steer",
-        "follow_up",
-        "bash",
-      ]);
-  }
-});
+  test("an editor has a sentence for each command, event and hook, and strikes those that always fail", () => {
+    const text = readFileSync(join(ROOT, "dist/schema/protocol.d.ts"), "utf8");
+    for (const table of ["Commands", "Events", "Hooks"]) {
+      const [, body] = text.match(new RegExp(`^export interface ${table} \\{\\n(.*?)^\\}`, "ms")) as RegExpMatchArray;
+      const members = [...body.matchAll(/^( {2}\/\*\*\n(?: {3}\*.*\n)+)? {2}"?([\w.]+)"?:/gm)];
+      expect(members.length).toBeGreaterThan(3);
+      expect(members.filter(([, comment]) => comment === undefined).map(([, , name]) => name)).toEqual([]);
+      if (table === "Commands")
+        expect(members.filter(([, comment]) => comment.includes("@deprecated")).map(([, , name]) => name)).toEqual([
+          "prompt",
+          "steer",
+          "follow_up",
+          "bash",
+        ]);
+    }
+  });
 
-test("the example client, copied into a project, finds the server and outlives what goes wrong", () => {
-  const { folder } = place;
-  cpSync(join(ROOT, "examples/client.js"), join(folder, "client.js"));
-  const script = `
+  test("the example client, copied into a project, finds the server and outlives what goes wrong", () => {
+    const { folder } = place;
+    cpSync(join(ROOT, "examples/client.js"), join(folder, "client.js"));
+    const script = `
     import { Client, isolatedEnvironment } from "./client.js";
     const here = { env: isolatedEnvironment(process.argv[2]), cwd: process.argv[2] };
     const onHook = () => { throw new Error("not now"); };
@@ -295,51 +302,52 @@ test("the example client, copied into a project, finds the server and outlives w
     client.child.stdin.write("no JSON\\n");
     const { cancelled, reason } = await client.request("new_session");
     console.log(cancelled, reason, await client.close(), client.complaints);`;
-  writeFileSync(join(folder, "copied.mjs"), script);
-  const out = execFileSync(process.execPath, [join(folder, "copied.mjs"), folder], { encoding: "utf8" });
-  expect(out).toMatch(/^true hook_failed 0 \S/);
-});
-
-test("require works where Node can load modules with it", () => {
-  const [major, minor] = process.versions.node.split(".").map(Number);
-  expect(major > 20 || minor >= 19).toBe(true);
-  const script = 'const { spawnServer } = require("pi-session-server/client"); console.log(typeof spawnServer);';
-  const out = execFileSync(process.execPath, ["--input-type=commonjs", "-e", script], {
-    cwd: place.folder,
-    encoding: "utf8",
+    writeFileSync(join(folder, "copied.mjs"), script);
+    const out = execFileSync(process.execPath, [join(folder, "copied.mjs"), folder], { encoding: "utf8" });
+    expect(out).toMatch(/^true hook_failed 0 \S/);
   });
-  expect(out).toBe("function\n");
-});
 
-test("what most servers are asked for needs the first file of the program alone", () => {
-  const bin = join(mkdtempSync(join(tmpdir(), "pi-session-server-first-")), "bin");
-  cpSync(join(ROOT, "dist/bin"), bin, { recursive: true, filter: (path) => !path.endsWith("later.js") });
-  const asked = [
-    ["append", { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] }],
-    ["get_state", {}],
-    ["get_messages", {}],
-    ["get_tree", {}],
-    ["new_session", {}],
-    ["list_sessions", {}],
-  ] as const;
-  const requests = asked.map(([method, params], id) => JSON.stringify({ jsonrpc: "2.0", id, method, params }));
-  const text = execFileSync(process.execPath, [join(bin, "pi-session-server.js"), "--events", "none"], {
-    cwd: bin,
-    encoding: "utf8",
-    env: { PATH: process.env.PATH, HOME: join(bin, "..") },
-    input: `${requests.join("\n")}\n`,
-    stdio: ["pipe", "pipe", "ignore"],
+  test("require works where Node can load modules with it", () => {
+    const [major, minor] = process.versions.node.split(".").map(Number);
+    expect(major > 20 || minor >= 19).toBe(true);
+    const script = 'const { spawnServer } = require("pi-session-server/client"); console.log(typeof spawnServer);';
+    const out = execFileSync(process.execPath, ["--input-type=commonjs", "-e", script], {
+      cwd: place.folder,
+      encoding: "utf8",
+    });
+    expect(out).toBe("function\n");
   });
-  const replies = text
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-  expect(replies.filter(({ error }) => error === undefined).map(({ id }) => asked[id][0])).toEqual([
-    "append",
-    "get_state",
-    "get_messages",
-    "get_tree",
-    "new_session",
-  ]);
-  rmSync(join(bin, ".."), { recursive: true });
+
+  test("what most servers are asked for needs the first file of the program alone", () => {
+    const bin = join(mkdtempSync(join(tmpdir(), "pi-session-server-first-")), "bin");
+    cpSync(join(ROOT, "dist/bin"), bin, { recursive: true, filter: (path) => !path.endsWith("later.js") });
+    const asked = [
+      ["append", { entries: [{ type: "message", message: { role: "user", content: "Hello" } }] }],
+      ["get_state", {}],
+      ["get_messages", {}],
+      ["get_tree", {}],
+      ["new_session", {}],
+      ["list_sessions", {}],
+    ] as const;
+    const requests = asked.map(([method, params], id) => JSON.stringify({ jsonrpc: "2.0", id, method, params }));
+    const text = execFileSync(process.execPath, [join(bin, "pi-session-server.js"), "--events", "none"], {
+      cwd: bin,
+      encoding: "utf8",
+      env: { PATH: process.env.PATH, HOME: join(bin, "..") },
+      input: `${requests.join("\n")}\n`,
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    const replies = text
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(replies.filter(({ error }) => error === undefined).map(({ id }) => asked[id][0])).toEqual([
+      "append",
+      "get_state",
+      "get_messages",
+      "get_tree",
+      "new_session",
+    ]);
+    rmSync(join(bin, ".."), { recursive: true });
+  });
 });

@@ -1,6 +1,7 @@
 /** The rules as values, and the documents that are made of them. */
 
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { withRules } from "../../scripts/rules.ts";
 import { recorded } from "../../scripts/transcripts.ts";
@@ -16,7 +17,7 @@ import { SYSTEM } from "../support/tiers.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
-const TRANSCRIPTS = new URL("../../docs/conformance", import.meta.url).pathname;
+const TRANSCRIPTS = join(import.meta.dirname, "../../docs/conformance");
 
 const THEMES = allThemes();
 const RULES = THEMES.flatMap(({ rules }) => rules);
