@@ -43,7 +43,7 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
-import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
+import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { operationLog } from "./lifecycle/operation-log.ts";
@@ -129,7 +129,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
-    const file = allowed(path);
+    const file = allowed(behindLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
     const refusal = foreign().refusal(file, MIGRATED);
     if (refusal) throw refusal;
