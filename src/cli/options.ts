@@ -59,7 +59,7 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--session-id"],
     value: "id",
-    meaning: "id of a new session; with a fleet that has it, that one is opened",
+    meaning: "open the session of this directory with that id, or make it; with a fleet, wherever it is",
   },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
   { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },

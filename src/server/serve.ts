@@ -97,16 +97,21 @@ async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSessi
 }
 
 /**
- * Makes a session with an id. Where machines share their sessions, one that has it is opened: whoever is started again
- * elsewhere with the same arguments goes on.
+ * Opens the session of this directory with an id, or makes one. Where machines share their sessions, one that has the id is
+ * opened wherever it is: a program that is started elsewhere with the same arguments goes on.
  */
 async function withId(workspace: Workspace, sessionId: string | undefined, wanted: NewSession): Promise<Session> {
-  if (sessionId === undefined || !workspace.stores.arrive) return workspace.create(wanted);
+  const make = (): Session => workspace.create({ ...wanted, isOfDirectory: true });
+  if (sessionId === undefined) return make();
+  if (!workspace.stores.arrive) {
+    const sessionPath = workspace.stores.findOf(workspace.cwd, sessionId);
+    return sessionPath === undefined ? make() : workspace.opened({ sessionPath });
+  }
   try {
     return await workspace.opened({ sessionId, isWhole: true });
   } catch (error) {
     if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-    return workspace.create(wanted);
+    return make();
   }
 }
 

@@ -244,6 +244,23 @@ export function makeStores(options: StoresOptions): Stores {
         throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
       }
     },
+    withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
+    findOf(cwd, id) {
+      if (options.kind === "memory") return undefined;
+      const archive = archiveFolder(paths);
+      const archived = paths.flat === undefined ? { ...paths, root: archive } : { ...paths, flat: archive };
+      const places = [paths, archived].map((of) => [folderFor(of, cwd)].filter((folder) => exists(disk, folder)));
+      const isOf = (file: string): boolean => {
+        const own = readHeader(disk, file)?.cwd;
+        return own === cwd || (typeof own === "string" && isSameQuietly(disk, own, cwd));
+      };
+      try {
+        return findById(disk, places, id, openForReading, true, isOf);
+      } catch (error) {
+        if (error instanceof Failure && error.name === "session_not_found") return undefined;
+        throw error;
+      }
+    },
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
@@ -264,6 +281,7 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     made(key, of) {
+      if ("id" in of) return lifeCycleDeps.withId(of.id).find((file) => readHeader(disk, file)?.idempotencyKey === key);
       if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
@@ -349,7 +367,7 @@ function isSameQuietly(disk: Disk, a: string, b: string): boolean {
 
 /**
  * Returns the file of the session with an id, or else, unless `isWhole`, of the only one whose id begins with it, in the
- * first of the places that has any. Throws invalid_id, session_not_found, ambiguous_id.
+ * first of the places that has any, of those that fit. Throws invalid_id, session_not_found, ambiguous_id.
  */
 function findById(
   disk: Disk,
@@ -357,9 +375,13 @@ function findById(
   id: string,
   openForReading: (file: string) => Log,
   isWhole = false,
+  fits: (file: string) => boolean = () => true,
 ): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-  const there = places.map((folders) => filesOf(disk, folders, id));
+  const there = places.map((folders) => {
+    const { exact, prefixed } = filesOf(disk, folders, id);
+    return { exact: exact.filter(fits), prefixed: prefixed.filter(fits) };
+  });
   const exact = there.find(({ exact }) => exact.length > 0)?.exact;
   const prefixed = isWhole ? undefined : there.find(({ prefixed }) => prefixed.length > 0)?.prefixed;
   let found = exact ?? prefixed ?? [];

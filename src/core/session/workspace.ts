@@ -18,6 +18,8 @@ export interface NewSession {
   readonly id?: string;
   readonly name?: string;
   readonly file?: string;
+  /** Whether a session of another working directory may have the id. */
+  readonly isOfDirectory?: boolean;
   /** Idempotency key of the request that asks for it; it is stored in the header. */
   readonly key?: string;
   /** The session that it is derived from, which decides where it lies when no file is named. */
@@ -165,7 +167,9 @@ export class Workspace {
 
   /** Makes a new session that is not on disk yet. Throws invalid_id, already_exists. */
   create(wanted: NewSession = {}): Session {
-    const session = this.sessionOn(this.stores.forNew.create(this.beginning(wanted)));
+    const beginning = this.beginning(wanted);
+    if (wanted.id !== undefined && !wanted.isOfDirectory) this.requireNew(wanted.id);
+    const session = this.sessionOn(this.stores.forNew.create(beginning));
     this.setUp(session);
     if (session.file !== null && this.stores.exists(session.file))
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
@@ -173,6 +177,15 @@ export class Workspace {
       });
     if (wanted.name !== undefined) session.append([draftOf("session_info", { name: sessionName(wanted.name) })]);
     return session;
+  }
+
+  /** Throws already_exists where a session has this id, be it open or stored. */
+  private requireNew(id: string): void {
+    const open = this.openWith(id);
+    const [sessionPath] = open ? [open.file] : this.stores.withId(id);
+    if (sessionPath === undefined) return;
+    const sentence = `A session has the id ${id} already. switch_session opens it; leave the id out to get another.`;
+    throw new Failure("already_exists", sentence, { sessionId: id, sessionPath });
   }
 
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
@@ -251,12 +264,16 @@ export class Workspace {
 
   /**
    * Returns the session that a request with this idempotency key made, and opens it if needed. It is looked for where the
-   * request would make one: in a working directory that it names, and where `source` is, of which it is made.
+   * request would make one: in a working directory that it names, and where `source` is, of which it is made; and by the id
+   * that the request names.
    */
-  made(key: string, cwd: string | undefined, source: Session | null | undefined): Session | undefined {
+  made(key: string, cwd: string | undefined, source: Session | null | undefined, id?: string): Session | undefined {
     const current = this.current;
-    if (current?.log.header.idempotencyKey === key) return current;
+    const open = id === undefined ? undefined : this.openWith(id);
+    for (const one of [current, open]) if (one?.log.header.idempotencyKey === key) return one;
     const { made } = this.stores;
+    const named = id === undefined ? undefined : made(key, { id });
+    if (named !== undefined) return this.reopened({ sessionPath: named });
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
       if (file !== undefined) return this.reopened({ sessionPath: file });
@@ -311,6 +328,7 @@ export class Workspace {
       cwd: source.cwd,
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
+    if (wanted.id !== undefined) this.requireNew(wanted.id);
     const attachmentsOf = source.file ?? undefined;
     const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
     return this.sessionOn(log, true);
@@ -405,7 +423,8 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
     parentSession: wanted.parentSession,
     idempotencyKey: wanted.key,
   });
-  return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
+  const header = parse(line) as SessionHeader;
+  return { headerLine: line, header, file: wanted.file, ...(wanted.id === undefined ? {} : { isGivenId: true }) };
 }
 
 /** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */
