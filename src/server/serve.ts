@@ -5,7 +5,8 @@ import type { Model } from "../core/context/context.ts";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { draftOf } from "../core/format/entry.ts";
-import type { Where } from "../core/ports/lifecycle.ts";
+import type { WantedSession } from "../core/ports/stores.ts";
+import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
 import { type NewSession, sessionName, type Workspace } from "../core/session/workspace.ts";
 import { ofTheDisk } from "./connection/dialect.ts";
@@ -58,9 +59,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   const { stores } = workspace;
   let first: Session;
   if (fork !== undefined) {
-    const named = where(workspace, fork);
-    await workspace.arrive(named);
-    const source = workspace.open(named);
+    const source = await workspace.openedWhole(where(workspace, fork));
     try {
       first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
     } finally {
@@ -84,7 +83,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
 }
 
 /** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
-async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSession): Promise<Session> {
+async function openedOrMade(workspace: Workspace, named: WantedSession, wanted: NewSession): Promise<Session> {
   const { stores } = workspace;
   const mayBeNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
   if (mayBeNew && !stores.arrive) return workspace.create(wanted);
@@ -115,10 +114,10 @@ async function withId(workspace: Workspace, sessionId: string | undefined, wante
   }
 }
 
-/** Treats names with a separator or a session suffix, and names of files, as paths; others as ids. */
-function where(workspace: Workspace, given: string): Where {
-  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || isFile(workspace, given);
-  return path ? { sessionPath: given } : { sessionId: given };
+/** Treats words with a separator or a session suffix, and names of files, as paths; others as ids or names of sessions. */
+function where(workspace: Workspace, given: string): WantedSession {
+  if (isPath(given) || isFile(workspace, given)) return { sessionPath: given };
+  return { sessionId: given, mayBeName: true };
 }
 
 function isFile({ stores }: Workspace, given: string): boolean {

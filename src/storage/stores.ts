@@ -2,12 +2,14 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { AGENTS } from "../core/foreign/translators.ts";
 import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { unknownId } from "../core/search/listing.ts";
+import { onlyOne, ourSessions, sessionsOfAgents } from "../core/search/named.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
@@ -181,13 +183,8 @@ export function makeStores(options: StoresOptions): Stores {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
           store: "jsonl",
         };
-  // A fleet says whether a session is archived, so that the copy may be in either place.
-  const isOfFleet = inFleet !== WITHOUT_FLEET || options.leavesFleet === true;
-  const openable = isOfFleet ? [folders.listed, folders.archived] : [folders.listed];
-  const find = (id: string, isWhole?: boolean): string => {
-    const places = openable.map((foldersOf) => foldersOf());
-    return findById(disk, places, id, openForReading, isWhole);
-  };
+  const find = (id: string, isWhole?: boolean): string =>
+    findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
   const arrivals = inFleet.arrivals({
     placeFor,
     find,
@@ -199,6 +196,21 @@ export function makeStores(options: StoresOptions): Stores {
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
+  const all = whenUsed(
+    () =>
+      inFleet.catalog({
+        local,
+        here: jointCatalog(local, () =>
+          makeCatalog({
+            ...catalog,
+            paths: { root: join(paths.state, "agents"), state: paths.state },
+            agents: { places: options.agentPlaces ?? [], store: foreign() },
+          }),
+        ),
+        placeFor,
+      }),
+    ["close"],
+  );
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);
@@ -243,6 +255,11 @@ export function makeStores(options: StoresOptions): Stores {
         const isMissing = error instanceof Failure && error.name === "session_not_found";
         throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
       }
+    },
+    async lookUp(word, by) {
+      const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
+      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by });
+      return found.length === 0 ? undefined : onlyOne(found, word).path;
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
     findOf(cwd, id) {
@@ -314,21 +331,7 @@ export function makeStores(options: StoresOptions): Stores {
         ),
       ),
     ),
-    catalog: whenUsed(
-      () =>
-        inFleet.catalog({
-          local,
-          here: jointCatalog(local, () =>
-            makeCatalog({
-              ...catalog,
-              paths: { root: join(paths.state, "agents"), state: paths.state },
-              agents: { places: options.agentPlaces ?? [], store: foreign() },
-            }),
-          ),
-          placeFor,
-        }),
-      ["close"],
-    ),
+    catalog: all,
     health: whenUsed(() => {
       const health = makeHealth({
         ...catalog,

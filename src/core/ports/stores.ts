@@ -44,6 +44,8 @@ export interface WantedSession {
   readonly sessionId?: string;
   /** Whether an id is no beginning of one. */
   readonly isWhole?: boolean;
+  /** Whether a name may stand in the place of an id, as where a person gives it. */
+  readonly mayBeName?: boolean;
 }
 
 /** The stores as the workspace needs them. */
@@ -87,6 +89,12 @@ export interface Stores {
   idIn(file: string): string | undefined;
   /** Returns the file of a session id, or, unless it `isWhole`, of an unambiguous beginning of one. */
   find(id: string, isWhole?: boolean): string;
+  /**
+   * Returns the path of the session that a word names, though it is no id of ours: one of another agent, by its id or, unless
+   * `by` says whole ids, the beginning of one; and by their names, where these count, one of ours or of another agent.
+   * Undefined where there is none. Throws ambiguous_id.
+   */
+  lookUp(word: string, by: "whole" | "id" | "name"): Promise<string | undefined>;
   /** Returns the files of all sessions with exactly this id, archived or not. */
   withId(id: string): readonly string[];
   /**

@@ -199,6 +199,35 @@ export class Workspace {
 
   /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
   async opened(where: WantedSession, mayBeEarly = true): Promise<Session> {
+    try {
+      return await this.openedHere(where, mayBeEarly);
+    } catch (error) {
+      return this.reopened(await this.lookedUp(where, error));
+    }
+  }
+
+  /** Opens a session when all of it is here. */
+  async openedWhole(where: WantedSession, readOnly = false): Promise<Session> {
+    try {
+      await this.arrive(where);
+      return this.reopened(where, readOnly);
+    } catch (error) {
+      return this.reopened(await this.lookedUp(where, error), readOnly);
+    }
+  }
+
+  /** Returns where a session is that was looked for among ours by an id that is none of these. Throws the failure of that. */
+  async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
+    const { sessionPath, sessionId, isWhole, mayBeName } = where;
+    // Most names look like no id.
+    const isUnknown = failure instanceof Failure && ["session_not_found", "invalid_id"].includes(failure.name);
+    if (sessionPath !== undefined || sessionId === undefined || isWhole || !isUnknown) throw failure;
+    const found = await this.stores.lookUp(sessionId, mayBeName ? "name" : "id");
+    if (found === undefined) throw failure;
+    return { sessionPath: found };
+  }
+
+  private async openedHere(where: WantedSession, mayBeEarly: boolean): Promise<Session> {
     const { sessionPath, sessionId } = where;
     const resumed = this.resumed(where);
     if (resumed) return resumed;
