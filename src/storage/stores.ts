@@ -26,7 +26,8 @@ import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { infoOrNull } from "./fs/files.ts";
-import { readHeader } from "./fs/header.ts";
+import { sameFolderAs } from "./fs/folders.ts";
+import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
   allFolders,
@@ -267,9 +268,10 @@ export function makeStores(options: StoresOptions): Stores {
       const archive = archiveFolder(paths);
       const archived = paths.flat === undefined ? { ...paths, root: archive } : { ...paths, flat: archive };
       const places = [paths, archived].map((of) => [folderFor(of, cwd)].filter((folder) => exists(disk, folder)));
+      const isDirectory = sameFolderAs(disk, cwd);
       const isOf = (file: string): boolean => {
         const own = readHeader(disk, file)?.cwd;
-        return own === cwd || (typeof own === "string" && isSameQuietly(disk, own, cwd));
+        return typeof own === "string" && isDirectory(own);
       };
       try {
         return findById(disk, places, id, openForReading, true, isOf);
@@ -287,7 +289,11 @@ export function makeStores(options: StoresOptions): Stores {
     },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
-    latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
+    latest(wanted) {
+      const isDirectory = sameFolderAs(disk, wanted);
+      const isOf = ({ cwd }: StoredHeader): boolean => typeof cwd === "string" && isDirectory(cwd);
+      return latestIn(disk, folderFor(paths, wanted), isOf);
+    },
     nextTo(file, header) {
       if (!isOutside(file)) return undefined;
       try {
