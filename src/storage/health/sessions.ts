@@ -1,6 +1,6 @@
 /** Goes through all session files, each opened for reading, and tells what is wrong with them. */
 
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
@@ -12,7 +12,7 @@ import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, entriesIn } from "../fs/folders.ts";
-import { readHeader } from "../fs/header.ts";
+import { idInName, readHeader } from "../fs/header.ts";
 import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
 import { nameIn } from "../lifecycle/leftovers.ts";
 import { keyOf } from "../locks/contract.ts";
@@ -127,9 +127,12 @@ function countDatabases({ disk, paths }: SessionsDeps): number {
   return count;
 }
 
-/** Returns the id in the header of a session, by which it is found; one that is made up in its place finds nothing. */
+/** Names of files that we or Pi gave, which end with the id. */
+const GIVEN_NAME = /^\d{4}-\d\d-\d\dT[^_]*_/;
+
+/** Returns the id by which a session is found: that of its header or name. One that is made up for it finds nothing. */
 function storedId(disk: Disk, file: string): string | null {
-  const id = readHeader(disk, file)?.id;
+  const id = readHeader(disk, file)?.id ?? (GIVEN_NAME.test(basename(file)) ? idInName(file) : undefined);
   return typeof id === "string" && SESSION_ID.test(id) ? id : null;
 }
 
