@@ -1,8 +1,8 @@
 /** Finds the entries that a person names: by id, by label, or by the beginning of an id. */
 
 import { Failure } from "../core/failure.ts";
+import { LEAST_OF_ID } from "../core/search/named.ts";
 import { type Asking, CommandFailed, type Result } from "./asking.ts";
-import { LEAST_OF_ID } from "./sessions.ts";
 import { oneLine } from "./terminal/text.ts";
 
 /** Entries that a sentence names at most. */

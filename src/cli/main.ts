@@ -5,13 +5,14 @@ import { Socket } from "node:net";
 import { Writable } from "node:stream";
 import { isatty } from "node:tty";
 import { parse } from "../core/json/json.ts";
+import { isPath } from "../core/search/named.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
 import { AddressError } from "../storage/fleet/address.ts";
 import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
-import { isPath, parseArguments, UsageError } from "./options.ts";
+import { parseArguments, UsageError } from "./options.ts";
 
 /**
  * Returns our standard output. Node writes to pipes synchronously, so a host that stops reading would keep us from

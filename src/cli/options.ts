@@ -2,6 +2,7 @@
 
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { isPath } from "../core/search/named.ts";
 import { eventNames } from "../handlers/shared/event-names.ts";
 import type { AgentSettings, ServerSettings } from "../server/settings.ts";
 import { nearestOf } from "./nearest.ts";
@@ -52,14 +53,14 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
     value: "path or id",
-    meaning: "open this session; a path that does not exist yet becomes a new session",
+    meaning: "open this session, of Pi or another agent, also by its name; a new path becomes a new session",
   },
   { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   {
     names: ["--session-id"],
     value: "id",
-    meaning: "id of a new session; with a fleet that has it, that one is opened",
+    meaning: "open the session of this directory with that id, or make it; with a fleet, wherever it is",
   },
   { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
   { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
@@ -279,11 +280,6 @@ function unknownOption(name: string, own: VerbOptions | undefined, shared: reado
 function lackOfValue(name: string, { value, oneOf }: KnownOption, own: VerbOptions | undefined): string {
   const takes = oneOf ? oneOf.join(", ") : value?.includes("|") ? value.split("|").join(", ") : `a value: <${value}>`;
   return `${name} takes ${takes}. ${own ? `${own.verb} --help` : "--help"} lists the options.`;
-}
-
-/** Whether a word names a session by its path. */
-export function isPath(word: string): boolean {
-  return /[/\\]|\.(jsonl?|v2|sqlite)$/.test(word);
 }
 
 function unknownWord(arg: string): string {

@@ -2,8 +2,9 @@
 
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
+import type { Preferred } from "../core/search/named.ts";
 import { type Asking, CommandFailed, type Given, type Result } from "./asking.ts";
-import { type NamedSession, type Preferred, sessionNamed } from "./sessions.ts";
+import { type NamedSession, sessionNamed } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { inert } from "./terminal/text.ts";
 import { FAILURE, OK, type Verb } from "./verb.ts";

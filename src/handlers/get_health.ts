@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
+import { uniqueBeginning } from "../core/search/listing.ts";
 import { command } from "./shared/command.ts";
 import { stored } from "./shared/shapes.ts";
 
@@ -8,7 +9,8 @@ const agents = z.array(z.enum(["pi", "pi_agent_rust"]));
 
 const known = {
   sessionPath: z.string(),
-  sessionId: z.string().nullable(),
+  sessionId: z.string().nullable().describe("null for a session that no id finds, only its path"),
+  shortId: z.string().nullable().describe("as list_sessions has it"),
   name: stored(z.string().nullable()).describe("its name, or the beginning of what was said in it"),
   archived: z.boolean(),
 };
@@ -68,6 +70,7 @@ export default command({
       z.object({
         sessionPath: z.string().nullable(),
         sessionId: z.string().nullable(),
+        shortId: z.string().nullable(),
         holder,
         isStale: z.boolean().describe("nobody holds it: the process ended without releasing it"),
         isOwn: z.boolean().describe("this server holds it"),
@@ -142,6 +145,14 @@ export default command({
   },
   async run({ workspace, server, progress }) {
     const { leftovers, damaged, hidden, roots, catalog, ...health } = await workspace.stores.health.examine(progress);
+    const { ids } = workspace.stores.offered("", 0, "both");
+    const shortId = (id: string | null) =>
+      id === null
+        ? null
+        : uniqueBeginning(
+            id,
+            ids.filter((other) => other !== id),
+          );
     return {
       ...health,
       ok: damaged.length === 0 && catalog.state !== "damaged",
@@ -150,9 +161,17 @@ export default command({
       counts: { ...health.counts },
       node: { ...health.node },
       roots: roots.map((root) => ({ ...root, agents: [...root.agents] })),
-      hidden: hidden.map((session) => ({ ...session, agents: [...session.agents] })),
-      damaged: damaged.map((session) => ({ ...session, reasons: [...session.reasons] })),
-      locks: health.locks.map((lock) => ({ ...lock, holder: { ...lock.holder } })),
+      hidden: hidden.map((session) => ({
+        ...session,
+        shortId: shortId(session.sessionId),
+        agents: [...session.agents],
+      })),
+      damaged: damaged.map((session) => ({
+        ...session,
+        shortId: shortId(session.sessionId),
+        reasons: [...session.reasons],
+      })),
+      locks: health.locks.map((lock) => ({ ...lock, shortId: shortId(lock.sessionId), holder: { ...lock.holder } })),
       exposed: health.exposed.map((found) => ({ ...found })),
       fixes: health.fixes.map((found) => ({ ...found })),
       leftovers: leftovers.map((group) => ({ ...group, oldest: new Date(group.oldest).toISOString() })),

@@ -54,7 +54,7 @@ export default command({
       .string()
       .optional()
       .describe("by whose days to sum, such as Europe/Berlin; by default that of the server's machine"),
-    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
     archived: z.boolean().optional().describe("archived sessions, too"),
     here: hereParam,
     cursor,

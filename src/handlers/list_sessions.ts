@@ -17,7 +17,7 @@ export default command({
   effect: "server",
   repeatable: true,
   params: {
-    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
     agents: agentsParam,
     query: z
       .string()

@@ -12,7 +12,7 @@ export default command({
   params: {
     parentSession: z.string().optional().describe("path of the session it continues from, for the record"),
     cwd: z.string().min(1).optional().describe("the server's working directory by default"),
-    newSessionId: z.string().optional(),
+    newSessionId: z.string().optional().describe("an id that no session has; a new one by default"),
     name: z.string().optional().describe("display name"),
   },
   result: z.object(replacement),

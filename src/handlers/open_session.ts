@@ -11,7 +11,11 @@ export default command({
   effect: "control",
   params: {
     sessionPath: z.string().min(1).optional(),
-    sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
+    sessionId: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
     readOnly: z.boolean().optional().describe("only read what other programs write to it"),
     ...standing,
   },
@@ -26,8 +30,9 @@ export default command({
       if (session !== workspace.current) workspace.keep(session);
       return openedAs(session);
     };
-    if (workspace.stores.arrive === undefined) return open(workspace.reopened(one, readOnly));
-    if (!readOnly) return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
-    return (workspace.arrive(one) ?? Promise.resolve()).then(() => open(workspace.reopened(one, true)));
+    const isPath = one.sessionPath !== undefined;
+    if (workspace.stores.arrive === undefined && isPath) return open(workspace.reopened(one, readOnly));
+    if (readOnly) return workspace.openedWhole(one, true).then(open);
+    return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
   },
 });

@@ -37,7 +37,7 @@ export default command({
         'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
           "needed unless `tool` or `file` is given",
       ),
-    cwd: z.string().optional().describe("only sessions of exactly this working directory"),
+    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
     agents: agentsParam,
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])

@@ -14,7 +14,11 @@ export default command({
   repeatable: true,
   params: {
     sessionPath: z.string().min(1).optional().describe("relative paths refer to the server's working directory"),
-    sessionId: z.string().min(1).optional().describe("or the session's id, or an unambiguous beginning of it"),
+    sessionId: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
     ...standing,
   },
   result: z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),

@@ -5,7 +5,8 @@ import type { Model } from "../core/context/context.ts";
 import { isErrno } from "../core/errno.ts";
 import { Failure } from "../core/failure.ts";
 import { draftOf } from "../core/format/entry.ts";
-import type { Where } from "../core/ports/lifecycle.ts";
+import type { WantedSession } from "../core/ports/stores.ts";
+import { isPath } from "../core/search/named.ts";
 import type { Session } from "../core/session/session.ts";
 import { type NewSession, sessionName, type Workspace } from "../core/session/workspace.ts";
 import { ofTheDisk } from "./connection/dialect.ts";
@@ -58,9 +59,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   const { stores } = workspace;
   let first: Session;
   if (fork !== undefined) {
-    const named = where(workspace, fork);
-    await workspace.arrive(named);
-    const source = workspace.open(named);
+    const source = await workspace.openedWhole(where(workspace, fork));
     try {
       first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
     } finally {
@@ -84,7 +83,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
 }
 
 /** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
-async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSession): Promise<Session> {
+async function openedOrMade(workspace: Workspace, named: WantedSession, wanted: NewSession): Promise<Session> {
   const { stores } = workspace;
   const mayBeNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
   if (mayBeNew && !stores.arrive) return workspace.create(wanted);
@@ -97,23 +96,28 @@ async function openedOrMade(workspace: Workspace, named: Where, wanted: NewSessi
 }
 
 /**
- * Makes a session with an id. Where machines share their sessions, one that has it is opened: whoever is started again
- * elsewhere with the same arguments goes on.
+ * Opens the session of this directory with an id, or makes one. Where machines share their sessions, one that has the id is
+ * opened wherever it is: a program that is started elsewhere with the same arguments goes on.
  */
 async function withId(workspace: Workspace, sessionId: string | undefined, wanted: NewSession): Promise<Session> {
-  if (sessionId === undefined || !workspace.stores.arrive) return workspace.create(wanted);
+  const make = (): Session => workspace.create({ ...wanted, isOfDirectory: true });
+  if (sessionId === undefined) return make();
+  if (!workspace.stores.arrive) {
+    const sessionPath = workspace.stores.findOf(workspace.cwd, sessionId);
+    return sessionPath === undefined ? make() : workspace.opened({ sessionPath });
+  }
   try {
     return await workspace.opened({ sessionId, isWhole: true });
   } catch (error) {
     if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-    return workspace.create(wanted);
+    return make();
   }
 }
 
-/** Treats names with a separator or a session suffix, and names of files, as paths; others as ids. */
-function where(workspace: Workspace, given: string): Where {
-  const path = /[/\\]|\.(jsonl|v2|sqlite)$/.test(given) || isFile(workspace, given);
-  return path ? { sessionPath: given } : { sessionId: given };
+/** Treats words with a separator or a session suffix, and names of files, as paths; others as ids or names of sessions. */
+function where(workspace: Workspace, given: string): WantedSession {
+  if (isPath(given) || isFile(workspace, given)) return { sessionPath: given };
+  return { sessionId: given, mayBeName: true };
 }
 
 function isFile({ stores }: Workspace, given: string): boolean {

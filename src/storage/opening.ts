@@ -11,7 +11,7 @@ import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
 import { isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { guarded } from "./fs/files.ts";
+import { guarded, infoOrNull } from "./fs/files.ts";
 import { beginsAsOurs, readHeader } from "./fs/header.ts";
 import { absolute, type StoragePaths } from "./fs/paths.ts";
 import { leafMemory } from "./log/leaf-store.ts";
@@ -96,7 +96,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = allowed(path);
-      return isAt(file) || meant(file) !== file;
+      return isAt(file) || isBelowFile(disk, file) || meant(file) !== file;
     },
     copyAt,
     prepareFolder(file) {
@@ -108,6 +108,18 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     },
   };
   return { stores, allowed, at, openLog };
+}
+
+/**
+ * Whether a path leads into a file, as those of sessions in another agent's file or database do: no session can be made
+ * there.
+ */
+function isBelowFile(disk: Disk, path: string): boolean {
+  for (let above = dirname(path); above !== dirname(above); above = dirname(above)) {
+    const found = infoOrNull(disk, above);
+    if (found !== null) return found.kind !== "folder";
+  }
+  return false;
 }
 
 /** Opens what is now the session: hosts may still use the path from before a migration or rollback. */

@@ -2,12 +2,14 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { AGENTS } from "../core/foreign/translators.ts";
 import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { unknownId } from "../core/search/listing.ts";
+import { onlyOne, ourSessions, sessionsOfAgents } from "../core/search/named.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";
@@ -24,7 +26,8 @@ import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { infoOrNull } from "./fs/files.ts";
-import { readHeader } from "./fs/header.ts";
+import { sameFolderAs } from "./fs/folders.ts";
+import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
   absolute,
   allFolders,
@@ -43,7 +46,7 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
-import type { LifecycleDeps } from "./lifecycle/exclusive.ts";
+import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { operationLog } from "./lifecycle/operation-log.ts";
@@ -129,7 +132,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
-    const file = allowed(path);
+    const file = allowed(behindLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
     const refusal = foreign().refusal(file, MIGRATED);
     if (refusal) throw refusal;
@@ -181,13 +184,8 @@ export function makeStores(options: StoresOptions): Stores {
           path: files.fileFor({ id, cwd: cwd ?? undefined, timestamp: timestamp ?? undefined } as SessionHeader),
           store: "jsonl",
         };
-  // A fleet says whether a session is archived, so that the copy may be in either place.
-  const isOfFleet = inFleet !== WITHOUT_FLEET || options.leavesFleet === true;
-  const openable = isOfFleet ? [folders.listed, folders.archived] : [folders.listed];
-  const find = (id: string, isWhole?: boolean): string => {
-    const places = openable.map((foldersOf) => foldersOf());
-    return findById(disk, places, id, openForReading, isWhole);
-  };
+  const find = (id: string, isWhole?: boolean): string =>
+    findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
   const arrivals = inFleet.arrivals({
     placeFor,
     find,
@@ -199,6 +197,21 @@ export function makeStores(options: StoresOptions): Stores {
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
+  const all = whenUsed(
+    () =>
+      inFleet.catalog({
+        local,
+        here: jointCatalog(local, () =>
+          makeCatalog({
+            ...catalog,
+            paths: { root: join(paths.state, "agents"), state: paths.state },
+            agents: { places: options.agentPlaces ?? [], store: foreign() },
+          }),
+        ),
+        placeFor,
+      }),
+    ["close"],
+  );
   const idIn = (file: string): string | undefined => (exists(disk, file) ? readId(disk, file) : undefined);
   const idsIn = (file: string): string[] => {
     const log = lifeCycleDeps.openForeign(file);
@@ -244,6 +257,29 @@ export function makeStores(options: StoresOptions): Stores {
         throw options.leavesFleet && isMissing ? notBroughtHere(id) : error;
       }
     },
+    async lookUp(word, by) {
+      const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
+      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by });
+      return found.length === 0 ? undefined : onlyOne(found, word).path;
+    },
+    withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
+    findOf(cwd, id) {
+      if (options.kind === "memory") return undefined;
+      const archive = archiveFolder(paths);
+      const archived = paths.flat === undefined ? { ...paths, root: archive } : { ...paths, flat: archive };
+      const places = [paths, archived].map((of) => [folderFor(of, cwd)].filter((folder) => exists(disk, folder)));
+      const isDirectory = sameFolderAs(disk, cwd);
+      const isOf = (file: string): boolean => {
+        const own = readHeader(disk, file)?.cwd;
+        return typeof own === "string" && isDirectory(own);
+      };
+      try {
+        return findById(disk, places, id, openForReading, true, isOf);
+      } catch (error) {
+        if (error instanceof Failure && error.name === "session_not_found") return undefined;
+        throw error;
+      }
+    },
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
@@ -253,7 +289,11 @@ export function makeStores(options: StoresOptions): Stores {
     },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
-    latest: (wanted) => latestIn(disk, folderFor(paths, wanted), ({ cwd }) => cwd === wanted),
+    latest(wanted) {
+      const isDirectory = sameFolderAs(disk, wanted);
+      const isOf = ({ cwd }: StoredHeader): boolean => typeof cwd === "string" && isDirectory(cwd);
+      return latestIn(disk, folderFor(paths, wanted), isOf);
+    },
     nextTo(file, header) {
       if (!isOutside(file)) return undefined;
       try {
@@ -264,6 +304,7 @@ export function makeStores(options: StoresOptions): Stores {
       }
     },
     made(key, of) {
+      if ("id" in of) return lifeCycleDeps.withId(of.id).find((file) => readHeader(disk, file)?.idempotencyKey === key);
       if ("cwd" in of) return madeWith(disk, folderFor(paths, of.cwd), key);
       return isOutside(of.nextTo) ? madeWith(disk, dirname(of.nextTo), key) : undefined;
     },
@@ -296,21 +337,7 @@ export function makeStores(options: StoresOptions): Stores {
         ),
       ),
     ),
-    catalog: whenUsed(
-      () =>
-        inFleet.catalog({
-          local,
-          here: jointCatalog(local, () =>
-            makeCatalog({
-              ...catalog,
-              paths: { root: join(paths.state, "agents"), state: paths.state },
-              agents: { places: options.agentPlaces ?? [], store: foreign() },
-            }),
-          ),
-          placeFor,
-        }),
-      ["close"],
-    ),
+    catalog: all,
     health: whenUsed(() => {
       const health = makeHealth({
         ...catalog,
@@ -349,7 +376,7 @@ function isSameQuietly(disk: Disk, a: string, b: string): boolean {
 
 /**
  * Returns the file of the session with an id, or else, unless `isWhole`, of the only one whose id begins with it, in the
- * first of the places that has any. Throws invalid_id, session_not_found, ambiguous_id.
+ * first of the places that has any, of those that fit. Throws invalid_id, session_not_found, ambiguous_id.
  */
 function findById(
   disk: Disk,
@@ -357,9 +384,13 @@ function findById(
   id: string,
   openForReading: (file: string) => Log,
   isWhole = false,
+  fits: (file: string) => boolean = () => true,
 ): string {
   if (!SESSION_ID.test(id)) throw new Failure("invalid_id", undefined, { sessionId: id });
-  const there = places.map((folders) => filesOf(disk, folders, id));
+  const there = places.map((folders) => {
+    const { exact, prefixed } = filesOf(disk, folders, id);
+    return { exact: exact.filter(fits), prefixed: prefixed.filter(fits) };
+  });
   const exact = there.find(({ exact }) => exact.length > 0)?.exact;
   const prefixed = isWhole ? undefined : there.find(({ prefixed }) => prefixed.length > 0)?.prefixed;
   let found = exact ?? prefixed ?? [];

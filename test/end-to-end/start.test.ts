@@ -115,7 +115,7 @@ describe("--continue", () => {
     sessionIn(folder, project);
     const mine = sessionIn(folder, project);
     sessionIn(folder, other);
-    sessionIn(folder, `${project}/`);
+    sessionIn(folder, `${project}/c`);
     for (const flag of ["--continue", "-c"]) {
       const lives = new HereLives({ place: { ...place, cwd: project } });
       const wire = await lives.start([flag]);

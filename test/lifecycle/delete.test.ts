@@ -3,6 +3,8 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { encodePointer } from "../../src/storage/v2/documents.ts";
+import { newPointer } from "../../src/storage/v2/pointer.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";
 import { type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
@@ -25,6 +27,8 @@ function wholeSession(place: Place, n = 1): { file: string; others: string[] } {
     join(folder, `${sessionId(n)}.v2.rolled-back.2`, "manifest.json"),
   ];
   for (const path of others) put(path, `content of ${basename(path)} ${n}`);
+  const back = { ...newPointer("0".repeat(64), sessionId(n)), active: "jsonl_v3", phase: "rollback" } as const;
+  put(others[5], encodePointer({ ...back, source: basename(file) }));
   return { file, others };
 }
 

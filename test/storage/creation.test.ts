@@ -51,9 +51,7 @@ async function expectSensible(disk: FaultDisk, kind: Kind): Promise<"there" | "f
     if (found.length > 0) {
       expect(found).toMatchObject([{ sessionId: SESSION }]);
       const { sessionPath } = found[0];
-      // Names of session files begin with the time, so there another may have the same id.
-      if (kind === "v2")
-        expect((await server.failure("new_session", { newSessionId: SESSION })).data.name).toBe("already_exists");
+      expect((await server.failure("new_session", { newSessionId: SESSION })).data.name).toBe("already_exists");
       expect(await server.result("switch_session", { sessionId: SESSION })).toMatchObject({ sessionFile: sessionPath });
       const { entries } = await server.result("get_entries");
       expect([0, 2]).toContain(entries.length);

@@ -7,8 +7,6 @@ import { inVerbs } from "../wording.ts";
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
-/** Characters of an id. */
-const ID = 8;
 /** Columns of the names of what is looked at. */
 const LABEL = 12;
 
@@ -131,9 +129,9 @@ function* section(title: string, rows: readonly string[], most: number, page: Ou
 }
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
-function sessionText({ sessionId, sessionPath, name }: Result, { width, home }: OutputStyle): string {
-  const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, ID));
-  const room = Math.floor(width * 0.35) - ID;
+function sessionText({ shortId, sessionPath, name }: Result, { width, home }: OutputStyle): string {
+  const id = shortId === null ? shortPath(sessionPath, home) : inert(shortId);
+  const room = Math.floor(width * 0.35) - id.length;
   return name === null || room < 8 ? id : `${id}  ${cutTo(oneLine(name), room)}`;
 }
 
@@ -151,9 +149,8 @@ function* damagedLines(damaged: Result[], most: number, page: OutputStyle): Gene
   if (damaged.length > most) yield page.paint("dim", `  and ${grouped(damaged.length - most)} more; --all`);
 }
 
-function remedyText({ remedy, sessionId, sessionPath, archived }: Result): string {
-  // An id finds sessions that are listed.
-  const name = sessionId === null || archived ? inert(sessionPath) : inert(sessionId.slice(0, ID));
+function remedyText({ remedy, shortId, sessionPath, archived }: Result): string {
+  const name = shortId === null || archived ? inert(sessionPath) : inert(shortId);
   if (remedy === "repair") return `Mend it: repair ${name}`;
   if (remedy === "finish")
     return `Finish it: ${/\.v2$/.test(sessionPath) ? `rollback ${name}` : `migrate ${name} --apply`}`;
@@ -188,8 +185,8 @@ function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Genera
 }
 
 function* lockLines(locks: Result[], most: number, page: OutputStyle): Generator<string> {
-  const rowOf = ({ sessionId, sessionPath, holder }: Result): string => {
-    const session = sessionId?.slice(0, ID) ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
+  const rowOf = ({ shortId, sessionPath, holder }: Result): string => {
+    const session = shortId ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
     return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
   };
   const [held, stale] = [false, true].map((wanted) => locks.filter(({ isStale }) => isStale === wanted).map(rowOf));

@@ -160,13 +160,14 @@ class Follower {
   private async sayWhere(sessionPath: string, sessionId: string): Promise<void> {
     const { ask, say } = this.asking;
     await ask("close_session");
-    const now = (await sessionAt(this.asking, { sessionPath })) ?? (await sessionAt(this.asking, { sessionId }));
-    if (now !== undefined) return say(`The session is now at ${now}; follow goes on with that.`);
     const { total } = await ask("list_sessions", { query: sessionId, archived: true, headerOnly: true, limit: 1 });
+    const beside = await sessionAt(this.asking, { sessionPath });
+    if (beside === undefined && total > 0) return say("The session was archived; unarchive brings it back.");
+    const now = beside ?? (await sessionAt(this.asking, { sessionId }));
     say(
-      total > 0
-        ? "The session was archived; unarchive brings it back."
-        : "The session is gone: it was deleted or moved.",
+      now === undefined
+        ? "The session is gone: it was deleted or moved."
+        : `The session is now at ${now}; follow goes on with that.`,
     );
   }
 }

@@ -1,10 +1,10 @@
 /** Verbs that move sessions which are not open. */
 
+import type { Preferred } from "../../core/search/named.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
-import type { Preferred } from "../sessions.ts";
 import { allNamed, doEach, printingEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";

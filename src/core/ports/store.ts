@@ -268,6 +268,8 @@ export interface Beginning {
   readonly headerLine: Uint8Array;
   /** File name time and id come from the header; cwd decides the folder. */
   readonly header: SessionHeader;
+  /** Whether a host gave the id, so that another process may make a session with it meanwhile. */
+  readonly isGivenId?: boolean;
   /** Path of the new log; by default the store chooses. */
   readonly file?: string;
   /** The session whose attachments the new one gets too. */

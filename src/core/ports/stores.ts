@@ -44,6 +44,8 @@ export interface WantedSession {
   readonly sessionId?: string;
   /** Whether an id is no beginning of one. */
   readonly isWhole?: boolean;
+  /** Whether a name may stand in the place of an id, as where a person gives it. */
+  readonly mayBeName?: boolean;
 }
 
 /** The stores as the workspace needs them. */
@@ -88,6 +90,19 @@ export interface Stores {
   /** Returns the file of a session id, or, unless it `isWhole`, of an unambiguous beginning of one. */
   find(id: string, isWhole?: boolean): string;
   /**
+   * Returns the path of the session that a word names, though it is no id of ours: one of another agent, by its id or, unless
+   * `by` says whole ids, the beginning of one; and by their names, where these count, one of ours or of another agent.
+   * Undefined where there is none. Throws ambiguous_id.
+   */
+  lookUp(word: string, by: "whole" | "id" | "name"): Promise<string | undefined>;
+  /** Returns the files of all sessions with exactly this id, archived or not. */
+  withId(id: string): readonly string[];
+  /**
+   * Returns the session of a working directory with exactly this id, archived or not; undefined where there is none.
+   * Throws invalid_id, ambiguous_id.
+   */
+  findOf(cwd: string, id: string): string | undefined;
+  /**
    * Returns sessions whose ids begin so, by default not the archived ones, the newest first and at most `most`. It goes
    * by the names of files and reads only what it describes, so that it answers while a person types.
    */
@@ -119,8 +134,14 @@ export interface Stores {
    * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.
    */
   nextTo(file: string, header: SessionHeader): string | undefined;
-  /** Returns the session that a request with this key made recently, in a working directory or beside a file. */
-  made(key: string, of: { readonly cwd: string } | { readonly nextTo: string }): string | undefined;
+  /**
+   * Returns the session that a request with this key made: recently in a working directory or beside a file, or at any time
+   * with an id.
+   */
+  made(
+    key: string,
+    of: { readonly cwd: string } | { readonly nextTo: string } | { readonly id: string },
+  ): string | undefined;
   /** Lets whatever else waits have its turn, in the middle of long work. */
   pause(): Promise<void>;
   /** Writes what was put off until nobody waits. */

@@ -60,8 +60,11 @@ export function wishKey(request: ListRequest): string {
   return JSON.stringify([cwd, agents, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort]);
 }
 
-/** Returns a function that checks whether a session fits a wish. */
-export function filterOf(request: ListRequest): (listed: Listed) => boolean {
+/** Returns a function that checks whether a session fits a wish. `isDirectory`: whether a path is its directory. */
+export function filterOf(
+  request: ListRequest,
+  isDirectory: (cwd: string | null) => boolean = (cwd) => request.cwd === undefined || cwd === request.cwd,
+): (listed: Listed) => boolean {
   const words = fold(request.query ?? "").match(/\S+/g) ?? [];
   const name = request.name === undefined ? undefined : fold(request.name);
   const parentId = request.parent === undefined ? undefined : idInPath(request.parent);
@@ -69,7 +72,7 @@ export function filterOf(request: ListRequest): (listed: Listed) => boolean {
     if (listed.archived !== (request.archived ?? false)) return false;
     if (listed.agent !== undefined && !request.agents?.includes(listed.agent)) return false;
     if (listed.headerOnly && request.headerOnly !== true) return false;
-    if (request.cwd !== undefined && listed.cwd !== request.cwd) return false;
+    if (!isDirectory(listed.cwd)) return false;
     if (request.since !== undefined && !((listed.modified ?? Number.NEGATIVE_INFINITY) >= request.since)) return false;
     // What has no time is not known to be old.
     if (request.until !== undefined && !((listed.modified ?? Number.POSITIVE_INFINITY) < request.until)) return false;

@@ -18,6 +18,8 @@ export interface NewSession {
   readonly id?: string;
   readonly name?: string;
   readonly file?: string;
+  /** Whether a session of another working directory may have the id. */
+  readonly isOfDirectory?: boolean;
   /** Idempotency key of the request that asks for it; it is stored in the header. */
   readonly key?: string;
   /** The session that it is derived from, which decides where it lies when no file is named. */
@@ -165,7 +167,9 @@ export class Workspace {
 
   /** Makes a new session that is not on disk yet. Throws invalid_id, already_exists. */
   create(wanted: NewSession = {}): Session {
-    const session = this.sessionOn(this.stores.forNew.create(this.beginning(wanted)));
+    const beginning = this.beginning(wanted);
+    if (wanted.id !== undefined && !wanted.isOfDirectory) this.requireNew(wanted.id);
+    const session = this.sessionOn(this.stores.forNew.create(beginning));
     this.setUp(session);
     if (session.file !== null && this.stores.exists(session.file))
       throw new Failure("already_exists", `There is a file at ${session.file} already. switch_session opens it.`, {
@@ -173,6 +177,15 @@ export class Workspace {
       });
     if (wanted.name !== undefined) session.append([draftOf("session_info", { name: sessionName(wanted.name) })]);
     return session;
+  }
+
+  /** Throws already_exists where a session has this id, be it open or stored. */
+  private requireNew(id: string): void {
+    const open = this.openWith(id);
+    const [sessionPath] = open ? [open.file] : this.stores.withId(id);
+    if (sessionPath === undefined) return;
+    const sentence = `A session has the id ${id} already. switch_session opens it; leave the id out to get another.`;
+    throw new Failure("already_exists", sentence, { sessionId: id, sessionPath });
   }
 
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
@@ -186,6 +199,35 @@ export class Workspace {
 
   /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
   async opened(where: WantedSession, mayBeEarly = true): Promise<Session> {
+    try {
+      return await this.openedHere(where, mayBeEarly);
+    } catch (error) {
+      return this.reopened(await this.lookedUp(where, error));
+    }
+  }
+
+  /** Opens a session when all of it is here. */
+  async openedWhole(where: WantedSession, readOnly = false): Promise<Session> {
+    try {
+      await this.arrive(where);
+      return this.reopened(where, readOnly);
+    } catch (error) {
+      return this.reopened(await this.lookedUp(where, error), readOnly);
+    }
+  }
+
+  /** Returns where a session is that was looked for among ours by an id that is none of these. Throws the failure of that. */
+  async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
+    const { sessionPath, sessionId, isWhole, mayBeName } = where;
+    // Most names look like no id.
+    const isUnknown = failure instanceof Failure && ["session_not_found", "invalid_id"].includes(failure.name);
+    if (sessionPath !== undefined || sessionId === undefined || isWhole || !isUnknown) throw failure;
+    const found = await this.stores.lookUp(sessionId, mayBeName ? "name" : "id");
+    if (found === undefined) throw failure;
+    return { sessionPath: found };
+  }
+
+  private async openedHere(where: WantedSession, mayBeEarly: boolean): Promise<Session> {
     const { sessionPath, sessionId } = where;
     const resumed = this.resumed(where);
     if (resumed) return resumed;
@@ -251,12 +293,16 @@ export class Workspace {
 
   /**
    * Returns the session that a request with this idempotency key made, and opens it if needed. It is looked for where the
-   * request would make one: in a working directory that it names, and where `source` is, of which it is made.
+   * request would make one: in a working directory that it names, and where `source` is, of which it is made; and by the id
+   * that the request names.
    */
-  made(key: string, cwd: string | undefined, source: Session | null | undefined): Session | undefined {
+  made(key: string, cwd: string | undefined, source: Session | null | undefined, id?: string): Session | undefined {
     const current = this.current;
-    if (current?.log.header.idempotencyKey === key) return current;
+    const open = id === undefined ? undefined : this.openWith(id);
+    for (const one of [current, open]) if (one?.log.header.idempotencyKey === key) return one;
     const { made } = this.stores;
+    const named = id === undefined ? undefined : made(key, { id });
+    if (named !== undefined) return this.reopened({ sessionPath: named });
     for (const one of new Set([cwd, source?.cwd, current?.cwd, this.cwd])) {
       const file = one === undefined ? undefined : made(key, { cwd: one });
       if (file !== undefined) return this.reopened({ sessionPath: file });
@@ -311,6 +357,7 @@ export class Workspace {
       cwd: source.cwd,
       ...(source.log.persisted ? { parentSession: source.file as string } : {}),
     });
+    if (wanted.id !== undefined) this.requireNew(wanted.id);
     const attachmentsOf = source.file ?? undefined;
     const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
     return this.sessionOn(log, true);
@@ -405,7 +452,8 @@ export function newBeginning(env: Env, wanted: NewSession & { readonly cwd: stri
     parentSession: wanted.parentSession,
     idempotencyKey: wanted.key,
   });
-  return { headerLine: line, header: parse(line) as SessionHeader, file: wanted.file };
+  const header = parse(line) as SessionHeader;
+  return { headerLine: line, header, file: wanted.file, ...(wanted.id === undefined ? {} : { isGivenId: true }) };
 }
 
 /** Yields the lines of a forked session. Only entries with a patch are read, the others copied in runs. */

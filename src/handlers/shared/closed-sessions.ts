@@ -61,10 +61,19 @@ export function requireOne({ sessionPath, sessionId }: Where): Where {
 
 /** Returns the file of a session that this process does not have open, which may come here first. Throws session_locked. */
 export async function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {
-  await workspace.arrive(requireOne(where));
-  const file = workspace.stores.lifeCycle.locate(where, purpose);
+  const file = await located(workspace, requireOne(where), purpose);
   const open = workspace.idAt(file);
   if (open === undefined) return file;
   const sentence = "The session is open in this server. close_session closes it, switch_session leaves it for another.";
   throw new Failure("session_locked", sentence, { sessionId: open, sessionPath: file }, { retryable: false });
+}
+
+/** Returns where a session is; one of another agent by its id, too, so that the refusal to change it says whose it is. */
+async function located(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {
+  try {
+    await workspace.arrive(where);
+    return workspace.stores.lifeCycle.locate(where, purpose);
+  } catch (error) {
+    return (await workspace.lookedUp(where, error)).sessionPath;
+  }
 }

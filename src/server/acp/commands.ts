@@ -10,6 +10,7 @@ import { membersOf } from "../../core/format/loose.ts";
 import { memberOf, members, parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import { contextUsageOf } from "../../core/session/stats.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
 import { type CommandContext, command } from "../../handlers/shared/command.ts";
 import { isHeld } from "../attach/hosting.ts";
@@ -216,13 +217,25 @@ export const locate = command({
   params: { sessionId: z.string() },
   result: z.custom<Located>(),
   example: { params: {}, result: undefined as never },
-  run({ workspace }, { sessionId }): Located {
+  run({ workspace }, { sessionId }): Located | Promise<Located> {
     const open = workspace.openWith(sessionId);
     if (open) return { isOpen: true, isStored: open.log.persisted && open.file !== null, sessionPath: open.file };
-    const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
-    return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };
+    try {
+      const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
+      return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };
+    } catch (error) {
+      return elsewhere(workspace, sessionId, error);
+    }
   },
 });
+
+/** Returns where a session of another agent is. Throws the failure of looking among ours. */
+async function elsewhere({ stores }: Workspace, sessionId: string, failure: unknown): Promise<Located> {
+  const isUnknown = failure instanceof Failure && failure.name === "session_not_found";
+  const sessionPath = isUnknown ? await stores.lookUp(sessionId, "whole") : undefined;
+  if (sessionPath === undefined) throw failure;
+  return { isOpen: false, isStored: true, sessionPath };
+}
 
 export const make = command({
   name: "acp_new",

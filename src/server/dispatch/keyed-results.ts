@@ -61,8 +61,8 @@ export class KeyedResults {
     const { command, params } = call;
     if (!command.recall) return undefined;
     const { workspace } = this;
-    const { cwd, sessionId } = params as { cwd?: string; sessionId?: string };
-    const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId));
+    const { cwd, sessionId, newSessionId } = params as { cwd?: string; sessionId?: string; newSessionId?: string };
+    const made = workspace.made(key, cwd, sessionId === undefined ? null : this.sourceWith(sessionId), newSessionId);
     if (!made) return undefined;
     try {
       await made.log.confirm?.();

@@ -1,16 +1,18 @@
 /** Sessions that an id, or the beginning of one, may mean, described so that a person tells them apart. */
 
 import { basename, join } from "node:path";
+import { concat } from "../../core/json/json.ts";
 import type { SeenFacts } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Candidate, Offered } from "../../core/ports/stores.ts";
 import { momentOf, momentText } from "../../core/search/listing.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { infoOrNull } from "../fs/files.ts";
+import { infoOrNull, readAt, withFile } from "../fs/files.ts";
 import { idInName, readHeader } from "../fs/header.ts";
 import { isSessionName } from "../fs/paths.ts";
 import { isActive, sourcesOf } from "../v2/pointer.ts";
+import { withBytes } from "../v2/sqlite-v1.ts";
 import { scanContainer } from "./containers.ts";
 import { modifiedAt, type SessionSummary, scanFile } from "./summary.ts";
 
@@ -20,6 +22,9 @@ type CandidateFacts = Pick<SessionSummary, "name" | "first" | "cwd" | "timestamp
 const MOST = 10;
 /** Bytes up to which a file is read for its name: ten of them take 50 ms. */
 const LARGEST = 8 << 20;
+/** Bytes that are read at the beginning and the end of a longer one. */
+const BEGINNING_BYTES = 4 << 20;
+const END_BYTES = 1 << 20;
 /** Characters of a first message. */
 const BEGINNING = 100;
 
@@ -118,9 +123,19 @@ function summaryAt(
 ): SessionSummary | undefined {
   try {
     if (isContainerName(file)) return scanContainer(disk, file, openLog).now;
-    return disk.info(file).size <= largest ? scanFile(disk, file)?.now : undefined;
+    const { size } = disk.info(file);
+    return scanFile(size <= largest ? disk : withBytes(disk, file, endsOf(disk, file, size)), file)?.now;
   } catch {
     // It was removed meanwhile, or may not be read.
     return undefined;
   }
+}
+
+/** Returns the first and the last whole lines of a file: what was said first, and the name that it has, are usually there. */
+function endsOf(disk: Disk, file: string, size: number): Uint8Array {
+  return withFile(disk, disk.openRead(file), (fd) => {
+    const first = readAt(disk, fd, 0, BEGINNING_BYTES);
+    const last = readAt(disk, fd, size - END_BYTES, END_BYTES);
+    return concat([first.subarray(0, first.lastIndexOf(0x0a) + 1), last.subarray(last.indexOf(0x0a) + 1)]);
+  });
 }

@@ -26,6 +26,7 @@ import { type CountedSession, usageOf } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
+import { sameFolderAs } from "../fs/folders.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
@@ -113,11 +114,11 @@ class Finder implements LocalCatalog {
   list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const fits = filterOf(request);
+      const fits = filterOf(request, this.isDirectory(request));
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
-      const { found, total } = await this.lists.page(request);
+      const { found, total } = await this.lists.page(request, fits);
       const { relations } = this;
       await relations.prepare();
       return {
@@ -141,7 +142,8 @@ class Finder implements LocalCatalog {
     return this.inTurn(async () => {
       await this.refresh(progress);
       const { cwd } = request;
-      const isThere = (listed: Listed): boolean => cwd === undefined || listed.cwd === cwd;
+      const isDirectory = this.isDirectory(request);
+      const isThere = (listed: Listed): boolean => isDirectory === undefined || isDirectory(listed.cwd);
       const wanted = await this.count((listed) => (request.archived || !listed.archived) && isThere(listed), progress);
       const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
@@ -155,6 +157,11 @@ class Finder implements LocalCatalog {
         archivedLeftOut: leftOut.length,
       };
     });
+  }
+
+  /** Returns a test for the working directory that a request names, by whatever path. */
+  private isDirectory({ cwd }: { readonly cwd?: string }): ((cwd: string | null) => boolean) | undefined {
+    return cwd === undefined ? undefined : sameFolderAs(this.options.disk, cwd);
   }
 
   /** Counts the usage of the sessions that fit, as far as it is not known, and returns their rows. */

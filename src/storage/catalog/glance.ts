@@ -3,13 +3,15 @@
  * that what changed last. Of 10,000 sessions that takes 20 ms, where the whole list takes 300 the first time.
  */
 
-import { basename, join } from "node:path";
+import { basename, join, normalize } from "node:path";
 import type { Listed } from "../../core/ports/catalog.ts";
 import { comparing } from "../../core/search/listing.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { knownPath } from "../fs/confined-disk.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
+import { sameFolderAs } from "../fs/folders.ts";
 import { folderFor, isSessionName } from "../fs/paths.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
@@ -29,7 +31,9 @@ interface Seen {
 /** Returns the sessions of a directory whose files changed last, `limit` at most, in the order of lists. */
 export async function glance(options: CatalogOptions, kept: CachedRows, cwd: string, limit: number): Promise<Listed[]> {
   const { disk, paths } = options;
-  const seen = sessionsIn(disk, folderFor(paths, cwd));
+  const isDirectory = sameFolderAs(disk, cwd);
+  const folders = new Set([cwd, normalize(`${cwd}/.`), knownPath(disk, cwd)].map((path) => folderFor(paths, path)));
+  const seen = [...folders].flatMap((folder) => sessionsIn(disk, folder));
   seen.sort((a, b) => b.changed - a.changed || (a.path < b.path ? 1 : -1));
   const found: Listed[] = [];
   let read = 0;
@@ -37,7 +41,7 @@ export async function glance(options: CatalogOptions, kept: CachedRows, cwd: str
     if (found.length === limit) break;
     const listed =
       (await kept.with(async (file) => kept.stored(file, one.path, one.stamp))) ?? listedOf(options, kept, one);
-    if (listed && listed.cwd === cwd && !listed.headerOnly) found.push(listed);
+    if (listed && isDirectory(listed.cwd) && !listed.headerOnly) found.push(listed);
     if (++read % AT_ONCE === 0) await pause();
   }
   return found.sort(comparing("modified"));

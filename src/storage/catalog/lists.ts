@@ -1,7 +1,7 @@
 /** Rows in the orders in which lists were asked for, kept up with every row that changes. */
 
 import type { Listed, ListRequest, Order } from "../../core/ports/catalog.ts";
-import { afterCursor, compareKeyed, comparing, filterOf, indexIn, keyOf, wishKey } from "../../core/search/listing.ts";
+import { afterCursor, compareKeyed, comparing, indexIn, keyOf, wishKey } from "../../core/search/listing.ts";
 import type { SessionRow } from "./session-row.ts";
 import { eachInSlices, fittingInSlices, sortedInSlices } from "./slices.ts";
 
@@ -48,8 +48,11 @@ export class Lists {
   }
 
   /** Returns the sessions after a request's cursor, one beyond `most`, and how many fit. Throws cursor_expired. */
-  async page(request: ListRequest): Promise<{ found: readonly Listed[]; total: number }> {
-    const fitting = await this.fitting(request);
+  async page(
+    request: ListRequest,
+    fits: (listed: Listed) => boolean,
+  ): Promise<{ found: readonly Listed[]; total: number }> {
+    const fitting = await this.fitting(request, fits);
     const { most } = request;
     const after = afterCursor(fitting, request);
     const found = most === undefined ? await this.whole(after) : after.slice(0, most + 1).map(({ listed }) => listed);
@@ -57,11 +60,11 @@ export class Lists {
   }
 
   /** Returns all sessions that fit a request, in order. Cached from one page to the next. */
-  private async fitting(request: ListRequest): Promise<readonly SessionRow[]> {
+  private async fitting(request: ListRequest, fits: (listed: Listed) => boolean): Promise<readonly SessionRow[]> {
     const key = wishKey(request);
     let fitting = this.pages.get(key);
     if (!fitting) {
-      fitting = await fittingInSlices(await this.order(request.sort ?? "modified"), filterOf(request));
+      fitting = await fittingInSlices(await this.order(request.sort ?? "modified"), fits);
       if (this.pages.size >= MAX_PAGED) this.pages.clear();
       this.pages.set(key, fitting);
     }

@@ -7,6 +7,7 @@ import { expressionOf, fold, ftsOf, type Query, score } from "../../core/search/
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { closing, withFile } from "../fs/files.ts";
+import { sameFolderAs } from "../fs/folders.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
@@ -52,6 +53,9 @@ export class Search {
   private readonly relations: Relations;
   private parentsLeft = MOST_PARENTS;
 
+  /** The working directories of sessions that are the one of the request; undefined where it names none. */
+  private readonly cwds: readonly string[] | undefined;
+
   constructor(
     options: CatalogOptions,
     rows: ReadonlyMap<string, SessionRow>,
@@ -65,6 +69,10 @@ export class Search {
     this.request = request;
     this.query = query;
     this.wanted = new WantedTexts(request, query);
+    const { cwd } = request;
+    if (cwd === undefined) return;
+    const isThere = sameFolderAs(options.disk, cwd);
+    this.cwds = [...new Set([...rows.values()].map((row) => row.cwd ?? ""))].filter(isThere);
   }
 
   close(): void {
@@ -139,7 +147,14 @@ export class Search {
     let below = top;
     let sliced = performance.now();
     for (;;) {
-      const places = file.texts.find({ ...this.request, kinds, expression, below, count: TEXTS_AT_ONCE });
+      const places = file.texts.find({
+        ...this.request,
+        cwds: this.cwds,
+        kinds,
+        expression,
+        below,
+        count: TEXTS_AT_ONCE,
+      });
       for (const place of places) {
         if (end !== undefined && place.id < end) return sorted(end);
         below = place.id;
@@ -229,14 +244,14 @@ export class Search {
 
   /** Returns the same hits by reading all files: the most recently active session first, in it the last entry first. */
   async scanned(sessions: readonly Listed[]): Promise<{ hits: Hit[]; more: boolean }> {
-    const { limit, cursor, cwd } = this.request;
+    const { limit, cursor } = this.request;
     const hits: FoundText[] = [];
     const after = cursor === undefined ? undefined : unpacked(cursor);
     if (after && (after[0] !== "scan" || typeof after[2] !== "string" || typeof after[3] !== "number"))
       throw expired(cursor as string);
     const compare = comparing("modified");
     for (const listed of sessions) {
-      if (cwd !== undefined && listed.cwd !== cwd) continue;
+      if (this.cwds && !this.cwds.includes(listed.cwd ?? "")) continue;
       const place = after ? compare({ modified: after[1], path: after[2] } as Listed, listed) : -1;
       if (place > 0) continue;
       const found = this.scanOne(listed);

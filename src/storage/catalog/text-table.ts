@@ -70,7 +70,9 @@ export interface NewText extends TextSpan {
   readonly marks: readonly string[];
 }
 
-interface Asked extends Pick<SearchRequest, "cwd" | "since" | "until"> {
+interface Asked extends Pick<SearchRequest, "since" | "until"> {
+  /** The working directories of the sessions; undefined: any. */
+  readonly cwds: readonly string[] | undefined;
   /** Kinds of text, each with the role if only one is asked for. */
   readonly kinds: ReadonlyMap<TextKind, string | undefined>;
   /** An FTS5 expression; undefined: any text. */
@@ -169,9 +171,15 @@ export class TextTable {
   }
 
   /** Returns the places of the texts that match a query, the latest first. Throws CatalogDamaged. */
-  find({ kinds, expression, below, cwd, since, until, count }: Asked): Numbered[] {
+  find({ kinds, expression, below, cwds, since, until, count }: Asked): Numbered[] {
+    const directories = cwds && JSON.stringify(cwds);
     const found = [...kinds].flatMap(([kind, role]) => {
-      const limits = { "f.head ->> 1 = ?": cwd, "s.role = ?": role, "s.time >= ?": since, "s.time <= ?": until };
+      const limits = {
+        "f.head ->> 1 IN (SELECT value FROM json_each(?))": directories,
+        "s.role = ?": role,
+        "s.time >= ?": since,
+        "s.time <= ?": until,
+      };
       const more = Object.entries(limits).filter(([, value]) => value !== undefined);
       // The index comes first in the join, so that the result has its order and nothing beyond the limit is read.
       const [source, id] =

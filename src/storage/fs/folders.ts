@@ -1,9 +1,11 @@
 /** Folders: the names in them, their removal, and which of them have names that are not on the medium yet. */
 
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, normalize } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Disk, Named } from "./disk.ts";
+import type { Disk, FileInfo, Named } from "./disk.ts";
+import { infoOrNull } from "./files.ts";
+import { isSameFile } from "./stamps.ts";
 
 /** Returns the entries of a folder; none when it is missing. Links are links where the disk can list kinds. */
 export function entriesIn(disk: Disk, folder: string): Named[] {
@@ -24,6 +26,29 @@ export function entriesIfListed(disk: Disk, folder: string): Named[] {
     if (!isErrno(error)) throw error;
     return [];
   }
+}
+
+/**
+ * Returns a test for the paths of a folder, whatever links lead to it and whatever is at their ends. One that is not there
+ * is told by its path.
+ */
+export function sameFolderAs(disk: Disk, folder: string): (path: string | null) => boolean {
+  // A slash at the end, and a point, say nothing.
+  const plain = (path: string): string => normalize(`${path}/.`).replace(/(?<=.)\/$/, "");
+  const wanted = plain(folder);
+  const found = infoOrNull(disk, folder);
+  const isSame = (path: string): boolean => {
+    if (plain(path) === wanted) return true;
+    const other = path === "" || found === null ? null : infoOrNull(disk, path);
+    return other !== null && isSameFile(other, found as FileInfo);
+  };
+  const known = new Map<string, boolean>();
+  return (path) => {
+    if (path === null) return false;
+    const is = known.get(path) ?? isSame(path);
+    known.set(path, is);
+    return is;
+  };
 }
 
 /** Returns the sorted names in a folder; none when the folder is missing. */

@@ -1,7 +1,8 @@
 /** Goes through all session files, each opened for reading, and tells what is wrong with them. */
 
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -11,7 +12,7 @@ import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, entriesIn } from "../fs/folders.ts";
-import { idInName } from "../fs/header.ts";
+import { idInName, readHeader } from "../fs/header.ts";
 import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFolders } from "../fs/paths.ts";
 import { nameIn } from "../lifecycle/leftovers.ts";
 import { keyOf } from "../locks/contract.ts";
@@ -126,10 +127,19 @@ function countDatabases({ disk, paths }: SessionsDeps): number {
   return count;
 }
 
+/** Names of files that we or Pi gave, which end with the id. */
+const GIVEN_NAME = /^\d{4}-\d\d-\d\dT[^_]*_/;
+
+/** Returns the id by which a session is found: that of its header or name. One that is made up for it finds nothing. */
+function storedId(disk: Disk, file: string): string | null {
+  const id = readHeader(disk, file)?.id ?? (GIVEN_NAME.test(basename(file)) ? idInName(file) : undefined);
+  return typeof id === "string" && SESSION_ID.test(id) ? id : null;
+}
+
 /** Adds to the survey what one session tells. */
 function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
   const info = infoOrNull(deps.disk, lockedFileOf(file));
-  const known: KnownSession = { sessionPath: file, sessionId: idInName(file) ?? null, name: null, archived };
+  const known: KnownSession = { sessionPath: file, sessionId: storedId(deps.disk, file), name: null, archived };
   if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
     const agents = ["pi", "pi_agent_rust"] as const;
     if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents });
@@ -155,7 +165,7 @@ function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, 
   const damaged = damageOf(disk, known.sessionPath, log);
   const hidden = known.archived ? null : hiddenBecause(disk, paths, known.sessionPath);
   if (!damaged && !hidden) return;
-  const session = { ...known, sessionId: log.header.id, name: nameIn(log) };
+  const session = { ...known, name: nameIn(log) };
   if (hidden) found.hidden.push({ ...session, ...hidden });
   if (damaged) found.damaged.push({ ...session, ...damaged });
 }

@@ -1,13 +1,16 @@
 /** Puts a session file in its place in one step: a new one, or one that replaces the session's with repaired lines. */
 
-import { dirname } from "node:path";
-import { withMember } from "../../core/format/entry.ts";
+import { dirname, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import { nameable, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Repairs } from "../../core/ports/store.ts";
 import { MISSING } from "../../core/tree/nodes.ts";
 import { keepAs } from "../fs/chunked-io.ts";
+import { CONTAINER } from "../fs/container-paths.ts";
 import { type Disk, type FileInfo, publishNew, removeQuietly, writeAll } from "../fs/disk.ts";
-import { makeFolderIn } from "../fs/folders.ts";
+import { makeFolderIn, namesIn } from "../fs/folders.ts";
+import { readHeader } from "../fs/header.ts";
 import { sweepTemporaryFiles } from "../fs/staging.ts";
 import { isSameStamp, isUnchanged } from "../fs/stamps.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
@@ -48,6 +51,22 @@ export function createFile(disk: Disk, state: WriteState, path: string, bytes: U
   state.unsynced.addFound(makeFolderIn(disk, dirname(path)));
   sweepTemporaryFiles(disk, dirname(path), now);
   return publishLocked(disk, state, path, (fd) => writeAll(disk, fd, bytes));
+}
+
+/**
+ * Throws already_exists where a session of the same directory has the id by now: the names of session files begin with the
+ * time, so that those of two programs differ which begin a session with one id.
+ */
+export function requireNewId(disk: Disk, path: string, { id, cwd }: SessionHeader): void {
+  const folder = dirname(path);
+  const isOfId = (name: string): boolean => name === `${id}${CONTAINER}` || name.endsWith(`_${nameable(id)}.jsonl`);
+  for (const name of namesIn(disk, folder).filter(isOfId)) {
+    const sessionPath = join(folder, name);
+    const other = readHeader(disk, sessionPath);
+    if (other?.id !== id || other.cwd !== cwd || sessionPath === path) continue;
+    const sentence = `Another program began a session with the id ${id} meanwhile. Nothing was written; switch_session opens that one.`;
+    throw new Failure("already_exists", sentence, { sessionId: id, sessionPath });
+  }
 }
 
 function publishLocked(

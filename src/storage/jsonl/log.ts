@@ -24,7 +24,7 @@ import { type Backend, FileLog } from "../log/file-log.ts";
 import { KnownEntries, type KnownHeads } from "../log/known-entries.ts";
 import { type Elsewhere, keptInBoth } from "../log/outside.ts";
 import { type FileLogOptions, WriteState } from "../log/write-state.ts";
-import { createFile, fileBytes, overrideRepaired, type Published, swapFile } from "./create-and-swap.ts";
+import { createFile, fileBytes, overrideRepaired, type Published, requireNewId, swapFile } from "./create-and-swap.ts";
 import { FileIndex, type WrittenLines } from "./file-index.ts";
 import { FileTail } from "./file-tail.ts";
 import { bridgeGaps, checkTail } from "./gaps.ts";
@@ -68,6 +68,7 @@ export class JsonlBackend implements Backend {
   readonly reader: EntryReader;
   /** Whether what was read at opening is one consistent state of the file. */
   isConsistent = true;
+  private isGivenId = false;
   private readonly disk: Disk;
   private readonly options: JsonlOptions;
   private readonly file: SessionFile;
@@ -140,7 +141,8 @@ export class JsonlBackend implements Backend {
 
   // --- opening and closing -------------------------------------------------------------------------------------
 
-  begin({ header, headerLine }: Beginning): void {
+  begin({ header, headerLine, isGivenId = false }: Beginning): void {
+    this.isGivenId = isGivenId;
     this.scanner.stored = { header, headerLine, version: CURRENT_VERSION };
   }
 
@@ -294,6 +296,7 @@ export class JsonlBackend implements Backend {
     const { headerLine } = this.stored;
     const bytes = fileBytes([headerLine, ...held, ...lines], false);
     let published: Published;
+    if (this.isGivenId) requireNewId(this.disk, this.path, this.stored.header);
     try {
       published = createFile(this.disk, state, this.path, bytes, this.options.env.now());
     } catch (error) {

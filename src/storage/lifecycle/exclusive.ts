@@ -75,7 +75,7 @@ export async function exclusively<T>(
   requireWritable(deps);
   const { disk, leaves } = deps;
   return guarded(doing, () =>
-    closing(deps.open(kindOf(disk, path) === "link" ? disk.realPath(path) : path), (log) => {
+    closing(deps.open(behindLink(disk, path)), (log) => {
       // The frozen copy of a session file may only be moved together with its session.
       if (frozenFrom(path) !== null && log.readOnly) throw log.readOnly;
       log.acquireLock();
@@ -95,6 +95,11 @@ export async function exclusively<T>(
       });
     }),
   );
+}
+
+/** Returns the path that a link leads to, which is that of the session; any other path as it is. */
+export function behindLink(disk: Disk, path: string): string {
+  return kindOf(disk, path) === "link" ? disk.realPath(path) : path;
 }
 
 /** Throws content_modified unless a session, whose lock we have, is as it was seen. */

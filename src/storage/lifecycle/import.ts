@@ -109,13 +109,17 @@ async function importSource(
   const done = (at: number): void => progress?.(size + Math.min(at, size), 2 * size);
   const facts = { entryCount: log.nodes.count, version: log.version, damage: [...log.damage] };
   const { id } = log.header;
-  let other: string | undefined;
+  const related: { readonly file: string; readonly relation: Relation }[] = [];
   for (const file of deps.withId(id)) {
     const relation = await relate(deps, log, source, file, done);
-    if (relation === "other") {
-      other ??= file;
-      continue;
-    }
+    related.push({ file, relation });
+    if (relation === "has all") break;
+  }
+  // No copy is continued with what is there already.
+  const known = related.find(({ relation }) => relation === "has all");
+  const found = known ?? related.find(({ relation }) => relation !== "other");
+  if (found) {
+    const { file, relation } = found;
     if (relation !== "has all") await deps.requireFree?.(id);
     await bringAttachments(disk, source.path, file);
     if (relation === "has its beginning") await continueWith(deps, source, log, file);
@@ -123,6 +127,7 @@ async function importSource(
     if (relation !== "has all") noteContinued(deps, log, file);
     return { sessionId: id, sessionPath: file, outcome: relation === "has all" ? "known" : "continued", ...facts };
   }
+  const other = related[0]?.file;
   if (other === undefined) {
     const target = targetOf(deps, log.header);
     await asOperation(deps, log, { sessionId: id, sessionPath: target }, async () => {

@@ -13,10 +13,9 @@ import { CONTAINER, isContainerName, POINTER } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, kindOf } from "../fs/folders.ts";
-import { idInName } from "../fs/header.ts";
-import { allFolders, isSessionName } from "../fs/paths.ts";
+import { allFolders } from "../fs/paths.ts";
 import { isAbandoned, temporaryFor } from "../fs/staging.ts";
-import { currentPathOf, status } from "../v2/pointer.ts";
+import { currentPathOf, fileInLedger, status } from "../v2/pointer.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 import { holdsAll, readAllOf } from "./import.ts";
 import { factsOf, titleOf } from "./recorded.ts";
@@ -86,20 +85,18 @@ export function ownerOf(disk: Disk, path: string): string | null {
   const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
   try {
     const now = currentPathOf(disk, join(dirname(path), container));
-    return exists(disk, now) ? now : fileOf(disk, now);
+    return exists(disk, now) ? now : fileOf(disk, path);
   } catch {
     // Its pointer or its header cannot be read, so that nobody knows which of its files is the session.
     return null;
   }
 }
 
-/** Returns the session file beside a container that is not there and has no pointer: its name has the same id. */
-function fileOf(disk: Disk, container: string): string | null {
-  if (!isContainerName(container)) return null;
-  const folder = dirname(container);
-  const id = basename(container, CONTAINER);
-  const found = entriesIfListed(disk, folder).find(({ name }) => isSessionName(name) && idInName(name) === id);
-  return found ? join(folder, found.name) : null;
+/** Returns the session file that a container which is left over was made from or rolled back to, if it is there. */
+function fileOf(disk: Disk, leftover: string): string | null {
+  const name = fileInLedger(disk, leftover);
+  const file = name === undefined ? undefined : join(dirname(leftover), name);
+  return file !== undefined && exists(disk, file) ? file : null;
 }
 
 /** Runs `run` while nobody else can write to the sessions that leftovers belong to. Throws session_locked. */

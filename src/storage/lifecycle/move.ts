@@ -9,15 +9,14 @@ import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import { giveName, sameContent } from "../fs/chunked-io.ts";
-import { headerFile, isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, type FileInfo, type Named, removeIfSame } from "../fs/disk.ts";
+import { CONTAINER, headerFile, isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, exists, type FileInfo, type Named, removeIfSame } from "../fs/disk.ts";
 import { ifPresent, infoOrNull } from "../fs/files.ts";
 import { entriesIn, kindOf, namesIn } from "../fs/folders.ts";
-import { isSessionName } from "../fs/paths.ts";
 import { isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLockInContainer } from "../locks/lock-paths.ts";
 import { readPointer } from "../v2/documents.ts";
-import { originOf } from "../v2/pointer.ts";
+import { fileInLedger, originOf, pointerOf, snapshotOf } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
 const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated)$/;
@@ -28,51 +27,77 @@ export type PathChange = readonly [from: string, to: string];
 
 /**
  * Returns the paths in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
- * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file.
+ * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file. Which file and
+ * which container are one session is what the pointer says, and never that both have the same id: one may be a copy.
  */
 export function belongings(disk: Disk, session: string, sessionId: string): string[] {
+  const belongs = isContainerName(session) ? ofContainer(disk, session, sessionId) : ofFile(disk, session, sessionId);
   const folder = dirname(session);
-  const name = basename(session);
-  const names = namesIn(disk, folder);
-  const bases = [name];
-  const own = new Set<string>();
-  let container: string | undefined;
-  if (isContainerName(name)) {
-    container = name;
-    own.add(basename(pointerFile(session)));
-    const source = sourceOf(disk, session);
-    if (source !== null) {
-      bases.push(source);
-      // A rollback that was cut off has made it. Left behind, it would be a second session with this id.
-      own.add(source);
-    }
-  } else {
-    own.add(`${name.replace(/\.[^.]*$/, "")}.v2`);
-    // The container is named by the id. When another file has the same id, it stays with that.
-    const shared = names.some((other) => other !== name && isSessionName(other) && other.includes(sessionId));
-    if (SESSION_ID.test(sessionId) && !shared) {
-      container = `${sessionId}.v2`;
-      own.add(container).add(basename(pointerFile(join(folder, container))));
-      bases.push(container);
-    }
-  }
-  for (const base of bases) own.add(`${base}.blobs`);
-  const rest = (other: string, base: string): string => (other.startsWith(base) ? other.slice(base.length) : "");
-  const belongs = (other: string): boolean =>
-    own.has(other) ||
-    bases.some((base) => BACKUP.test(rest(other, base))) ||
-    (container !== undefined && CONTAINER_LEFTOVER.test(rest(other, container)));
-  return names.filter((other) => other !== name && belongs(other)).map((other) => join(folder, other));
+  return namesIn(disk, folder)
+    .filter((other) => other !== basename(session) && belongs(other))
+    .map((other) => join(folder, other));
 }
 
-/** Returns the name of the file that a container was migrated from; null when none is known. */
-function sourceOf(disk: Disk, container: string): string | null {
+/** Whether a name is that of another file or folder of a session. */
+type Belongs = (name: string) => boolean;
+
+/** Returns what follows one name in another that begins so; an empty text for any other. */
+function rest(name: string, base: string): string {
+  return name.startsWith(base) ? name.slice(base.length) : "";
+}
+
+/** Whether a name is that of a backup of a file or container, or of the folder of its attachments. */
+function isBeside(name: string, base: string): boolean {
+  return name === `${base}.blobs` || BACKUP.test(rest(name, base));
+}
+
+function ofContainer(disk: Disk, container: string, sessionId: string): Belongs {
+  const own = basename(container);
+  const pointer = basename(pointerFile(container));
+  const isOwn: Belongs = (name) => name === pointer || isBeside(name, own) || CONTAINER_LEFTOVER.test(rest(name, own));
+  // In a copy, the pointer names what belongs to the original.
+  const origin = own === `${sessionId}${CONTAINER}` ? originIn(disk, container) : undefined;
+  if (origin === undefined) return isOwn;
+  const { source, isSettled } = origin;
+  // A rollback or migration that was cut off left the file. Later, another program put it there: it is another session.
+  if (isSettled && exists(disk, join(dirname(container), source)))
+    return (name) => isOwn(name) || name === snapshotOf(source);
+  return (name) => isOwn(name) || name === source || isBeside(name, source);
+}
+
+function ofFile(disk: Disk, file: string, sessionId: string): Belongs {
+  const own = basename(file);
+  const derived = `${own.replace(/\.[^.]*$/, "")}${CONTAINER}`;
+  const hasDerived = isDerived(disk, join(dirname(file), derived));
+  const isOwn: Belongs = (name) => isBeside(name, own) || (hasDerived && name === derived);
+  if (!SESSION_ID.test(sessionId)) return isOwn;
+  const container = join(dirname(file), `${sessionId}${CONTAINER}`);
+  const pointer = pointerOf(disk, container);
+  const isOf: Belongs = (name) => (pointer ? pointer.source : fileInLedger(disk, join(dirname(file), name))) === own;
+  return (name) => {
+    if (isOwn(name)) return true;
+    if (name === basename(pointerFile(container))) return isOf(basename(container));
+    const after = rest(name, basename(container));
+    const isPart = name === basename(container) || BACKUP.test(after) || CONTAINER_LEFTOVER.test(after);
+    return isPart && isOf(name);
+  };
+}
+
+/** Whether a container was derived by pi_agent_rust: one of ours has a header, and its pointer lies beside it. */
+function isDerived(disk: Disk, container: string): boolean {
+  return ![headerFile(container), pointerFile(container)].some((path) => exists(disk, path));
+}
+
+/** Returns the name of the file that a container came from, and whether no migration or rollback of it is under way. */
+function originIn(disk: Disk, container: string): { source: string; isSettled: boolean } | undefined {
   try {
-    const origin = readPointer(disk, pointerFile(container)) ?? originOf(disk, container);
+    const pointer = readPointer(disk, pointerFile(container));
+    const origin = pointer ?? originOf(disk, container);
     const source = typeof origin === "string" ? null : origin.source;
-    return source !== null && basename(source) === source ? source : null;
+    if (source === null || basename(source) !== source) return undefined;
+    return { source, isSettled: pointer === null || pointer.phase === "completed" };
   } catch {
-    return null;
+    return undefined;
   }
 }
 

@@ -1,11 +1,13 @@
 /** Writes files for people, such as exports. */
 
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { blocksOf, pause, piecesOf } from "../fs/chunked-io.ts";
-import { closeQuietly, type Disk, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
+import { CONTAINER, headerFile } from "../fs/container-paths.ts";
+import { closeQuietly, type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
+import { isSessionName } from "../fs/paths.ts";
 import { LF } from "../log/lines.ts";
 import { bringAttachments } from "./import.ts";
 
@@ -51,11 +53,14 @@ export async function writeOutput(
 /** Gives the output its name, and returns that. */
 function giveName(disk: Disk, temporary: string, path: string, onExisting: "refuse" | "rename" | "replace"): string {
   if (onExisting === "replace") {
+    requireNoContainer(disk, path);
     disk.rename(temporary, path);
     return path;
   }
   for (let n = 1; ; n++) {
     const name = n === 1 ? path : path.replace(/(\.[^./\\]*)?$/, `-${n}$1`);
+    if (onExisting === "rename" && isOfContainer(disk, name)) continue;
+    requireNoContainer(disk, name);
     try {
       renameExclusive(disk, temporary, name);
       return name;
@@ -67,6 +72,17 @@ function giveName(disk: Disk, temporary: string, path: string, onExisting: "refu
         });
     }
   }
+}
+
+/** Whether pi_agent_rust would take the container of a session for one that it derived from a file with this name. */
+function isOfContainer(disk: Disk, path: string): boolean {
+  return isSessionName(basename(path)) && exists(disk, headerFile(path.replace(/\.jsonl$/, CONTAINER)));
+}
+
+function requireNoContainer(disk: Disk, path: string): void {
+  if (!isOfContainer(disk, path)) return;
+  const sentence = `The session ${basename(path, ".jsonl")} is in the container beside ${path}, which pi_agent_rust would replace by this file. Give another name.`;
+  throw new Failure("already_exists", sentence, { path });
 }
 
 /** See Stores.bytesOf. */

@@ -4,7 +4,7 @@ import type { Migrated, Migrations, Wishes } from "../../core/ports/migrations.t
 import type { NewOperation } from "../../core/ports/operations.ts";
 import { closing, guarded } from "../fs/files.ts";
 import { currentPathOf, locationOf, status } from "../v2/pointer.ts";
-import type { LifecycleDeps } from "./exclusive.ts";
+import { behindLink, type LifecycleDeps } from "./exclusive.ts";
 import { factsOf, recorded, titleOf } from "./recorded.ts";
 
 const WORDS = { migrate: "Migrated", rollback: "Rolled back the migration of" } as const;
@@ -44,7 +44,7 @@ function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: st
   const { disk } = deps;
   try {
     return guarded("looking for the session", () => {
-      const file = deps.allowed(path);
+      const file = behindLink(disk, deps.allowed(path));
       const location = locationOf(disk, file);
       if ((status(disk, file).active === "native_v2") === (kind === "migrate")) return undefined;
       const { sessionId } = location;

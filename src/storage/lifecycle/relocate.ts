@@ -320,10 +320,12 @@ function requireFolder({ disk, allowed }: LifecycleDeps, cwd: string): void {
   throw new BadParams([{ path: "cwd", message }]);
 }
 
-/** Returns the second name of a session file, which an interrupted move left. */
+/** Returns the second name of a session file, which an interrupted move left in another folder. */
 function otherName({ disk, withId }: LifecycleDeps, { file, sessionId }: LockedSession): string | undefined {
   if (isContainerName(file) || disk.info(file).links === 1) return undefined;
-  return withId(sessionId).find((other) => !isSameName(disk, other, file) && isOneFile(disk, other, file));
+  return withId(sessionId).find(
+    (other) => dirname(other) !== dirname(file) && !isSameName(disk, other, file) && isOneFile(disk, other, file),
+  );
 }
 
 /** Whether two paths are one name in one folder. */

@@ -13,6 +13,7 @@ import { headerFile, ledgerFile } from "../fs/container-paths.ts";
 import { type Disk, exists } from "../fs/disk.ts";
 import { freeName } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
+import { readHeader } from "../fs/header.ts";
 import { removeTree } from "../fs/staging.ts";
 import { isLock, keyOf, type Lock, type Locks } from "../locks/contract.ts";
 import { lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
@@ -25,7 +26,15 @@ import {
   type Pointer,
   type SourceFormat,
 } from "./documents.ts";
-import { isLeftOver, missingPointer, pointerAt, putPointer, rolledBackName } from "./pointer.ts";
+import {
+  isLeftOver,
+  isOfAnother,
+  isRenamedCopy,
+  missingPointer,
+  pointerAt,
+  putPointer,
+  rolledBackName,
+} from "./pointer.ts";
 import { StateMachine, type StoreState } from "./states.ts";
 
 export interface MigrationOptions {
@@ -76,6 +85,15 @@ export function operatorNeeded({ reason, source }: Pointer): Failure {
   );
 }
 
+/** Throws migration_failed for a copy of a container under another name: its pointer names the files of the original. */
+function requireOwnName(disk: Disk, { container }: SessionLocation): void {
+  if (!isRenamedCopy(disk, container)) return;
+  const own = `${readHeader(disk, container)?.id}`;
+  throw migrationFailed(
+    `${basename(container)} is a copy of the container of the session ${own}, and its pointer names the files of that one. Nothing was changed. Export the copy to get a session file of it.`,
+  );
+}
+
 /** One migration or rollback of one session. */
 export class MigrationRun {
   readonly options: MigrationOptions;
@@ -117,10 +135,16 @@ export class MigrationRun {
     return join(dirname(this.location.container), name);
   }
 
-  /** Returns the pointer as it is now; one that is missing is derived from the container's documents. */
+  /**
+   * Returns the session's pointer as it is now; one that is missing is derived from the container's documents. That of
+   * another session with its id does not count. Throws migration_failed for a copy of a container.
+   */
   pointer(): Pointer | null {
     const { disk, location } = this;
-    const pointer = pointerAt(disk, location.pointer) ?? missingPointer(disk, location.container);
+    const stored = pointerAt(disk, location.pointer);
+    if (isOfAnother(disk, location, stored)) return null;
+    requireOwnName(disk, location);
+    const pointer = stored ?? missingPointer(disk, location.container);
     this.format = pointer?.sourceFormat ?? this.format;
     if (this.found === undefined) this.found = pointer;
     return pointer;

@@ -15,7 +15,15 @@
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
-import type { Migrated, Migrations, Obstacle, Plan, Verification, Wishes } from "../../core/ports/migrations.ts";
+import type {
+  Migrated,
+  Migrations,
+  Obstacle,
+  Plan,
+  SessionLocation,
+  Verification,
+  Wishes,
+} from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { hashOf } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile, manifestFile } from "../fs/container-paths.ts";
@@ -37,7 +45,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { currentPathOf, locationIn, locationOf, pointerAt, snapshotOf, status } from "./pointer.ts";
+import { currentPathOf, isOfAnother, locationIn, locationOf, pointerAt, snapshotOf, status } from "./pointer.ts";
 import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
@@ -94,9 +102,11 @@ async function planOf(
       obstacles.push({ kind, reason, ...(entryId === undefined ? {} : { entryId }) });
   };
   if (log.readOnly && log.readOnly.name !== "read_only") add(log.readOnly.name, log.readOnly.message);
+  const isAnother = isOfAnother(disk, location);
+  if (isAnother) add("already_exists", takenBy(location));
   if (!isUuid(header.id)) add("invalid_id", `the session id ${header.id} is not a UUID`);
   // With a pointer, a rollback that was cut off left this, and it is finished first.
-  if (exists(disk, snapshotOf(file)) && pointerAt(disk, location.pointer) === null)
+  if (exists(disk, snapshotOf(file)) && (isAnother || pointerAt(disk, location.pointer) === null))
     add("already_exists", `${basename(file)}.migrated exists; move it away`);
   if (exists(disk, location.container) && !exists(disk, headerFile(location.container)))
     add("already_exists", `${basename(location.container)} exists and is not a container of a session; move it away`);
@@ -109,6 +119,10 @@ async function planOf(
   }
   for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
   return { location, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
+}
+
+function takenBy({ container, sessionId }: SessionLocation): string {
+  return `${basename(container)} belongs to another session with the id ${sessionId}, and this file is a copy of it. Delete one of them; or import the copy: if it has other entries, it becomes a session with an id of its own`;
 }
 
 /**

@@ -19,7 +19,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
-import { headerBytes, headerOfBytes, type StoredHeader } from "../fs/header.ts";
+import { headerBytes, headerOfBytes, readHeader, type StoredHeader } from "../fs/header.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/write-state.ts";
@@ -151,6 +151,13 @@ function lastMigration(disk: Disk, container: string): MigrationEvent | undefine
     if (error instanceof Failure) return undefined;
     throw error;
   }
+}
+
+/** Returns the name of the session file that a container was made from, or rolled back to, as its ledger says. */
+export function fileInLedger(disk: Disk, container: string): string | undefined {
+  const last = lastMigration(disk, container);
+  if (last === undefined) return undefined;
+  return basename(last.sourceFormat === "native_v2" ? last.targetPath : last.sourcePath);
 }
 
 /** Phases of a migration that nobody was served by: what it built holds nothing but a copy of the session file. */
@@ -314,6 +321,32 @@ export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
   return bytes ? headerOfBytes(bytes) : undefined;
 }
 
+/**
+ * Whether the container and the pointer at the location of a session file are those of another session with its id, such
+ * as the one that this file is a copy of.
+ */
+export function isOfAnother(
+  disk: Disk,
+  { container, pointer: path, source }: SessionLocation,
+  pointer = ifSound(() => readPointer(disk, path)),
+): boolean {
+  if (source === null) return false;
+  const isAnother = (name: string | null | undefined): boolean => name !== basename(source);
+  const isThere = (name: string | null | undefined): boolean =>
+    typeof name === "string" && exists(disk, join(dirname(container), name));
+  if (pointer !== null) return isAnother(pointer.source) && (pointer.active === "native_v2" || isThere(pointer.source));
+  const origin = originOf(disk, container);
+  if (typeof origin !== "string") return isAnother(origin.source);
+  const named = fileInLedger(disk, container);
+  return isAnother(named) && isThere(named);
+}
+
+/** Whether a container is a copy under another name: its header has the id of another session. */
+export function isRenamedCopy(disk: Disk, container: string): boolean {
+  const id = readHeader(disk, container)?.id;
+  return typeof id === "string" && id !== basename(container, CONTAINER);
+}
+
 export function locationIn(folder: string, sessionId: string, source: string | null): SessionLocation {
   const container = join(folder, `${sessionId}${CONTAINER}`);
   return {
@@ -354,6 +387,7 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
 /** Returns how far the migration or rollback of a session has come. Changes nothing. Throws errno errors. */
 export function status(disk: Disk, path: string): Status {
   const location = locationOf(disk, path);
+  if (isOfAnother(disk, location)) return neverMigrated(disk, location);
   const pointer = pointerAt(disk, location.pointer);
   const ledger = [location.container, location.staging].map(ledgerFile).find((file) => exists(disk, file));
   const events = ledger === undefined ? [] : readLedger(disk, ledger).events;
@@ -391,6 +425,23 @@ export function status(disk: Disk, path: string): Status {
   const untouched =
     readManifest(disk, manifestFile(location.container))?.integrity.manifestHash === pointer.manifestHash;
   return as("native_v2", pointer.source !== null && untouched ? "MIGRATED" : "CLEAN");
+}
+
+/** Returns the status of a session file that lies beside the container of another session with its id. */
+function neverMigrated(disk: Disk, location: SessionLocation): Status {
+  const active = isDatabase(disk, location.source as string) ? "sqlite_v1" : "jsonl_v3";
+  return {
+    location,
+    active,
+    state: "CLEAN",
+    interrupted: false,
+    phase: null,
+    snapshotId: null,
+    correlationId: null,
+    reason: null,
+    snapshotPath: null,
+    events: [],
+  };
 }
 
 export function rolledBackName({ container }: SessionLocation, n: number): string {

@@ -277,8 +277,8 @@ async function putBack(going: Rollback): Promise<void> {
   const { run, pointer, log, before, later, file } = going;
   const { disk } = run;
   const isThere = !isAbsent(disk, file);
-  // A file in that place may be from an attempt that was cut off.
-  if (isThere && before !== null && pointer.phase !== "rollback") throw inTheWay(file);
+  // Only where an attempt was cut off, a file in that place is ours.
+  if (isThere && pointer.phase !== "rollback") throw inTheWay(file);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
     if (!isThere) return nameAgain(disk, snapshotOf(file), file, going);

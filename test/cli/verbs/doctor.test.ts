@@ -53,7 +53,7 @@ test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts o
   const doctor = await runHere(place, ["doctor"], { terminal, variables });
   fits(doctor, columns);
   expect(doctor.status).toBe(3);
-  expect(doctor.stdout).toContain(`repair ${short(1)}`);
+  expect(doctor.stdout.replace(/\s+/g, " ")).toContain(`repair ${short(1)}`);
   for (const words of ["1 damaged session", "Session Store V2", "does not exist any more", "doctor --fix"])
     expect(doctor.stdout.replace(/\s+/g, " "), words).toContain(words);
   const verify = await runHere(place, ["verify", "--all"], { terminal, variables });

@@ -1,12 +1,14 @@
 /** Moves keep links that lead nowhere, and leftovers go to the trash and come back. */
 
 import { existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { move, requireWayFree } from "../../../src/storage/lifecycle/move.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
+import { encodePointer } from "../../../src/storage/v2/documents.ts";
+import { newPointer } from "../../../src/storage/v2/pointer.ts";
 import { testEnv } from "../../support/env.ts";
 import { contentsOf, put, putSession, read, rootOf, serveLibrary, sessionId } from "../../support/lifecycle.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../../support/server.ts";
@@ -85,6 +87,9 @@ test("leftovers go to the trash together, and undo brings all of them back", asy
   const container = join(dirname(files[0]), `${sessionId(1)}.v2.rolled-back`);
   put(join(container, "segments", "1.seg"), "frames");
   leftovers.push(container);
+  const back = { ...newPointer("0".repeat(64), sessionId(1)), active: "jsonl_v3", phase: "rollback" } as const;
+  const pointer = join(dirname(files[0]), `${sessionId(1)}.store.json`);
+  files.push(put(pointer, encodePointer({ ...back, source: basename(files[0]) })));
   const before = contentsOf(rootOf(place));
   const { itemPath } = await lifeCycleIn(place).leftovers.prune({ paths: leftovers }, MOVED);
   expect(Object.keys(contentsOf(rootOf(place))).sort()).toEqual([...files].sort());

@@ -1,0 +1,125 @@
+/** Sessions of other agents by the paths that lists print, by their ids and by their names, wherever a session is named. */
+
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { SessionManager } from "../../src/index.ts";
+import { editorHere, ours } from "../support/acp.ts";
+import { wholeClaudeSession } from "../support/foreign/claude.ts";
+import { opencodeDatabase } from "../support/foreign/databases.ts";
+import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
+import { contentsOf, put, putSession, serveLibrary } from "../support/lifecycle.ts";
+import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
+
+const CLAUDE_ID = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
+
+/** A place with a session of Claude Code and one of opencode. */
+function placeOfOthers(): { place: Place; claude: string; database: string } {
+  const place = temporaryPlace();
+  const claude = join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_ID}.jsonl`);
+  put(claude, wholeClaudeSession().text);
+  const database = join(place.home, ".local/share/opencode/opencode.db");
+  mkdirSync(dirname(database), { recursive: true });
+  opencodeDatabase(database, [wholeOpencodeExport()]).close();
+  return { place, claude, database };
+}
+
+async function listedIn(place: Place): Promise<Json[]> {
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: "all" });
+  await server.finish();
+  return sessions;
+}
+
+/** What names a session that a list shows: its path, its id, the beginning of that, and its name. */
+function namesOf({ sessionId, sessionPath, name }: Json): string[] {
+  return [sessionPath, sessionId, sessionId.slice(0, -1), ...(name === null ? [] : [name])];
+}
+
+test("--session opens every session that a list shows: by its path, its id, and its name", async () => {
+  const { place } = placeOfOthers();
+  putSession(place, 1);
+  const sessions = await listedIn(place);
+  expect(sessions.map(({ agent = "ours" }) => agent).sort()).toEqual(["claude", "opencode", "ours"]);
+  for (const session of sessions)
+    for (const given of namesOf(session)) {
+      const server = serveLibrary(place, ["--session", given]);
+      const state = await server.result("get_state");
+      expect([given, state.sessionFile, state.sessionId]).toEqual([given, session.sessionPath, session.sessionId]);
+      await server.finish();
+    }
+});
+
+test("--fork forks them, named in the same ways", SWEEP, async () => {
+  const { place } = placeOfOthers();
+  for (const session of await listedIn(place))
+    for (const given of namesOf(session)) {
+      const server = serveLibrary(place, [
+        "--fork",
+        given,
+        "--session-dir",
+        join(place.home, "forks", `${Math.random()}`),
+      ]);
+      expect((await server.result("get_state")).messageCount, given).toBeGreaterThan(0);
+      await server.finish();
+    }
+});
+
+test("commands open other agents' sessions by their ids, and refuse to change them", async () => {
+  const { place, claude } = placeOfOthers();
+  const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
+  const server = serveLibrary(place);
+  for (const command of ["open_session", "switch_session"])
+    expect(await server.result(command, { sessionId })).toMatchObject({ sessionFile: claude });
+  await server.result("new_session", {});
+  await server.result("close_session", { sessionId });
+  for (const [command, params] of [
+    ["delete_session", {}],
+    ["archive_session", {}],
+    ["relocate_session", { cwd: place.cwd }],
+  ] as const)
+    expect((await server.failure(command, { sessionId, ...params })).data.name, command).toBe("read_only");
+  expect((await server.failure("open_session", { sessionId: "nothing-like-it" })).data.name).toBe("session_not_found");
+});
+
+test("an editor loads them by their ids", async () => {
+  const { place, claude } = placeOfOthers();
+  const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
+  const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+  const editor = await editorHere([], { place, env: { sha256 } });
+  const loaded = await editor.result("session/load", { sessionId, cwd: "/home/me/project", mcpServers: [] });
+  expect(ours(loaded)).toMatchObject({ readOnly: true });
+  expect((await editor.failure("session/delete", { sessionId })).message).toContain("read");
+  expect(existsSync(claude)).toBe(true);
+});
+
+test("an archived session is opened by its id", async () => {
+  const place = temporaryPlace();
+  putSession(place, 1);
+  const server = serveLibrary(place);
+  const [{ sessionId }] = (await server.result("list_sessions")).sessions;
+  const { movedTo } = await server.result("archive_session", { sessionId });
+  expect(await server.result("open_session", { sessionId })).toMatchObject({ sessionFile: movedTo });
+});
+
+describe("a path below a file", () => {
+  test("begins no session: not at the start, and not in the library", async () => {
+    const { place, claude, database } = placeOfOthers();
+    const own = putSession(place, 1);
+    const before = contentsOf(place.home);
+    for (const file of [claude, database, own]) {
+      for (const path of [join(file, "ses_nothing"), join(file, "deeper", "new.jsonl")]) {
+        const server = serveLibrary(place, ["--session", path]);
+        const { data, message } = await server.failure("get_state");
+        expect([path, data.name]).toEqual([path, "session_not_found"]);
+        expect(message).toContain(path);
+        await server.finish();
+        expect(() => SessionManager.open(path)).toThrow(expect.objectContaining({ name: "session_not_found" }));
+      }
+    }
+    expect(Object.keys(contentsOf(place.home)).sort()).toEqual(expect.arrayContaining(Object.keys(before).sort()));
+    expect(existsSync(own)).toBe(true);
+  });
+});

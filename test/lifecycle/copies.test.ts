@@ -1,0 +1,270 @@
+/**
+ * An operation on a session leaves every other one as it is, whatever copies of it lie in the same folder: what belongs to
+ * a session is what its pointer names as its source, and two sessions with one id are two.
+ */
+
+import { cpSync, linkSync, readdirSync, renameSync, symlinkSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { user } from "../support/drafts.ts";
+import { contentsOf, put, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { type HereServer, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
+
+const OTHER_ID = "01991f6e-1f1d-7c3e-b0a4-0242ac139999";
+const pointerOf = (container: string): string => container.replace(/\.v2$/, ".store.json");
+const beside = (path: string, name: string): string => join(dirname(path), name);
+
+/** A server with a session of some store; `early` makes a copy of the session file, where there is one. */
+interface Original {
+  readonly server: HereServer;
+  readonly path: string;
+  readonly copy?: string;
+}
+
+type Early = (file: string) => string;
+
+async function append(server: HereServer, sessionPath: string): Promise<void> {
+  const { sessionId: id } = await server.result("open_session", { sessionPath });
+  await server.result("append", { sessionId: id, entries: [user("later")] });
+  await server.result("close_session", { sessionId: id });
+}
+
+async function asFile(place: Place, early?: Early): Promise<Original> {
+  const path = putSession(place, 1);
+  const copy = early?.(path);
+  return { server: serveLibrary(place), path, copy };
+}
+
+async function migrated(place: Place, early?: Early): Promise<Original> {
+  const { server, path: file, copy } = await asFile(place, early);
+  put(`${file}.v1.bak`, "backup");
+  const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
+  await append(server, sessionPath);
+  return { server, path: sessionPath, copy };
+}
+
+async function rolledBack(place: Place, early?: Early): Promise<Original> {
+  const { server, path, copy } = await migrated(place, early);
+  const { sessionPath } = await server.result("rollback_migration", { sessionPath: path });
+  return { server, path: sessionPath, copy };
+}
+
+async function born(place: Place): Promise<Original> {
+  const maker = serveHere(["--store", "v2", "--events", "none"], { place });
+  await maker.result("append", { entries: [user("one")] });
+  const { sessionFile: path } = await maker.result("get_state");
+  await maker.finish();
+  return { server: serveLibrary(place), path };
+}
+
+const STORES = {
+  "a session file": asFile,
+  "a migrated session": migrated,
+  "one rolled back": rolledBack,
+  "a container": born,
+};
+const OF_FILES = ["a session file", "a migrated session", "one rolled back"];
+const CONTAINERS = ["a migrated session", "a container"];
+
+/** Ways in which a second session with the same id comes to be. */
+interface Way {
+  readonly of: readonly string[];
+  /** Makes it of the session file as it was at first. */
+  readonly early?: Early;
+  /** Makes it of the session as it is now. */
+  readonly late?: (original: Original) => Promise<string> | string;
+  /** Whether the path of the copy means the session, too. */
+  readonly isOneSession?: boolean;
+}
+
+const named =
+  (nameOf: (file: string) => string): Early =>
+  (file) => {
+    const copy = beside(file, nameOf(basename(file)));
+    cpSync(file, copy);
+    return copy;
+  };
+
+const exported = (name: string): Way => ({
+  of: Object.keys(STORES),
+  async late({ server, path: sessionPath }) {
+    const outputPath = beside(sessionPath, name);
+    await server.result("export_session", { sessionPath, format: "jsonl", outputPath });
+    return outputPath;
+  },
+});
+
+const ofContainer = (name: string, hasPointer: boolean): Way => ({
+  of: CONTAINERS,
+  late({ path }) {
+    const copy = beside(path, name);
+    cpSync(path, copy, { recursive: true });
+    if (hasPointer) cpSync(pointerOf(path), pointerOf(copy));
+    return copy;
+  },
+});
+
+const WAYS: Record<string, Way> = {
+  "a copy named after its file": { of: OF_FILES, early: named((name) => name.replace(".jsonl", "-backup.jsonl")) },
+  "a copy named otherwise": { of: OF_FILES, early: named(() => "backup.jsonl") },
+  "a copy that was continued": {
+    of: OF_FILES,
+    early(file) {
+      const copy = named(() => "continued.jsonl")(file);
+      const entry = { ...user("only here"), id: "d0000000", parentId: null, timestamp: "2026-01-25T00:00:00.000Z" };
+      put(copy, `${contentsOf(dirname(file))[copy]}${JSON.stringify(entry)}\n`);
+      return copy;
+    },
+  },
+  "a hard link": {
+    of: OF_FILES,
+    early(file) {
+      linkSync(file, beside(file, "link.jsonl"));
+      return beside(file, "link.jsonl");
+    },
+  },
+  "an export": exported("export.jsonl"),
+  "a copy of its frozen file": {
+    of: ["a migrated session"],
+    late({ path }) {
+      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
+      return named(() => "again.jsonl")(beside(path, frozen));
+    },
+  },
+  "a copy of its frozen file under the old name": {
+    of: ["a migrated session"],
+    isOneSession: true,
+    late({ path }) {
+      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
+      return named((name) => name.replace(".migrated", ""))(beside(path, frozen));
+    },
+  },
+  "a copy of its container and pointer": ofContainer(`${OTHER_ID}.v2`, true),
+  "a copy of its container": ofContainer(`${OTHER_ID}.v2`, false),
+  "a backup of its container and pointer": ofContainer("backup.v2", true),
+  "a copy of its frozen file, and no pointer": {
+    of: ["a migrated session"],
+    late({ path }) {
+      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
+      const copy = named(() => "again.jsonl")(beside(path, frozen));
+      renameSync(pointerOf(path), `${pointerOf(path)}.away`);
+      return copy;
+    },
+  },
+};
+
+/** What can be done to a session that is named by its path; each may be refused. */
+const OPERATIONS: Record<string, (server: HereServer, sessionPath: string) => Promise<unknown>> = {
+  "delete for good": (server, sessionPath) => server.request("delete_session", { sessionPath, permanent: true }),
+  delete: (server, sessionPath) => server.request("delete_session", { sessionPath }),
+  archive: (server, sessionPath) => server.request("archive_session", { sessionPath }),
+  relocate: (server, sessionPath) =>
+    server.request("relocate_session", { sessionPath, cwd: "/new/place", allowMissing: true }),
+  migrate: (server, sessionPath) => server.request("migrate_session", { sessionPath }),
+  "roll back": (server, sessionPath) => server.request("rollback_migration", { sessionPath }),
+  "delete and restore": async (server, sessionPath) => {
+    await server.request("delete_session", { sessionPath });
+    await server.request("restore_session", { sessionPath });
+  },
+  "delete and undo": async (server, sessionPath) => {
+    const { result } = await server.request("delete_session", { sessionPath });
+    if (result) await server.result("undo", {});
+  },
+  "archive and bring back": async (server, sessionPath) => {
+    const { result } = await server.request("archive_session", { sessionPath });
+    await server.request("unarchive_session", { sessionPath: result?.movedTo ?? sessionPath });
+  },
+  "relocate to its own place": async (server, sessionPath) => {
+    const { result } = await server.request("preview_session", { sessionPath });
+    const cwd = result?.cwd ?? server.place.cwd;
+    await server.request("relocate_session", { sessionPath, cwd, allowMissing: true });
+  },
+  "migrate and roll back": async (server, sessionPath) => {
+    await server.request("migrate_session", { sessionPath });
+    await server.request("rollback_migration", { sessionPath });
+  },
+  repair: async (server, sessionPath) => {
+    await server.request("switch_session", { sessionPath });
+    await server.request("repair_session", {});
+  },
+  prune: (server, sessionPath) => server.request("prune_leftovers", { sessionPath, permanent: true, force: true }),
+  import: (server, path) => server.request("import_session", { path }),
+  "mend the health": (server) => server.request("fix_health", {}),
+};
+/** Those that go by what belongs to a session. */
+const MAIN = ["delete for good", "archive", "relocate", "migrate", "roll back"];
+
+/** Returns the files of all sessions that belong to one, by their names, or those that do not. */
+function filesOf(place: Place, path: string, isWanted: "own" | "others"): [path: string, content: string][] {
+  const isOwn = (file: string): boolean =>
+    file === path || file.startsWith(`${path}.`) || file.startsWith(`${path}/`) || file === pointerOf(path);
+  const isOfReader = (file: string): boolean => /\/(writer\.|index-snapshot|\.pi-session-server)/.test(file);
+  const all = Object.entries(contentsOf(rootOf(place)));
+  return all.filter(([file]) => isOwn(file) === (isWanted === "own") && !isOfReader(file));
+}
+
+for (const [store, make] of Object.entries(STORES))
+  for (const [way, { of, early, late, isOneSession }] of Object.entries(WAYS))
+    if (of.includes(store))
+      describe(`${store} and ${way}`, () => {
+        const begin = async (): Promise<{ place: Place; server: HereServer; original: string; copy: string }> => {
+          const place = temporaryPlace();
+          const made = await make(place, early);
+          const copy = made.copy ?? ((await late?.(made)) as string);
+          return { place, server: made.server, original: made.path, copy };
+        };
+        for (const [doing, run] of Object.entries(OPERATIONS)) {
+          const tier = MAIN.includes(doing) && /named after|an export|container and/.test(way) ? {} : SWEEP;
+          if (!isOneSession)
+            test(`to ${doing} the copy leaves the session as it is`, tier, async () => {
+              const { place, server, copy } = await begin();
+              const before = filesOf(place, copy, "others");
+              await run(server, copy);
+              expect(filesOf(place, copy, "others")).toEqual(expect.arrayContaining(before));
+            });
+          test(`to ${doing} the session leaves the copy as it is`, tier, async () => {
+            const { place, server, copy, original } = await begin();
+            // What is beside a file with its old name belongs to the session.
+            const isOfCopy = ([path]: [string, string]): boolean => !isOneSession || path === copy;
+            const before = filesOf(place, copy, "own").filter(isOfCopy);
+            await run(server, original);
+            expect(filesOf(place, copy, "own").filter(isOfCopy)).toEqual(before);
+          });
+        }
+      });
+
+test("no export gets the name of a file whose container pi_agent_rust would take the session's for", async () => {
+  const { server, path: sessionPath } = await born(temporaryPlace());
+  const outputPath = sessionPath.replace(/\.v2$/, ".jsonl");
+  for (const overwrite of [false, true]) {
+    const { data } = await server.failure("export_session", { sessionPath, format: "jsonl", outputPath, overwrite });
+    expect(data).toMatchObject({ name: "already_exists", path: outputPath });
+  }
+});
+
+test("to migrate a link migrates the session that it leads to", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  symlinkSync(file, beside(file, "link.jsonl"));
+  const server = serveLibrary(place);
+  await server.result("migrate_session", { sessionPath: beside(file, "link.jsonl") });
+  const { active, snapshotPath } = await server.result("migration_status", { sessionPath: file });
+  expect([active, snapshotPath]).toEqual(["native_v2", `${file}.migrated`]);
+  await server.result("undo");
+  expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
+});
+
+test("a copy that has a container of its own id beside it is not migrated, and the refusal says what to do", async () => {
+  const { server, path, copy } = await migrated(
+    temporaryPlace(),
+    named(() => "backup.jsonl"),
+  );
+  const { message, data } = await server.failure("migrate_session", { sessionPath: copy });
+  expect([data.name, message]).toEqual(["migration_failed", expect.stringMatching(/another session.*import/s)]);
+  const status = await server.result("migration_status", { sessionPath: copy });
+  expect(status).toMatchObject({ active: "jsonl_v3", state: "CLEAN" });
+  const rolled = await server.failure("rollback_migration", { sessionPath: copy });
+  expect([rolled.data.name, rolled.message]).toEqual(["migration_failed", expect.stringContaining("not migrated")]);
+  expect(await server.result("migration_status", { sessionPath: path })).toMatchObject({ active: "native_v2" });
+});
