@@ -1,7 +1,8 @@
 /** Finds and replaces secrets in texts, and knows those that it has found before. */
 
 import { contextsIn, emailsIn } from "./contexts.ts";
-import { Homes, homesIn } from "./homes.ts";
+import { dumpsIn } from "./dumps.ts";
+import { Homes } from "./homes.ts";
 import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
 import { encodedIn, LONG, viewsOf } from "./views.ts";
 
@@ -16,6 +17,8 @@ const MOST_KNOWN = 200;
 const MOST_NUMBERED = 10_000;
 /** Lengths of secrets that can be told from other words. */
 const KNOWN_LENGTH = { least: 8, most: 512 };
+/** How often what is encoded is looked at once more. */
+const MOST_ENCODED = 2;
 /** Kinds whose stretches are no secret as a whole. */
 const NOT_KNOWN = new Set(["home_path", "email", "cookie", "private_key"]);
 /** Which kind two findings of one place have: what a token is is known best. */
@@ -61,15 +64,19 @@ export class TextRedactor {
       const first = inner === undefined ? undefined : this.firstIn(inner);
       if (first) found.push(this.finding({ start, end, kind: first }, text.slice(start, end)));
     }
+    for (const { text: inner, origin } of dumpsIn(text))
+      for (const span of this.spans(inner)) {
+        const { start, end } = origin(span.start, span.end);
+        found.push(this.finding({ start, end, kind: span.kind }, text.slice(start, end)));
+      }
     return merged(found);
   }
 
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
     for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
-    for (const home of homesIn(text)) {
+    for (const { neutral, ...home } of this.homes.in(text)) {
       const span = origin(home);
-      const neutral = this.homes.neutral(home);
       const isSame = span.end - span.start === home.end - home.start;
       found.push({ ...span, replacement: isSame ? neutral : neutral.replaceAll("\\", "/"), counts: true });
     }
@@ -85,10 +92,15 @@ export class TextRedactor {
       yield { start: index, end: index + value.length, kind: "known_secret" };
   }
 
-  /** Returns the kind of what a decoded text has first. */
-  private firstIn(text: string): string | undefined {
+  /** Returns the kind of what a decoded text has first, which may be encoded once more. */
+  private firstIn(text: string, depth = 0): string | undefined {
     for (const { kind } of this.spans(text)) return kind;
-    for (const { kind } of homesIn(text)) return kind;
+    for (const { kind } of this.homes.in(text)) return kind;
+    if (depth >= MOST_ENCODED) return undefined;
+    for (const { text: inner } of [...viewsOf(text), ...encodedIn(text), ...dumpsIn(text)]) {
+      const kind = inner === undefined ? undefined : this.firstIn(inner, depth + 1);
+      if (kind !== undefined) return kind;
+    }
     return undefined;
   }
 
@@ -108,7 +120,9 @@ export class TextRedactor {
   /** Looks from now on for all secrets that were found, also where nothing around tells them. */
   knowAll(): void {
     if (this.known.size === 0) return;
-    const values = [...this.known].sort((a, b) => b.length - a.length);
+    const values = [...this.known]
+      .flatMap((value) => [value, ...encodingsOf(value)])
+      .sort((a, b) => b.length - a.length);
     this.anyKnown = new RegExp(values.map((value) => value.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("|"), "g");
   }
 
@@ -116,6 +130,17 @@ export class TextRedactor {
   hasKnown(text: string): boolean {
     return this.anyKnown !== undefined && text.search(this.anyKnown) >= 0;
   }
+}
+
+/** Returns how a secret looks within base64, wherever in its groups of three bytes it begins, and in hex. */
+function encodingsOf(value: string): string[] {
+  const bytes = [...new TextEncoder().encode(value)];
+  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const base64 = [0, 1, 2].map((before) => {
+    const all = btoa("\0".repeat(before) + String.fromCharCode(...bytes));
+    return all.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+  });
+  return [...base64, hex, hex.toUpperCase()];
 }
 
 function isTelling(value: string): boolean {
