@@ -156,7 +156,7 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
 function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
   // A label of an ideographic language, or of any: it has no letter or digit of ASCII, or is more than a word.
   if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
-  if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase)$/i.test(value);
+  if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase|secret|token)$/i.test(value);
   if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
   // A sign within the word is of no program, or not alone.
   const hasSign = /[A-Za-z0-9][!@#$][A-Za-z0-9!@#$]/.test(value) && !/^[\w.]+@[\w.]+$/.test(value);

@@ -34,6 +34,7 @@ const VAGUE = new Set([
 ]);
 /** Texts in which less than this is no text are damaged in one place and not binary. */
 const BINARY_SHARE = 0.05;
+const STRING = /"([^"]{8,65536})(?=")/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 
@@ -58,23 +59,31 @@ export class TextRedactor {
     if (isAccount)
       for (const span of emailsIn(text))
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
-    this.read(text, (span) => span, found);
-    for (const view of viewsOf(text)) this.read(view.text, view.origin, found);
+    const isJson = /^\s{0,64}[[{]/.test(text);
+    for (const view of [{ text, origin: (span: SecretSpan) => span }, ...viewsOf(text)]) {
+      this.read(view.text, view.origin, found);
+      if (!isJson) continue;
+      // A string of JSON is a text of its own, which begins and ends with it.
+      for (const { 1: inner, index } of view.text.matchAll(STRING)) {
+        const shift = (span: SecretSpan) => ({ ...span, start: span.start + index + 1, end: span.end + index + 1 });
+        this.read(inner, (span) => view.origin(shift(span)), found);
+      }
+    }
     for (const { start, end, text: inner } of encodedIn(text)) {
       const first = inner === undefined ? undefined : this.firstIn(inner);
       if (first) found.push(this.finding({ start, end, kind: first }, text.slice(start, end)));
     }
-    for (const { text: inner, origin } of dumpsIn(text))
-      for (const span of this.spans(inner)) {
-        const { start, end } = origin(span.start, span.end);
-        found.push(this.finding({ start, end, kind: span.kind }, text.slice(start, end)));
-      }
     return merged(found);
   }
 
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
     for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    for (const dump of dumpsIn(text))
+      for (const span of this.spans(dump.text)) {
+        const place = { ...dump.origin(span.start, span.end), kind: span.kind };
+        found.push(this.finding(origin(place), text.slice(place.start, place.end)));
+      }
     for (const { neutral, ...home } of this.homes.in(text)) {
       const span = origin(home);
       const isSame = span.end - span.start === home.end - home.start;
