@@ -65,7 +65,7 @@ const SHAPES: readonly Shape[] = (
     ["password", "/user:", 'net[ \\t]{1,4}use[ \\t][^\\n]{0,128}?[ \\t]([^\\s/\\\\:*"]{5,128})[ \\t]{1,4}/user:'],
     ["password", "/user:", "(?<=[ \\t])/user:\\S{1,64}[ \\t]{1,4}([^\\s/*\"']{5,128})(?=\\s|$)"],
     ["password", "net", "net[ \\t]{1,4}user[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}([^\\s/*]{4,128})"],
-    ["password", "/p", "(?<![^\\s\"'])/p(?:ass(?:word)?)?:[\"']?([^\\s\"'%$]{5,128})"],
+    ["password", "/p", "(?<![^\\s\"'])/p(?:ass(?:word)?)?:[\"']?([^\\s\"'%$=]{5,128})(?!=)(?<!=)(?=[\\s\"']|$)"],
     [
       "password",
       "sqlplus sqlldr impdp expdp rman",
@@ -77,7 +77,7 @@ const SHAPES: readonly Shape[] = (
     [
       "password",
       "pass Pass",
-      "-(?:-passphrase|storepass|keypass|srcstorepass|deststorepass|keystorePassword|password|passwd)[ \\t]{1,4}[\"']?([^\\s\"'$<{-][^\\s\"'$]{4,128})",
+      "(?<![\\w-])-(?:-passphrase|storepass|keypass|srcstorepass|deststorepass|keystorePassword|password|passwd)[ \\t]{1,4}[\"']?([^\\s\"'$<{-][^\\s\"'$]{4,128})",
     ],
     [
       "password",
@@ -135,7 +135,7 @@ const SHAPES: readonly Shape[] = (
     [
       "password",
       "username enable",
-      "(?:^|\\n)[ \\t]{0,8}(?:username[ \\t]\\S{1,64}[ \\t](?:privilege[ \\t]\\d{1,2}[ \\t])?|enable[ \\t])(?:password|secret)[ \\t]{1,4}(?:\\d[ \\t]{1,4})?(\\S{5,128})",
+      "(?:^|\\n)[ \\t]{0,8}(?:username[ \\t](?!and|or|&)\\S{1,64}[ \\t](?:privilege[ \\t]\\d{1,2}[ \\t])?|enable[ \\t])(?:password|secret)[ \\t]{1,4}(?:\\d[ \\t]{1,4})?(\\S{5,128})",
     ],
     ["password", "snmp-server", "snmp-server[ \\t]{1,4}community[ \\t]{1,4}(?!public|private)(\\S{4,64})"],
     ["secret", "--from-literal", "--from-literal[= ][\"']?[\\w.-]{1,64}=([^\\s\"'$]{12,512})"],

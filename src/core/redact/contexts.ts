@@ -95,7 +95,9 @@ function* addresses(text: string): Generator<SecretSpan> {
     const from = colon >= 0 && colon < sign ? colon + 1 : 0;
     const secret = part.slice(from, sign);
     const isName = from === 0 && !(secret.length >= 20 && /\d/.test(secret));
-    const isPlaceholder = /^(?:\$|<|\{|%s|%[A-Z_]+%|\*+$|x+$|\.+$|pass(?:word)?$|pwd$|secret$|token$)/i.test(secret);
+    const isPlaceholder = /^(?:\$|<|\{|%s|%[A-Z_]+%|\*+$|x+$|\.+$|pass(?:word|wd|phrase)?$|pwd$|secret$|token$)/i.test(
+      secret,
+    );
     if (secret === "" || isName || isPlaceholder) continue;
     yield { start: start + from, end: start + sign, kind: "url_password" };
   }
@@ -119,11 +121,15 @@ function isLogin(value: string): boolean {
 }
 
 const isCredential = (value: string): boolean =>
-  value.length >= 16 && /\d/.test(value) && /[A-Za-z]/.test(value) && canBeSecret(value, "secret", "quoted");
+  value.length >= 16 &&
+  !/[([]|:\/\//.test(value) &&
+  /\d/.test(value) &&
+  /[A-Za-z]/.test(value) &&
+  canBeSecret(value, "secret", "quoted");
 
 function* headers(text: string): Generator<SecretSpan> {
   for (const { 0: found, 1: value, index } of text.matchAll(BEARER)) {
-    if (!/\d/.test(value) || !/[A-Za-z]/.test(value)) continue;
+    if (!/\d/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
     const start = index + found.length - value.length;
     yield { start, end: index + found.length, kind: "authorization" };
   }

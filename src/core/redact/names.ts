@@ -110,7 +110,7 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill)[_-]?(?:me|in|this).*|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill)[_-]?(?:me|in|this).*|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
 const ABOUT = /pass|secret|token|apikey|密码/i;
@@ -142,7 +142,7 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (kind === "key")
     // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
     return writing === "quoted"
-      ? /^[!-~]{48,}$/.test(value) || (isChance(value) && !UUID.test(value))
+      ? (/^[!-~]{48,}$/.test(value) && !/abcdefgh/i.test(value)) || (isChance(value) && !UUID.test(value))
       : isChance(value);
   const isMixed = /\d/.test(value) && /[A-Za-z]/.test(value);
   if (kind === "cookie") return value.includes("=") || (isMixed && value.length >= 12);
@@ -156,6 +156,8 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
 function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
   // A label of an ideographic language, or of any: it has no letter or digit of ASCII, or is more than a word.
   if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
+  // The name of a setting, as another one's value.
+  if (/^[a-z]+(?:[A-Z][a-z]+){0,4}Password$/.test(value)) return false;
   if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase|secret|token)$/i.test(value);
   if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
   // A sign within the word is of no program, or not alone.
@@ -167,6 +169,8 @@ function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpr
 
 function canBeToken(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
   if (isExpression && writing !== "quoted") return false;
+  // The name of a type or of another setting.
+  if (/^[\w-]{0,48}(?:key|token|secret|keydata|credential)s?$/i.test(value) && !isJumpy(value)) return false;
   const looksMade = isMixed || (value.length >= 20 && /[a-z]/.test(value) && /[A-Z]/.test(value));
   if (writing === "quoted") return looksMade && !WORDS.test(value);
   if (writing === "setting") return looksMade || (!ABOUT.test(value) && value.length >= 12);
@@ -183,7 +187,13 @@ function isJumpy(value: string): boolean {
 /** Returns whether characters look as if chance had chosen them. */
 export function isChance(value: string): boolean {
   if (!/^(?:0x)?[A-Za-z0-9+/_-]{20,}={0,2}$/.test(value)) return false;
-  if (WORDS.test(value) || (value.match(/[A-Za-z]/g) ?? []).length < 3) return false;
+  if (
+    WORDS.test(value) ||
+    /^[a-z]+\d{0,4}(?:_[a-z]+\d{0,4})+$/.test(value) ||
+    /abcdefgh|01234567/i.test(value) ||
+    (value.match(/[A-Za-z]/g) ?? []).length < 3
+  )
+    return false;
   return (value.match(/\d/g) ?? []).length >= 3 || (value.length >= 24 && /\d/.test(value) && isJumpy(value));
 }
 
