@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: other languages have place-holders, too
 /** Texts of development in which nothing is secret, though names and shapes are near to those that are. */
 
 import { Random } from "./random.ts";

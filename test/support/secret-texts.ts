@@ -1,3 +1,4 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: other languages have place-holders, too
 /**
  * Secrets as people leave them in texts, and texts that have none. A value stands where its place-holder is, made when it is
  * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words,
