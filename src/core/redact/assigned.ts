@@ -22,12 +22,12 @@ const NAME_CHARACTER = /[A-Za-z0-9_.-]/;
 const NAME_END = /[A-Za-z0-9_-]{0,48}(?:\.[a-z][\w-]{0,32}(?=["']?[ \t]?[=:]))?/y;
 /** More words of a name in a sentence or a form (`Secret Access Key`). */
 const MORE_WORDS = /[ _-](?:access[ _-]?key|key|phrase|token)(?![A-Za-z])(?:[ _-](?:base|id)(?![A-Za-z]))?/iy;
-/** What closes a name, and may say more of it, before the sign that gives it its value. */
+/** The end of a name with more about it, before the sign that gives it its value. */
 const CLOSING =
   /\\{0,3}["'`]?\]?(?:[*_]{1,3}|[ \t]?\[[^\]\n]{0,40}\](?=:)|[ \t]?\([^()\n]{0,30}\)(?=:)|[ \t]for[ \t][^\s:]{1,64}(?=:)|(?:[ \t]\.){2,16}(?=[ \t]?:))?/y;
 const SIGN =
   /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,8}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=\S))?)/y;
-/** What may be around a quoted value: the types of programs, an environment that has it. */
+/** A type of a program, or a member, around a quoted value. */
 const WRAPPED =
   /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
@@ -40,7 +40,7 @@ const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;
 const SURE = new Set(["=>", "->", "→", "<-", ":=", "?=", "+=", "=", "==", "===", "!=", "!==", ":", ":-"]);
 
 /** A value with the way it is written. */
-interface Value {
+interface FoundValue {
   readonly start: number;
   readonly end: number;
   readonly writing: Writing;
@@ -104,7 +104,7 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     isTight || isFlag ? "setting" : "bare",
     isVariable && isTight && isLineStart(text, start),
   );
-  const accept = (value: Value | undefined): SecretSpan | undefined => {
+  const accept = (value: FoundValue | undefined): SecretSpan | undefined => {
     if (!value) return undefined;
     const shown = text.slice(value.start, value.end);
     const writing = value.writing === "quoted" && isVariable && kind === "secret" ? "setting" : value.writing;
@@ -202,7 +202,7 @@ function isArgumentOfCall(text: string, start: number): boolean {
 }
 
 /** Returns the value at a place. `isWholeLine`: without quotes, it ends with the line. */
-function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean): Value | undefined {
+function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean): FoundValue | undefined {
   const quoted = quotedAt(text, afterOf(WRAPPED, text, at));
   if (quoted) return { ...quoted, writing: "quoted" };
   if (isWholeLine) {
@@ -246,7 +246,7 @@ export function quotedAt(text: string, at: number): { readonly start: number; re
 }
 
 /** Returns a value on the line after its name, or one of several words. */
-function otherAt(text: string, at: number, sign: string, kind: NameKind): Value | undefined {
+function otherAt(text: string, at: number, sign: string, kind: NameKind): FoundValue | undefined {
   const phrase = phraseAt(text, at);
   if (phrase && kind === "password") return phrase;
   if (sign !== ":") return undefined;
@@ -257,7 +257,7 @@ function otherAt(text: string, at: number, sign: string, kind: NameKind): Value 
   return { start, end: start + found[1].length, writing: "loose" };
 }
 
-function phraseAt(text: string, at: number): Value | undefined {
+function phraseAt(text: string, at: number): FoundValue | undefined {
   PHRASE.lastIndex = at;
   const phrase = PHRASE.exec(text)?.[0];
   return phrase === undefined ? undefined : { start: at, end: at + phrase.length, writing: "bare" };

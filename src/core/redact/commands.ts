@@ -41,7 +41,7 @@ const PROGRAMS = OPTIONS.map(option);
 const LONGEST = 512;
 
 /** Shapes, each with its secrets as groups, and words without which a text has none of them. */
-const SHAPES: readonly Shape[] = (
+const SHAPES: readonly SecretShape[] = (
   [
     // programs
     [
@@ -219,7 +219,7 @@ const SHAPES: readonly Shape[] = (
   ] as const
 ).map(([kind, words, shape]) => ({ kind, words: words.split(" "), shape: new RegExp(shape, "dg") }));
 
-interface Shape {
+interface SecretShape {
   readonly kind: string;
   readonly words: readonly string[];
   readonly shape: RegExp;

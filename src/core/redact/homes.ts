@@ -4,7 +4,7 @@ import type { SecretSpan } from "./tokens.ts";
 
 /** A home folder in a text: the span is all that is replaced. */
 interface Home extends SecretSpan {
-  /** What stands for it. */
+  /** The text in its place. */
   readonly neutral: string;
 }
 

@@ -38,7 +38,7 @@ const TRAILING =
 /** Words before `token` that make it something to be shown: of a page, or of a text. */
 const HARMLESS =
   /(?:page|next|continuation|sync|prev|previous|max|min|stop|eos|bos|pad|unk|special|first|last|current|total|cancellation|start|end|mask|image)$/;
-/** What is before a key that anybody may know, or that finds something. */
+/** Words before a key that anybody may know, or that finds something. */
 const OPEN_KEYS =
   /^(?:|public|pub|publishable|primary|foreign|cache|partition|sort|object|idempotency|hot|shortcut|registry|row|query|lookup|group|dedupe|hash|map|index|react|translation|i18n|message|state|site|host|s3|route|storage|tree|node|item|session|config|settings|cursor|redis|data|bucket|range|unique|composite|compound|blob|search|artifact|file)$/;
 

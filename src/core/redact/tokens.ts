@@ -339,7 +339,7 @@ export function tokensIn(text: string): SecretSpan[] {
 const isLong = ({ least, most = Number.POSITIVE_INFINITY }: TokenRule, length: number): boolean =>
   length >= least && length <= most;
 
-/** What is between two pieces of a token: the end of a line, or a program that joins them. */
+/** The stretch between two pieces of a token: the end of a line, or a program that joins them. */
 const JOINT =
   /["'`]?[ \t]{0,8}(?:\)?[+.&,|~<>\\]{1,2}[ \t]{0,8})?(?:\r?\n[ \t>|#*\u2502\u2503]{0,40})?(?:[+.&\\]{1,2}[ \t]{0,8})?(?:[rfbuRFBUN@]?["'`])?/y;
 const MOST_PIECES = 80;
