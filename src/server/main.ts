@@ -1,6 +1,6 @@
 /** Assembles a server from its settings: disk, locks, stores, workspace and connection. */
 
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { isAbsolute, join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import type { Catalog } from "../core/ports/catalog.ts";
@@ -89,6 +89,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     roots: agentRoots(world.variables),
     userFolders: confined ? [] : userFolders({ ownDisk: world.disk, variables: world.variables }),
     agentPlaces: agentPlaces(world.variables),
+    home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
     locks:
       world.locks ??

@@ -69,6 +69,8 @@ export interface StoresOptions extends OpeningOptions {
   readonly roots?: readonly SessionRoot[];
   /** Folders in which other agents keep their sessions. */
   readonly agentPlaces?: readonly AgentPlace[];
+  /** The home of the person as whom the server runs. */
+  readonly home?: string;
   readonly readOnly?: boolean;
   /** Without it, deleted sessions go to our own trash. */
   readonly desktopTrash?: LifecycleDeps["desktopTrash"];
@@ -283,6 +285,7 @@ export function makeStores(options: StoresOptions): Stores {
     offered: (beginning, most, which = "listed") => offeredIn(disk, folders[which](), beginning, most, openForReading),
     writeOutput: (file, pieces, taken, attachmentsOf) =>
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
+    home: options.home,
     agentFile(agent, parts) {
       const place = options.agentPlaces?.find((one) => one.agent === agent);
       return place && join(place.folder, ...parts);

@@ -297,7 +297,10 @@ test("the verb writes the file, tells what it replaced, and names the option tha
   const { place, file } = opened([userText(id(0), null, "password: hunter42"), userText(id(1), id(0))]);
   const out = join(place.cwd, "shared.md");
   const run = await runHere(place, ["export", file, out, "--redact"]);
-  expect([run.status, run.stderr]).toEqual([0, "Replaced: home_path 1, password 1.\n"]);
+  expect([run.status, run.stderr]).toEqual([
+    0,
+    "Replaced: home_path 1, password 1.\nA secret that no rule knows stays: look through the export before you share it.\n",
+  ]);
   expect(readFileSync(out, "utf8")).not.toContain("hunter42");
   writeFileSync(file, `${readFileSync(file, "utf8")}{broken\n${userText(id(2), id(1))}\n`);
   const refused = await runHere(place, ["export", file, out, "--redact", "--overwrite"]);
@@ -350,4 +353,18 @@ test("accounts that records of other agents name are taken out, and their addres
     expect(redactions.account_id).toBeGreaterThanOrEqual(3);
     if (format === "jsonl") expect(content).toContain("plain-user-1");
   }
+});
+
+test("the caller's home is one wherever it lies, and each redacted export says that somebody has to look through it", async () => {
+  const place = temporaryPlace();
+  const file = fileOf(
+    place,
+    fileText(headerText({ cwd: "/srv/app" }), userText(id(0), null, `see ${place.home}/notes and /root/.ssh`)),
+  );
+  const server = serveHere(["--session", file, "--events", "none"], { place });
+  const { content, review } = await exported(server, "jsonl");
+  expect(JSON.parse(content.split("\n")[1]).message.content).toBe("see ~/notes and ~/.ssh");
+  expect(review).toContain("look through the export");
+  expect((await server.result("export_html", { redact: true })).review).toBe(review);
+  expect(await server.result("export_session", { format: "jsonl" })).not.toHaveProperty("review");
 });

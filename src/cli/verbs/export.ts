@@ -76,9 +76,10 @@ export default {
     const at = given.flags.get("--at");
     const ask = (leafId?: string): Promise<Result> => asking.ask("export_session", { ...params, leafId });
     const result = at === undefined ? await ask() : await withEntry(asking, at, ask);
-    const { redactions, unjudged } = result;
+    const { redactions, unjudged, review } = result;
     if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
     if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
+    if (review) asking.say(review);
     for (const line of resumption(result)) asking.say(line);
     return result;
   },

@@ -23,14 +23,23 @@ const EVERYWHERE = new Set(["label", "session_info"]);
 /** Entries between two turns for others. */
 const STEP = 64;
 
+interface RedactionWishes {
+  /** Every branch, or the path to the leaf. */
+  readonly all: boolean;
+  readonly allowUnjudged: boolean;
+  /** The home of the person who exports. */
+  readonly home: string | undefined;
+  readonly pause: () => Promise<void>;
+}
+
 /**
  * Reads what is to be exported and learns its secrets. Throws unjudged where something cannot be searched, unless that
- * is allowed. `all`: every branch, or the path to the leaf.
+ * is allowed.
  */
 export async function redactedSession(
   session: Session,
   redactor: LineRedactor,
-  { all, allowUnjudged, pause }: { all: boolean; allowUnjudged: boolean; pause: () => Promise<void> },
+  { all, allowUnjudged, home, pause }: RedactionWishes,
 ): Promise<RedactedSession> {
   const { log, tree } = session;
   const positions = shownPositions(session, all);
@@ -39,6 +48,7 @@ export async function redactedSession(
   const found = new Uint8Array(log.nodes.count);
   // The home of the working directory is the session's own.
   redactor.texts.homes.learn(session.cwd);
+  if (home !== undefined) redactor.texts.homes.learnHome(home);
   redactor.learn(log.headerLine, unjudged);
   for (const [index, position] of positions.entries()) {
     found[position] = redactor.learn(log.read(position), unjudged) ? 1 : 0;

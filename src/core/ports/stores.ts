@@ -120,6 +120,8 @@ export interface Stores {
     onExisting: "refuse" | "rename" | "replace",
     attachmentsOf?: string,
   ): Promise<string>;
+  /** The home of the person as whom the server runs, where it is known. */
+  readonly home: string | undefined;
   /**
    * Returns the path of a file below the folder in which another agent looks for its sessions; undefined where that
    * folder is not known. Nothing is looked at or made there.

@@ -1,15 +1,22 @@
 /** Secrets that are known by what is around them: names, headers, addresses, and the lines around a private key. */
 
-import { canBeSecret, secretKind, type Writing } from "./names.ts";
+import { assignedIn, namedKeysIn, queriesIn } from "./assigned.ts";
+import { loginsIn } from "./commands.ts";
+import { documentsIn } from "./documents.ts";
+import { canBeSecret } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Yields all of them in a text. */
 export function* contextsIn(text: string): Generator<SecretSpan> {
   yield* privateKeys(text);
+  yield* keyEnds(text);
   yield* addresses(text);
   yield* headers(text);
-  yield* assigned(text);
-  yield* logins(text);
+  yield* assignedIn(text);
+  yield* queriesIn(text);
+  yield* namedKeysIn(text);
+  yield* loginsIn(text);
+  yield* documentsIn(text);
 }
 
 const KEY_BEGINS = /-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d/g;
@@ -46,6 +53,28 @@ function* privateKeys(text: string): Generator<SecretSpan> {
   }
 }
 
+/** Lines of a key, also where a mail, a program or numbers of lines are before and after its characters. */
+const KEY_LINE = /^[\s>|"'+\d:.)\u2502-]{0,16}([A-Za-z0-9+/]{1,76})={0,2}(?:\\n)?["'+\s,\\]{0,8}$/;
+
+/** The rest of keys whose first line is missing. */
+function* keyEnds(text: string): Generator<SecretSpan> {
+  let past = 0;
+  for (const { 0: end, index } of text.matchAll(KEY_ENDS)) {
+    let start = index;
+    const least = Math.max(past, index - LONGEST_KEY);
+    for (let to = index; to > least; ) {
+      const from = text.lastIndexOf("\n", to - 2) + 1;
+      const line = KEY_LINE.exec(text.slice(Math.max(from, least), to));
+      // A short line is the last one, or the end of one that was cut.
+      if (!line || (line[1].length < 24 && start < index)) break;
+      start = to = Math.max(from, least);
+      if (from <= least) break;
+    }
+    past = index + end.length;
+    if (index - start > 40) yield { start, end: past, kind: "private_key" };
+  }
+}
+
 /** Longest user and password of an address. */
 const LOGIN = 256;
 
@@ -66,20 +95,52 @@ function* addresses(text: string): Generator<SecretSpan> {
     const from = colon >= 0 && colon < sign ? colon + 1 : 0;
     const secret = part.slice(from, sign);
     const isName = from === 0 && !(secret.length >= 20 && /\d/.test(secret));
-    const isPlaceholder = /^(?:\$|<|\{|%s|%[A-Z_]+%|\*+$|x+$|\.+$|pass(?:word)?$|pwd$|secret$|token$)/i.test(secret);
+    const isPlaceholder = /^(?:\$|<|\{|%s|%[A-Z_]+%|\*+$|x+$|\.+$|pass(?:word|wd|phrase)?$|pwd$|secret$|token$)/i.test(
+      secret,
+    );
     if (secret === "" || isName || isPlaceholder) continue;
     yield { start: start + from, end: start + sign, kind: "url_password" };
   }
 }
 
-const BEARER = /(?<![A-Za-z])(?:Bearer|token|Basic|ApiKey|Digest)\s{1,3}([A-Za-z0-9._~+/=:-]{16,4096})/g;
+const BEARER =
+  /(?<![A-Za-z])(?:[Bb]earer|[Tt]oken|[Bb]asic|ApiKey|Api-Key|Digest|GenieKey|OAuth|Splunk)\s{1,3}([A-Za-z0-9._~+/=:-]{16,4096})/g;
+/** The header with a scheme of one word or none, up to the end of its line or string. */
+const HEADER =
+  /(?<![A-Za-z])(?:proxy-|x-)?authorization\\{0,3}["'`]?\]?\s{0,3}[:=,]\s{0,3}(?:[bfrBFR]?\\{0,3}["'`])?(?:(Basic|Digest|AWS4-HMAC-SHA256|[A-Za-z][\w-]{1,24})[ \t]{1,3})?([^\s\r\n'`$<{\\](?:[^\r\n'`\\]{4,4096}))/gi;
 const COOKIE = /(?<![A-Za-z])(set-cookie2?|cookie)\\?["'`]?\s{0,3}[:=]\s{0,3}\\?["'`]?(?=[A-Za-z0-9_.$-]{1,128}=)/gi;
+
+/** Returns whether base64 stands for a name and a password. */
+function isLogin(value: string): boolean {
+  if (!/^[A-Za-z0-9+/_-]{6,}={0,2}$/.test(value)) return false;
+  try {
+    return /^[^:\s]+:[ -~]+$/.test(atob(value.replaceAll("-", "+").replaceAll("_", "/")));
+  } catch {
+    return false;
+  }
+}
+
+const isCredential = (value: string): boolean =>
+  value.length >= 16 &&
+  !/[([]|:\/\//.test(value) &&
+  /\d/.test(value) &&
+  /[A-Za-z]/.test(value) &&
+  canBeSecret(value, "secret", "quoted");
 
 function* headers(text: string): Generator<SecretSpan> {
   for (const { 0: found, 1: value, index } of text.matchAll(BEARER)) {
-    if (!/\d/.test(value) || !/[A-Za-z]/.test(value)) continue;
+    if (!/\d/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
     const start = index + found.length - value.length;
     yield { start, end: index + found.length, kind: "authorization" };
+  }
+  for (const { 0: found, 1: scheme = "", 2: rest, index } of text.matchAll(HEADER)) {
+    const start = index + found.length - rest.length;
+    const isList = /^(?:Digest|AWS4-HMAC-SHA256|OAuth|Hawk|Signature|Credential)$/i.test(scheme);
+    // A list of members has quotes of its own.
+    const value = isList ? rest.trimEnd() : (/^[^\s"]+/.exec(rest)?.[0].replace(/[,;)\]}.]+$/, "") ?? "");
+    const isBasic = /^basic$/i.test(scheme) && isLogin(value);
+    if (isBasic || (isList && /[0-9a-f]{16}|\d/.test(value)) || isCredential(value))
+      yield { start, end: start + value.length, kind: "authorization" };
   }
   let past = 0;
   for (const { 0: found, index } of text.matchAll(COOKIE)) {
@@ -93,80 +154,6 @@ function* headers(text: string): Generator<SecretSpan> {
     if (first.trim().length >= 6 && !/^[$<{(\s]/.test(first))
       yield { start, end: start + value.trimEnd().length, kind: "cookie" };
   }
-}
-
-/** Beginnings of the words that secretKind knows. */
-const NAMED =
-  /pass(?:w|p|c|[^a-z]|$)|pwd|(?<![a-z])pw(?![a-z])|secret|token|api[_-]?key|_?auth(?![a-z])|(?:access|account|private|signing|encryption|master|shared|storage|license|service|ssh|session|jwt|app|client|subscription|deploy)[_-]?key|credential/gi;
-const NAME_CHARACTER = /[A-Za-z0-9_.-]/;
-const NAME_END = /[A-Za-z0-9_-]{0,48}/y;
-/** The name's quote, and what gives it its value. */
-const OPERATOR = /\\{0,3}["'`]?\]?([ \t]{0,8})(=>|:=|\?=|==?|:(?!:)|(?=[ \t]))([ \t]{0,8})/y;
-const QUOTED = /(\\{0,3}["'`])([^"'`\r\n\\]{3,1024})\1/y;
-const PLAIN = /[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
-
-/** Values after the name of a secret: settings, programs, YAML, arguments of commands, queries of addresses. */
-function* assigned(text: string): Generator<SecretSpan> {
-  let past = 0;
-  for (const { index } of text.matchAll(NAMED)) {
-    if (index < past) continue;
-    NAME_END.lastIndex = index;
-    const nameEnd = index + (NAME_END.exec(text)?.[0].length ?? 0);
-    past = nameEnd;
-    let start = index;
-    while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
-    const name = text.slice(start, nameEnd);
-    const kind = secretKind(name);
-    if (!kind) continue;
-    OPERATOR.lastIndex = nameEnd;
-    const operator = OPERATOR.exec(text);
-    if (!operator) continue;
-    const [whole, before, sign, after] = operator;
-    const isFlag = /^--?[a-z]/.test(name);
-    if (sign === "" && !isFlag) continue;
-    const valueStart = nameEnd + whole.length;
-    const isTight = sign === "=" && before === "" && after === "";
-    const found = valueAt(text, valueStart, isTight || isFlag ? "setting" : "bare");
-    if (!found) continue;
-    const value = text.slice(found.start, found.end);
-    // In a query, and in the name of a variable of a shell, nothing else is meant.
-    const isSure = isTight && (/[?&]/.test(text[start - 1] ?? "") || /^[A-Z0-9_]+$/.test(name));
-    const writing: Writing = found.writing === "bare" && isSure ? "setting" : found.writing;
-    if (!canBeSecret(value, kind, writing)) continue;
-    yield { start: found.start, end: found.end, kind };
-    past = found.end;
-  }
-}
-
-function valueAt(text: string, at: number, plain: Writing) {
-  QUOTED.lastIndex = at;
-  const quoted = QUOTED.exec(text);
-  if (quoted) {
-    const start = at + quoted[1].length;
-    return { start, end: start + quoted[2].length, writing: "quoted" as const };
-  }
-  PLAIN.lastIndex = at;
-  const found = PLAIN.exec(text)?.[0].replace(/[.:]+$/, "");
-  if (!found) return undefined;
-  const next = text[at + found.length] ?? "";
-  // A call or an index: an expression of a program.
-  return next === "(" || next === "[" ? undefined : { start: at, end: at + found.length, writing: plain };
-}
-
-/** The login of curl and of a .netrc file, and the signature of a shared link. */
-const LOGINS: readonly (readonly [kind: string, RegExp])[] = [
-  ["password", /(?<![A-Za-z0-9-])(?:-u|--user|--proxy-user)[ =]["']?[A-Za-z0-9_.@-]{1,64}:([^\s"'$]{4,128})/g],
-  ["password", /(?<![A-Za-z])login[ \t]{1,4}\S{1,64}\s{1,4}password[ \t]{1,4}(\S{4,128})/g],
-  ["password", /(?<![A-Za-z0-9])sshpass[ \t]{1,4}-p[ \t]{0,2}["']?([^\s"'$]{4,128})/g],
-  ["signed_link", /[?&;](?:sig|X-Amz-Signature|X-Goog-Signature|Signature)=([A-Za-z0-9%+/=_~-]{32,1024})/g],
-];
-
-function* logins(text: string): Generator<SecretSpan> {
-  for (const [kind, shape] of LOGINS)
-    for (const { 0: found, 1: value, index } of text.matchAll(shape)) {
-      const end = index + found.length;
-      yield { start: end - value.length, end, kind };
-    }
 }
 
 const EMAIL =

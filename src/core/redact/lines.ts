@@ -3,7 +3,7 @@
  * found are written anew, and every other byte stays.
  */
 
-import { canBeSecret, isAccountName, secretKind } from "./names.ts";
+import { canBeSecret, isAccountName, labelOf, secretKind } from "./names.ts";
 import { type Finding, holdsBinary, replaced, TextRedactor } from "./text.ts";
 
 /** Members that tie entries together or say what they are: they stay as they are. By depth, and by the member above. */
@@ -131,6 +131,17 @@ export class LineRedactor {
         if (isImage) unjudged.push("image");
         else if (closed?.data === "binary") unjudged.push("binary");
       } else if (c === COMMA && inside) inside.name = undefined;
+      else if (c >= ZERO && c <= NINE) {
+        const end = numberEnd(text, at);
+        const value = text.slice(at, end);
+        const whole =
+          inside?.isObject && !isStructure(open.length, open[0]?.name ?? "", inside.name ?? "")
+            ? secretNumber(inside, value)
+            : undefined;
+        if (whole) literals.push({ start: at, end, value, findings: this.texts.find(value, whole), block: "" });
+        at = end;
+        continue;
+      }
       at++;
     }
     this.join(literals);
@@ -141,7 +152,7 @@ export class LineRedactor {
   private passed(inside: Nesting | undefined, value: string): void {
     if (!inside) return;
     if (!inside.isObject) inside.before = value.length <= 64 ? value : "";
-    else if (inside.name === "name" || inside.name === "key") inside.before = value.slice(0, 64);
+    else if (/^(?:name|key|id|parameterKey|field)$/i.test(inside.name ?? "")) inside.before = value.slice(0, 64);
     else if (/^(?:type|mimeType|mime_type|media_type)$/.test(inside.name ?? "") && !/^image/i.test(inside.type))
       inside.type = value.slice(0, 64);
   }
@@ -244,11 +255,26 @@ function secretNamed(inside: Nesting | undefined, name: string, value: string): 
     ? /^--?[a-z]/i.test(inside.before)
       ? inside.before
       : inside.above
-    : name === "value"
-      ? inside.before || name
+    : /^(?:value|default|plaintext)$/i.test(name)
+      ? inside.before || inside.above || name
       : name;
   const kind = called === "" ? undefined : secretKind(called);
-  return kind && canBeSecret(value, kind, "quoted") ? { kind } : undefined;
+  const writing = kind === "secret" && /^[A-Z0-9_]+$/.test(called) ? "setting" : "quoted";
+  const can = kind && canBeSecret(value, kind, writing, /^[A-Z0-9_]+$/.test(called));
+  return can ? { kind: labelOf(kind) } : undefined;
+}
+
+/** Returns the kind of a number that is secret by its name: only passwords and the like are made of digits. */
+function secretNumber({ name = "" }: Nesting, value: string): { kind: string } | undefined {
+  const kind = secretKind(name);
+  if (kind !== "pin" && (kind !== "password" || /^pass$/i.test(name))) return undefined;
+  return /^\d+$/.test(value) && canBeSecret(value, kind, "quoted") ? { kind: labelOf(kind) } : undefined;
+}
+
+function numberEnd(text: string, at: number): number {
+  let end = at;
+  while (/[\d.eE+-]/.test(text[end] ?? "")) end++;
+  return end;
 }
 
 /** Returns the kind of a value that is the id or name of an account by the name of its member. */
@@ -261,6 +287,8 @@ function isStructure(depth: number, top: string, name: string): boolean {
 }
 
 const QUOTE = 0x22;
+const ZERO = 0x30;
+const NINE = 0x39;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const OPEN_BRACE = 0x7b;

@@ -4,36 +4,85 @@ import { isFiller } from "./tokens.ts";
 
 /** Last words of names that stand for a secret; the same with `key`, where the word before says which. */
 const SECRET_WORDS = new Set(
-  "password passwd passphrase passcode pwd pass pw secret secrets token apikey authtoken accesstoken accesskey credential credentials cookie cookies setcookie authorization bearer privatekey secretkey clientsecret apitoken".split(
+  "token apikey authtoken accesstoken accesskey privatekey secretkey apitoken cred creds credential credentials auth bearer".split(
     " ",
   ),
 );
 const SECRET_KEYS = new Set(
-  "api access account private secret signing encryption master shared storage license auth service deploy ssh session jwt app client subscription".split(
+  "api access account private secret signing encryption master shared storage license auth service deploy ssh session jwt app client subscription preshared".split(
     " ",
   ),
 );
+const COOKIES = new Set(
+  "cookie cookies setcookie sessid phpsessid jsessionid csrftoken connectsid sessionid".split(" "),
+);
+/** Ends of names in one word (`PGPASSWORD`, `jwtsecret`), and a short one only after what has a password. */
+const PASSWORD_END =
+  /(?:passwords?|passwd|passphrase|passcode|pwd|passwort|kennwort|contrasena|motdepasse|wachtwoord|kodeord)$|^(?:pass|pw|pswd|psk|mnemonic)$|^(?:db|my|pg|sql|user|usr|admin|root|smtp|mail|ftp|ssh|ldap|redis|mongo|mysql|store|key|trust|login|sudo|become|http|proxy|wifi|vnc|rdp|ap|sta)(?:pass|pw)$/;
+/** Words before `pass` that make it a test, a turn or a way. */
+const NO_PASSWORDS =
+  /^(?:all|any|first|second|third|last|next|single|multi|two|one|render|low|high|band|by|over|under|dry|shadow|color|depth|did|does|is|must|should|will|can|not|expected|optimization|compiler)$/;
+const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
+/** Words for a password and for another secret in other languages, without the marks of their letters. */
+const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelszo|sifre|parola|lozinka|geslo|slaptazodis|parool|kata sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パスワード|ハスワート|비밀번호|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
+const SECRET_ABROAD = `geheimnis|schlussel|clave|chave|jeton|cle api|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
+/** With what may be added to them at their end. */
+export const ABROAD = new RegExp(
+  `(?<![A-Za-z\\p{Script=Cyrillic}])(?:api[- ]?)?(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})(?:\\p{L}{1,2}(?=[\\s:=]))?`,
+  "giu",
+);
+const ABROAD_END = new RegExp(`(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})$`, "iu");
 /** Words that may follow. */
-const TRAILING = /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|default|\d+)$/;
+const TRAILING =
+  /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|base|default|string|text|plain|plaintext|raw|\d+)$/;
 /** Words before `token` that make it something to be shown: of a page, or of a text. */
-const HARMLESS = new Set(
-  "page next continuation sync prev previous max min stop eos bos pad unk special first last current total cancellation start end mask image".split(
-    " ",
-  ),
-);
-const PASSWORD = /^(?:pass|pw)/;
+const HARMLESS =
+  /(?:page|next|continuation|sync|prev|previous|max|min|stop|eos|bos|pad|unk|special|first|last|current|total|cancellation|start|end|mask|image)$/;
+/** Words before a key that anybody may know, or that finds something. */
+const OPEN_KEYS =
+  /^(?:|public|pub|publishable|primary|foreign|cache|partition|sort|object|idempotency|hot|shortcut|registry|row|query|lookup|group|dedupe|hash|map|index|react|translation|i18n|message|state|site|host|s3|route|storage|tree|node|item|session|config|settings|cursor|redis|data|bucket|range|unique|composite|compound|blob|search|artifact|file)$/;
+
+/** Returns whether a key that a word tells is no secret. */
+export const isOpenKey = (before: string): boolean => before !== "" && OPEN_KEYS.test(before.toLowerCase());
+
+/** `key`: only a value that looks made by chance counts. `pin`: digits count. */
+export type NameKind = "password" | "cookie" | "secret" | "key" | "pin";
+
+/** Returns what a secret of a kind is called in its place. */
+export const labelOf = (kind: NameKind): string => (kind === "key" ? "secret" : kind === "pin" ? "password" : kind);
 
 /** Returns the kind of secret that a name stands for, if it does. */
-export function secretKind(name: string): "password" | "cookie" | "secret" | undefined {
+export function secretKind(name: string): NameKind | undefined {
   const words = wordsOf(name);
   while (words.length > 1 && TRAILING.test(words.at(-1) as string)) words.pop();
-  const [before = "", last = ""] = words.length > 1 ? words.slice(-2) : ["", words[0] ?? ""];
-  if (last === "cookie" || last === "cookies" || last === "setcookie") return "cookie";
-  if (PASSWORD.test(last) && SECRET_WORDS.has(last)) return "password";
-  if (last === "token" && HARMLESS.has(before)) return undefined;
-  if (SECRET_WORDS.has(last) || (last === "key" && SECRET_KEYS.has(before))) return "secret";
-  return last === "auth" && (words.length === 1 || name.startsWith("_")) ? "secret" : undefined;
+  const last = words.at(-1) ?? "";
+  const before = words.at(-2) ?? "";
+  if (COOKIES.has(last)) return "cookie";
+  if (last === "pin" && !/gpio|led/.test(before)) return "pin";
+  if (last === "pass" && NO_PASSWORDS.test(before)) return undefined;
+  if (
+    PASSWORD_END.test(last) ||
+    (/^(?:phrase|seed|words)$/.test(last) && /^(?:seed|recovery|mnemonic|secret|wallet)$/.test(before))
+  )
+    return "password";
+  if (last.endsWith("token") && HARMLESS.test(last === "token" ? before : last.slice(0, -5))) return undefined;
+  if (last === "auth") return words.length === 1 || /^_|_AUTH$/.test(name) ? "secret" : undefined;
+  if (last === "seed") return /^(?:totp|otp|2fa|mfa)$/.test(before) ? "secret" : undefined;
+  if (SECRET_WORDS.has(last) || SECRET_END.test(last) || (last === "key" && SECRET_KEYS.has(before))) return "secret";
+  // A single word of small letters that ends so is rather a monkey.
+  const isKey = last.endsWith("key") && (last === "key" || /KEY|Key/.test(name));
+  if (isKey && !OPEN_KEYS.test(last === "key" ? before : last.slice(0, -3))) return "key";
+  if (last === "pat" || last === "wif" || (last === "session" && before === "bw")) return "key";
+  const abroad = /[^ -~]/.test(name) || words.length === 1 ? ABROAD_END.exec(unmarked(name)) : null;
+  return abroad ? (abroad[1] ? "password" : "secret") : undefined;
 }
+
+/** Returns the text without the marks of its letters, as long as it was. */
+export function unmarked(text: string): string {
+  return text.replace(/[\u00c0-\u024f\u0370-\u03ff\u1e00-\u1eff]/g, (c) => STROKES[c] ?? c.normalize("NFD")[0]);
+}
+
+const STROKES: Readonly<Record<string, string>> = { ł: "l", Ł: "L", ø: "o", ı: "i", đ: "d" };
 
 /** Words of names that stand for an account, or for what is tied to one; and those that end its id or its own name. */
 const ACCOUNT_WORDS = new Set(
@@ -61,37 +110,120 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<.*|\$.*|%\w+%|\{.*|\[.*|\(.*|your[_-].*|my[_-].*|(?:change|replace|fill)[_-]?(?:me|in|this).*|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|dummy\w*|placeholder\w*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|self\..*|this\..*|file:.*|https?:.*)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill)[_-]?(?:me|in|this).*|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
-const ABOUT = /pass|secret|token|apikey/i;
+const ABOUT = /pass|secret|token|apikey|密码/i;
+/** A place in a file system. */
+const PATH = /^(?:~|\.{1,2}|[A-Z]:)?(?:[\\/][\w.@+-]{1,40}){2,}[\\/]?$|^(?:~|\.{1,2})?\/[a-z._-]*$/;
+/** Names of anything with a number, as programs and documents have them. */
+const NUMBERED =
+  /^(?:value|arg|param|str|string|text|field|user|key|test|item|step|foo|bar|input|var|val|tmp|line|col|row|node|password|pass|pw|pwd|token|secret|name|type|version|v|aes|rsa|es|rs|hs|ps|oauth|http|h|level|part|option|column)[_-]?\d{1,4}$/i;
+export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const VERSION = /^v?\d+\.\d/;
+/** Words and numbers with signs between, which name something. */
+const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
+/** Words of sentences about passwords, which no passphrase has. */
+const SENTENCE =
+  /\b(?:the|your|a|an|is|are|was|must|be|at|least|have|has|for|to|of|please|enter|and|or|with|not|no|required|invalid|incorrect|expired|minimum|characters|digits?|forgot|reset|confirm|new|old|current|should|can|this|that|type|use|de|la|das|der|ist|es|le|du|user|data)\b|['’]s\b|[.:?!]$/i;
 
 /**
- * How a value is written: as a JSON value or in quotes, after `=` with no space (a setting or a flag), or as a word
- * that may be an expression of a program as well.
+ * How a value is written: as a JSON value or in quotes, after `=` with no space (a setting or a flag), as a word that may
+ * be an expression of a program as well, or after what is no sign of a value (a comma, a call, `is`).
  */
-export type Writing = "quoted" | "setting" | "bare";
+export type Writing = "quoted" | "setting" | "bare" | "loose";
 
-/** Returns whether a value that has the name of a secret can be one. */
-export function canBeSecret(value: string, kind: string, writing: Writing): boolean {
+/** Returns whether a value that has the name of a secret can be one. `isVariable`: the name is that of an environment. */
+export function canBeSecret(value: string, kind: NameKind, writing: Writing, isVariable = false): boolean {
+  if (kind === "pin") return /^\d{4,12}$/.test(value) && writing !== "loose";
   if (value.length < (kind === "password" ? 5 : 8) || PLACEHOLDER.test(value.slice(0, 80)) || isFillerOrMask(value))
     return false;
-  const hasDigit = /\d/.test(value);
-  const hasLetter = /[A-Za-z]/.test(value);
-  const isMixed = hasDigit && hasLetter;
+  if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
+  if (kind === "key")
+    // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
+    return writing === "quoted"
+      ? (/^[!-~]{48,}$/.test(value) && !/abcdefgh/i.test(value)) || (isChance(value) && !UUID.test(value))
+      : isChance(value);
+  const isMixed = /\d/.test(value) && /[A-Za-z]/.test(value);
   if (kind === "cookie") return value.includes("=") || (isMixed && value.length >= 12);
-  if (/\s/.test(value)) return false;
+  if (/\s/.test(value)) return kind === "password" && writing !== "loose" && isPhrase(value, isVariable);
   const isExpression = EXPRESSION.test(value);
-  if (kind === "password") {
-    if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase)$/i.test(value);
-    if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
-    return isMixed && !isExpression;
-  }
+  return kind === "password"
+    ? canBePassword(value, writing, isMixed, isExpression)
+    : canBeToken(value, writing, isMixed, isExpression);
+}
+
+function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
+  // A label of an ideographic language, or of any: it has no letter or digit of ASCII, or is more than a word.
+  if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
+  // The name of a setting, as another one's value.
+  if (/^[a-z]+(?:[A-Z][a-z]+){0,4}Password$/.test(value)) return false;
+  if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase|secret|token)$/i.test(value);
+  if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
+  // A sign within the word is of no program, or not alone.
+  const hasSign = /[A-Za-z0-9][!@#$][A-Za-z0-9!@#$]/.test(value) && !/^[\w.]+@[\w.]+$/.test(value);
+  if (writing === "bare" && /^\d{6,}$/.test(value)) return true;
+  if (/^[A-Za-z_]\w*(?:password|passwd|secret|token)$/i.test(value)) return false;
+  return ((isMixed && !NUMBERED.test(value) && !VERSION.test(value)) || hasSign) && !isExpression;
+}
+
+function canBeToken(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
   if (isExpression && writing !== "quoted") return false;
+  // The name of a type or of another setting.
+  if (/^[\w-]{0,48}(?:key|token|secret|keydata|credential)s?$/i.test(value) && !isJumpy(value)) return false;
   const looksMade = isMixed || (value.length >= 20 && /[a-z]/.test(value) && /[A-Z]/.test(value));
-  if (writing === "quoted") return looksMade && !/^[a-z]+(?:[.-][a-z]+)+\d?$/.test(value);
+  if (writing === "quoted") return looksMade && !WORDS.test(value);
   if (writing === "setting") return looksMade || (!ABOUT.test(value) && value.length >= 12);
-  return value.length >= 16 && isMixed && (value.match(/\d/g) ?? []).length >= 2;
+  const digits = (value.match(/\d/g) ?? []).length;
+  if (WORDS.test(value) || NUMBERED.test(value) || VERSION.test(value) || !isMixed) return false;
+  return value.length >= (writing === "loose" ? 16 : 10) && (digits >= 2 || isJumpy(value));
+}
+
+/** Returns whether the kind of character changes as often as in no word. */
+function isJumpy(value: string): boolean {
+  return (value.match(/[a-z](?=[A-Z0-9])|[A-Z](?=\d)|\d(?=[A-Za-z])/g) ?? []).length * 4 >= value.length;
+}
+
+/** Returns whether characters look as if chance had chosen them. */
+export function isChance(value: string): boolean {
+  if (!/^(?:0x)?[A-Za-z0-9+/_-]{20,}={0,2}$/.test(value)) return false;
+  if (
+    WORDS.test(value) ||
+    /^[a-z]+\d{0,4}(?:_[a-z]+\d{0,4})+$/.test(value) ||
+    /abcdefgh|01234567/i.test(value) ||
+    (value.match(/[A-Za-z]/g) ?? []).length < 3
+  )
+    return false;
+  return (value.match(/\d/g) ?? []).length >= 3 || (value.length >= 24 && /\d/.test(value) && isJumpy(value));
+}
+
+/** Returns whether a word of a sentence is one that people make only for a password, or programs for a token. */
+export function isOdd(value: string, kind: NameKind): boolean {
+  if (
+    /^[a-z]+:\/\/|[_/\\(){}<>=:;,|]|\.\w/i.test(value) ||
+    /sha\d|md5|aes|rsa|hmac|pbkdf|utf|base64|crypt|oauth|x509|ISO|RFC|ES\d/i.test(value)
+  )
+    return false;
+  const has = [/[a-z]/, /[A-Z]/, /\d/, /[!@#$%^&*?~+-]/].map((one) => one.test(value));
+  if (kind === "password") {
+    if (value.length < 8 || WORDS.test(value) || NUMBERED.test(value) || EXPRESSION.test(value)) return false;
+    const hasSign = /[A-Za-z0-9][!@#$%^&*?~][A-Za-z0-9!@#$%^&*?~]|\d[!#$%^&*]$/.test(value) && !/@.*\./.test(value);
+    return (hasSign && has[2] && (has[0] || has[1])) || (has[0] && has[1] && has[2] && isJumpy(value));
+  }
+  return value.length >= 24 && has[0] && has[1] && has[2] && isJumpy(value) && isChance(value);
+}
+
+/** Returns whether words are those of a passphrase and not of a sentence. */
+function isPhrase(value: string, isVariable: boolean): boolean {
+  const words = value.trim().split(/\s+/);
+  if (words.length > 30 || SENTENCE.test(value)) return false;
+  if (isVariable && words.length > 1) return true;
+  if (words.length >= 4 && words.every((word) => /^[a-z]{3,12}$/.test(word))) return !ABOUT.test(value);
+  return (
+    words.length <= 8 &&
+    words.some((word) => /\d.*[A-Za-z]|[A-Za-z].*\d|\w[!@#$%^&*]/.test(word)) &&
+    !NUMBERED.test(words.join(""))
+  );
 }
 
 function isFillerOrMask(value: string): boolean {

@@ -1,7 +1,8 @@
 /** Finds and replaces secrets in texts, and knows those that it has found before. */
 
 import { contextsIn, emailsIn } from "./contexts.ts";
-import { Homes, homesIn } from "./homes.ts";
+import { dumpsIn } from "./dumps.ts";
+import { Homes } from "./homes.ts";
 import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
 import { encodedIn, LONG, viewsOf } from "./views.ts";
 
@@ -16,6 +17,8 @@ const MOST_KNOWN = 200;
 const MOST_NUMBERED = 10_000;
 /** Lengths of secrets that can be told from other words. */
 const KNOWN_LENGTH = { least: 8, most: 512 };
+/** How often what is encoded is looked at once more. */
+const MOST_ENCODED = 2;
 /** Kinds whose stretches are no secret as a whole. */
 const NOT_KNOWN = new Set(["home_path", "email", "cookie", "private_key"]);
 /** Which kind two findings of one place have: what a token is is known best. */
@@ -31,6 +34,7 @@ const VAGUE = new Set([
 ]);
 /** Texts in which less than this is no text are damaged in one place and not binary. */
 const BINARY_SHARE = 0.05;
+const STRING = /"([^"]{8,65536})(?=")/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 
@@ -55,8 +59,16 @@ export class TextRedactor {
     if (isAccount)
       for (const span of emailsIn(text))
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
-    this.read(text, (span) => span, found);
-    for (const view of viewsOf(text)) this.read(view.text, view.origin, found);
+    const isJson = /^\s{0,64}[[{]/.test(text);
+    for (const view of [{ text, origin: (span: SecretSpan) => span }, ...viewsOf(text)]) {
+      this.read(view.text, view.origin, found);
+      if (!isJson) continue;
+      // A string of JSON is a text of its own, which begins and ends with it.
+      for (const { 1: inner, index } of view.text.matchAll(STRING)) {
+        const shift = (span: SecretSpan) => ({ ...span, start: span.start + index + 1, end: span.end + index + 1 });
+        this.read(inner, (span) => view.origin(shift(span)), found);
+      }
+    }
     for (const { start, end, text: inner } of encodedIn(text)) {
       const first = inner === undefined ? undefined : this.firstIn(inner);
       if (first) found.push(this.finding({ start, end, kind: first }, text.slice(start, end)));
@@ -67,9 +79,13 @@ export class TextRedactor {
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
     for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
-    for (const home of homesIn(text)) {
+    for (const dump of dumpsIn(text))
+      for (const span of this.spans(dump.text)) {
+        const place = { ...dump.origin(span.start, span.end), kind: span.kind };
+        found.push(this.finding(origin(place), text.slice(place.start, place.end)));
+      }
+    for (const { neutral, ...home } of this.homes.in(text)) {
       const span = origin(home);
-      const neutral = this.homes.neutral(home);
       const isSame = span.end - span.start === home.end - home.start;
       found.push({ ...span, replacement: isSame ? neutral : neutral.replaceAll("\\", "/"), counts: true });
     }
@@ -85,10 +101,15 @@ export class TextRedactor {
       yield { start: index, end: index + value.length, kind: "known_secret" };
   }
 
-  /** Returns the kind of what a decoded text has first. */
-  private firstIn(text: string): string | undefined {
+  /** Returns the kind of what a decoded text has first, which may be encoded once more. */
+  private firstIn(text: string, depth = 0): string | undefined {
     for (const { kind } of this.spans(text)) return kind;
-    for (const { kind } of homesIn(text)) return kind;
+    for (const { kind } of this.homes.in(text)) return kind;
+    if (depth >= MOST_ENCODED) return undefined;
+    for (const { text: inner } of [...viewsOf(text), ...encodedIn(text), ...dumpsIn(text)]) {
+      const kind = inner === undefined ? undefined : this.firstIn(inner, depth + 1);
+      if (kind !== undefined) return kind;
+    }
     return undefined;
   }
 
@@ -108,7 +129,9 @@ export class TextRedactor {
   /** Looks from now on for all secrets that were found, also where nothing around tells them. */
   knowAll(): void {
     if (this.known.size === 0) return;
-    const values = [...this.known].sort((a, b) => b.length - a.length);
+    const values = [...this.known]
+      .flatMap((value) => [value, ...encodingsOf(value)])
+      .sort((a, b) => b.length - a.length);
     this.anyKnown = new RegExp(values.map((value) => value.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("|"), "g");
   }
 
@@ -116,6 +139,17 @@ export class TextRedactor {
   hasKnown(text: string): boolean {
     return this.anyKnown !== undefined && text.search(this.anyKnown) >= 0;
   }
+}
+
+/** Returns how a secret looks within base64, wherever in its groups of three bytes it begins, and in hex. */
+function encodingsOf(value: string): string[] {
+  const bytes = [...new TextEncoder().encode(value)];
+  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const base64 = [0, 1, 2].map((before) => {
+    const all = btoa("\0".repeat(before) + String.fromCharCode(...bytes));
+    return all.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+  });
+  return [...base64, hex, hex.toUpperCase()];
 }
 
 function isTelling(value: string): boolean {

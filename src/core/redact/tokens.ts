@@ -29,6 +29,7 @@ const CHARSETS = {
   base64: /[A-Za-z0-9+/=_-]/,
   path: /[A-Za-z0-9+/=_.@-]/,
   hash: /[A-Za-z0-9+/=.$,]/,
+  scheme: /[A-Za-z0-9+/=.$,:]/,
 } as const;
 
 type Charset = keyof typeof CHARSETS;
@@ -166,8 +167,94 @@ const RULES: readonly TokenRule[] = [
     shape: /^[A-Za-z0-9]{14}\.[0-9a-f]{64}$/,
     most: 79,
   }),
+  rule("llamacloud_key", "llx-", "letters", 40, "docs.cloud.llamaindex.ai: API keys"),
+  rule("google_api_key", "AQ.Ab8", "dashed", 30, "ai.google.dev: auth keys"),
+  rule("google_oauth_code", "4/0A", "dashed", 40, "developers.google.com: OAuth codes"),
+  rule("hubspot_token", "pat-na1- pat-na2- pat-eu1-", "dashed", 36, "developers.hubspot.com: private apps"),
+  rule("dropbox_token", "sl.", "dashed", 100, "dropbox.com/developers: short-lived tokens"),
+  rule("discord_token", "mfa.", "dashed", 80, "discord.com/developers: user tokens"),
+  rule("gitlab_token", "glrtr- GR1348941", "dashed", 20, "docs.gitlab.com: runner registration"),
+  rule("gitlab_token", "_gitlab_session=", "letters", 20, "docs.gitlab.com: token prefixes"),
+  rule("instagram_token", "IGQV IGAA", "dashed", 80, "developers.facebook.com: Instagram"),
+  rule("jina_key", "jina_", "dashed", 40, "jina.ai: API keys"),
+  rule("fireworks_key", "fw_", "letters", 20, "docs.fireworks.ai: API keys", { shape: MIXED }),
+  rule("firecrawl_key", "fc-", "hex", 32, "docs.firecrawl.dev: API keys", exactly(32)),
+  rule("runpod_key", "rpa_", "letters", 38, "docs.runpod.io: API keys"),
+  rule("brevo_key", "xsmtpsib-", "dashed", 64, "developers.brevo.com: SMTP keys"),
+  rule("mailersend_token", "mlsn.", "hex", 60, "developers.mailersend.com: API tokens"),
+  rule("posthog_key", "phx_ phs_", "letters", 40, "posthog.com/docs: personal API keys"),
+  rule("render_key", "rnd_", "letters", 26, "api-docs.render.com: API keys"),
+  rule("voyage_key", "pa-", "dashed", 40, "docs.voyageai.com: API keys", { shape: MIXED }),
+  rule("brave_key", "BSA", "dashed", 27, "api.search.brave.com: keys", { shape: MIXED, most: 28 }),
+  rule("wallet_key", "xprv yprv zprv tprv", "letters", 100, "BIP 32"),
+  rule("nostr_key", "nsec1", "letters", 58, "NIP-19", exactly(58)),
+  rule("plaid_token", "access-sandbox- access-development- access-production-", "dashed", 36, "plaid.com/docs: tokens"),
+  rule("wakatime_key", "waka_", "dashed", 36, "wakatime.com/developers: API keys"),
+  rule("context7_key", "ctx7sk-", "dashed", 32, "context7.com: API keys"),
+  rule("amazon_mws_token", "amzn.mws.", "dashed", 36, "developer.amazonservices.com: auth tokens"),
+  rule("amazon_client_secret", "amzn1.oa2-cs.v1.", "hex", 60, "developer.amazon.com: client secrets"),
+  rule("aws_session_token", "IQoJb3JpZ2lu FwoGZXIvYXdz", "base64", 80, "docs.aws.amazon.com: temporary credentials"),
+  rule("vercel_token", "vercel_blob_rw_", "word", 30, "vercel.com/docs: Blob"),
+  rule("typeform_token", "tfp_", "dashed", 40, "typeform.com/developers: tokens"),
+  rule("xendit_key", "xnd_production_ xnd_development_", "dashed", 30, "docs.xendit.co: API keys"),
+  rule("ory_token", "ory_pat_ ory_at_ ory_rt_ ory_st_", "dashed", 30, "ory.sh/docs: tokens"),
+  rule("wandb_key", "wandb_v1_", "dashed", 40, "docs.wandb.ai: API keys"),
+  rule("cursor_key", "crsr_ key_", "hex", 60, "cursor.com/docs: API keys"),
+  rule("azure_devops_token", "AZDO", "letters", 70, "learn.microsoft.com: personal access tokens"),
+  rule("bedrock_key", "bedrock-api-key-", "base64", 60, "docs.aws.amazon.com: Bedrock API keys"),
+  rule("razorpay_key", "rzp_live_", "letters", 14, "razorpay.com/docs: API keys", exactly(14)),
+  rule("clickup_token", "pk_", "word", 40, "clickup.com/api: personal tokens", {
+    shape: /^\d{6,9}_[A-Z0-9]{32}$/,
+  }),
+  rule("zapier_webhook", "hooks.zapier.com/hooks/catch/", "path", 10, "help.zapier.com: webhooks"),
+  rule("ifttt_webhook", "maker.ifttt.com/trigger/", "path", 30, "help.ifttt.com: webhooks"),
+  rule(
+    "make_webhook",
+    "hook.us1.make.com/ hook.us2.make.com/ hook.eu1.make.com/ hook.eu2.make.com/",
+    "path",
+    20,
+    "make.com: webhooks",
+  ),
+  rule(
+    "chat_webhook",
+    "open.feishu.cn/open-apis/bot/v2/hook/ open.larksuite.com/open-apis/bot/v2/hook/ outlook.office.com/webhook/ outlook.office365.com/webhook/ hc-ping.com/ webhook.site/",
+    "path",
+    30,
+    "what these send to",
+  ),
+  rule("discord_webhook", "discord.com/api/v", "path", 40, "discord.com/developers: webhooks", {
+    shape: /^\d{1,2}\/webhooks\//,
+  }),
+  // A private key in DER or in the form of OpenSSH, without the lines around it.
+  rule(
+    "private_key",
+    "b3BlbnNzaC1rZXktdjEA MIIEowIBAAKC MIIEpAIBAAKC MIIEpQIBAAKC MIIEogIBAAKC MIICXAIBAAKB MIICXQIBAAKB MIICXgIBAAKB MIICWwIBAAKB MIIJKAIBAAKC MIIJKQIBAAKC MIIJJwIBAAKC MIIJKgIBAAKC MIIG4wIBAAKC MIIG5AIBAAKC MIIEvQIBADAN MIIEvAIBADAN MIIEvgIBADAN MIIEvwIBADAN MIICdgIBADAN MIICdwIBADAN MIICeAIBADAN MIIJQgIBADAN MIIJQwIBADAN MIIJRAIBADAN MHcCAQEEI MHQCAQEEI MIGkAgEBBD MIGHAgEAMBMG MIGTAgEAMBMG MIG2AgEAMBAG MC4CAQAwBQYDK2V",
+    "base64",
+    40,
+    "RFC 5208, RFC 8017, RFC 5915, PROTOCOL.key of OpenSSH",
+  ),
+  rule("private_key", "LS0tLS1CRUdJTi", "base64", 80, "RFC 7468, in base64", {
+    shape: /UFJJVkFUR|QUklWQVRF|BSSVZBVE|FBSSVZB|IFBSSVZBVE/,
+  }),
   rule("jwt", "eyJ", "dotted", 30, "RFC 7519", { shape: /^[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)*=*$/ }),
-  rule("password_hash", "$2a$ $2b$ $2y$ $5$ $6$ $y$ $argon2id$ $argon2i$ $scrypt$", "hash", 40, "crypt(5)"),
+  rule(
+    "password_hash",
+    "$2a$ $2b$ $2x$ $2y$ $5$ $6$ $y$ $7$ $gy$ $argon2id$ $argon2i$ $argon2d$ $scrypt$ $pbkdf2-sha256$ $pbkdf2-sha512$",
+    "hash",
+    40,
+    "crypt(5)",
+  ),
+  rule("password_hash", "$1$ $apr1$", "hash", 24, "crypt(5), htpasswd(1)"),
+  rule("password_hash", "{SSHA} {SHA} {SMD5} {SSHA256} {SSHA512} {PBKDF2}", "hash", 24, "slapd(8)"),
+  rule(
+    "password_hash",
+    "pbkdf2_sha256$ pbkdf2_sha512$ scrypt: pbkdf2:sha256:",
+    "scheme",
+    50,
+    "docs.djangoproject.com, werkzeug",
+  ),
+  rule("password_hash", "SCRAM-SHA-256$", "scheme", 80, "postgresql.org/docs: SCRAM"),
+  rule("password_hash", "*", "hex", 40, "dev.mysql.com: password hashes", { shape: /^[0-9A-F]{40}$/, most: 40 }),
 ];
 
 /** A stretch of text that is to be replaced, and why. */
@@ -183,7 +270,7 @@ const BY_BEGINNING = new Map(RULES.flatMap((one) => one.begins.map((begin) => [b
 const BEGINNING = new RegExp(
   `(?<![A-Za-z0-9])(?:${[...BY_BEGINNING.keys()]
     .sort((a, b) => b.length - a.length)
-    .map((begin) => begin.replace(/[.$/]/g, "\\$&"))
+    .map((begin) => begin.replace(/[.$/*{}]/g, "\\$&"))
     .join("|")})`,
   "g",
 );
@@ -223,7 +310,9 @@ export function tokensIn(text: string): SecretSpan[] {
   /** How often a shape was compared in the run that ends there. */
   let tries = { end: -1, count: 0 };
   /** Whether it has the shape. A run with many beginnings that have not is made to be slow, or to hide one: it counts. */
-  const hasShape = (shape: RegExp, start: number, end: number): boolean => {
+  const fits = ({ shape }: TokenRule, start: number, end: number): boolean => {
+    if (!shape) return true;
+    if (end - start > SHAPED) return false;
     tries = { end, count: end === tries.end ? tries.count + 1 : 1 };
     return tries.count > MOST_TRIES || shape.test(text.slice(start, end));
   };
@@ -233,40 +322,95 @@ export function tokensIn(text: string): SecretSpan[] {
     const past = index + found[0].length;
     const one = BY_BEGINNING.get(found[0]) as TokenRule;
     let end = runEnd(one.of, past);
+    const cut = cutAt(text, past, end, one);
     // A sentence ends with a dot that is no part of its last word.
     if (one.of !== "base64") while (end > past && ".-,".includes(text[end - 1])) end--;
-    const length = end - past;
-    const isToken =
-      length >= one.least &&
-      length <= (one.most ?? Number.POSITIVE_INFINITY) &&
-      (!one.shape || (length <= SHAPED && hasShape(one.shape, past, end))) &&
-      !isFiller(text.slice(past, end));
+    let isToken = isLong(one, end - past) && !isFiller(text.slice(past, end)) && fits(one, past, end);
+    if (cut && (!isToken || cut.isFull) && isLong(one, cut.value.length) && (one.shape?.test(cut.value) ?? true)) {
+      isToken = true;
+      end = cut.end;
+    }
     if (isToken) spans.push({ start: index, end, kind: one.kind });
     BEGINNING.lastIndex = isToken ? end : past;
   }
   return spans;
 }
 
+const isLong = ({ least, most = Number.POSITIVE_INFINITY }: TokenRule, length: number): boolean =>
+  length >= least && length <= most;
+
+/** The stretch between two pieces of a token: the end of a line, or a program that joins them. */
+const JOINT =
+  /["'`]?[ \t]{0,8}(?:\)?[+.&,|~<>\\]{1,2}[ \t]{0,8})?(?:\r?\n[ \t>|#*\u2502\u2503]{0,40})?(?:[+.&\\]{1,2}[ \t]{0,8})?(?:[rfbuRFBUN@]?["'`])?/y;
+const MOST_PIECES = 80;
+/** Columns from which on a line may be full. */
+const FULL = 56;
+
+/** A token that goes on after the end of a line, or in another string. */
+interface CutToken {
+  readonly value: string;
+  readonly end: number;
+  /** Whether its first line is as long as where lines are cut, or a list of pieces is joined. */
+  readonly isFull: boolean;
+}
+
+function cutAt(text: string, start: number, end: number, { of, least }: TokenRule): CutToken | undefined {
+  if (end === text.length || end - start > SHAPED) return undefined;
+  const table = TABLES[of];
+  let value = text.slice(start, end);
+  let past = end;
+  let isFull = false;
+  for (let pieces = 0; pieces < MOST_PIECES; pieces++) {
+    JOINT.lastIndex = past;
+    const joint = JOINT.exec(text)?.[0] ?? "";
+    const isLine = joint.includes("\n");
+    if (!isLine && !/^["'`].*[+.&,|~<>\\].*["'`]$/.test(joint)) break;
+    if (pieces === 0) isFull = isLine ? end - text.lastIndexOf("\n", end - 1) > FULL : !joint.includes(",");
+    let to = past + joint.length;
+    while (table[text.charCodeAt(to)] === 1 && to - past < SHAPED) to++;
+    const piece = text.slice(past + joint.length, to).replace(/[.,-]+$/, "");
+    // The next line is another sentence, another setting or another token.
+    if (!/\d|[a-z][A-Z]/.test(piece) || /^(?:[:=(_]|\S?-)/.test(text.slice(to, to + 2))) break;
+    if (piece.length < 6 && value.length >= least && !isFull) break;
+    value += piece;
+    past += joint.length + piece.length;
+  }
+  return past === end ? undefined : { value, end: past, isFull };
+}
+
 /** Every kind once. */
 export const TOKEN_KINDS: readonly string[] = [...new Set(RULES.map(({ kind }) => kind))];
 
 /** Tokens whose beginning is not the same for all of them: all expressions are bounded. */
-const SHAPES: readonly (readonly [kind: string, RegExp])[] = [
+const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[] = [
   // core.telegram.org: bots have the number of the bot before their token.
-  ["telegram_token", /(?<![A-Za-z0-9])\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])/g],
+  ["telegram_token", /(?:(?<=\/bot)|(?<![A-Za-z0-9]))\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])/g, ":A"],
   // discord.com/developers: the id in base64, a time and a signature.
   [
     "discord_token",
     /(?<![A-Za-z0-9_-])[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}(?![A-Za-z0-9_-])/g,
   ],
+  // developers.facebook.com, developer.squareup.com, developer.x.com: beginnings that pictures have in base64, too.
+  ["facebook_token", /(?<![A-Za-z0-9+/=_-])EAA[A-Za-z0-9]{90,400}(?![A-Za-z0-9+/=_-])/g, "EAA"],
+  ["square_token", /(?<![A-Za-z0-9+/=_-])EAAA[A-Za-z0-9_-]{60}(?![A-Za-z0-9+/=_-])/g, "EAAA"],
+  ["twitter_token", /(?<![A-Za-z0-9+/=_-])A{21}[A-Za-z0-9%]{30,120}(?![A-Za-z0-9+/=_-])/g, "AAAAAAAAAAAAAAAAAAAAA"],
   // learn.microsoft.com: client secrets of Entra ID.
-  ["azure_client_secret", /(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])/g],
+  ["azure_client_secret", /(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~.-])/g, "Q~"],
+  // developer.hashicorp.com/terraform: the id of the token is before its secret.
+  ["terraform_token", /(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{50,80}/g, ".atlasv1."],
+  // 1password.com: secret keys; groups of what recovers a disk or an account.
+  ["recovery_key", /(?<![\w-])(?:A3-)?[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){5,7}(?![\w-])/g],
+  [
+    "totp_secret",
+    /(?<![A-Za-z])(?:[Oo]tp|OTP|[Tt]otp|TOTP|2[Ff][Aa]|MFA|mfa|[Aa]uthenticator)[ _-]{0,2}(?:[A-Za-z]{2,8})?[ :=]{1,3}(?:[A-Z2-7]{16,64}|(?:[A-Z2-7]{4} ){3,15}[A-Z2-7]{4})(?![A-Za-z0-9])/g,
+  ],
   // mailchimp.com/developer: the data center comes last.
-  ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g],
+  ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
 
 /** Yields the tokens that have a shape and no beginning. */
 export function* shapesIn(text: string): Generator<SecretSpan> {
-  for (const [kind, shape] of SHAPES)
-    for (const { 0: found, index } of text.matchAll(shape)) yield { start: index, end: index + found.length, kind };
+  for (const [kind, shape, word = ""] of SHAPES)
+    if (text.includes(word))
+      for (const { 0: found, index } of text.matchAll(shape)) yield { start: index, end: index + found.length, kind };
 }

@@ -11,10 +11,10 @@ interface View {
 /** Characters in a text that can be read in another way, and signs of Markdown within a word, which no page shows. */
 const HIDING =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of terminals begin with one
-  /[\\\u001b\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)|[A-Za-z0-9_-](?:\*{1,3}|`{1,2}|~~)[A-Za-z0-9_-]/;
+  /[\\\u0000\u001b\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)|[A-Za-z0-9_-](?:\*{1,3}|`{1,2}|~~)[A-Za-z0-9_-]/;
 const HIDDEN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the same
-  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u00ad\u200b-\u200d\u2060\ufeff]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);|(?<=[A-Za-z0-9_-])(?:\*{1,3}|`{1,2}|~~)(?=[A-Za-z0-9_-])/g;
+  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[0-3]?[0-7]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u0000\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);|(?<=[A-Za-z0-9_-])(?:\*{1,3}|`{1,2}|~~)(?=[A-Za-z0-9_-])/g;
 const LETTERS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", b: " ", f: " " };
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<", gt: ">" };
 
@@ -73,8 +73,11 @@ function meaning(found: string): string {
     const rest = found.replace(/^\\+/, "");
     if (rest === "") return "\\";
     if (rest[0] === "u" || rest[0] === "x") return character(Number.parseInt(rest.replace(/[ux{}]/g, ""), 16));
+    if (/^[0-7]+$/.test(rest)) return character(Number.parseInt(rest, 8));
     return LETTERS[rest] ?? rest;
   }
+  // A letter or sign in the width of an ideograph.
+  if (found >= "\uff01") return found === "\ufeff" ? "" : character(found.charCodeAt(0) - 0xfee0);
   if (found[0] === "%") return character(Number.parseInt(found.slice(1), 16));
   if (found[0] !== "&") return "";
   const name = found.slice(1, -1);
@@ -106,6 +109,7 @@ const VALUES = Int8Array.from({ length: 128 }, (_, code) => {
 const isText = (byte: number): boolean =>
   (byte >= 0x20 && byte !== 0x7f) || (byte >= 0x09 && byte <= 0x0d) || byte === 0x1b;
 const utf8 = new TextDecoder("utf-8", { fatal: true });
+const utf16 = new TextDecoder("utf-16le");
 
 /** Yields what is written in base64 in a text, in one line or in lines of 40 to 76 characters. */
 export function* encodedIn(text: string, least = SHORT): Generator<Encoded> {
@@ -135,9 +139,13 @@ function* runsIn(text: string): Generator<[start: number, end: number]> {
 }
 
 function encoded(text: string, start: number, end: number): Encoded {
-  if (!beginsAsText(bytesOfBase64(text, start, end, 24))) return { start, end, text: undefined };
+  const first = bytesOfBase64(text, start, end, 24);
+  // UTF-16, as PowerShell takes its commands.
+  const isWide = first.length > 8 && first.every((byte, at) => (at % 2 === 1 ? byte === 0 : isText(byte)));
+  if (!(isWide || beginsAsText(first))) return { start, end, text: undefined };
   try {
     const all = bytesOfBase64(text, start, end, Number.POSITIVE_INFINITY);
+    if (isWide) return { start, end, text: utf16.decode(all) };
     // The last character of a cut text may be half of one.
     return { start, end, text: all.every(isText) ? utf8.decode(all) : undefined };
   } catch {

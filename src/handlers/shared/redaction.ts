@@ -24,6 +24,7 @@ export const redactionParams = {
 
 export const redactionResult = {
   redactions: counts.optional().describe("redact: how often each kind was replaced in the entries of the export"),
+  review: z.string().optional().describe("redact: what a person has to do before the export is passed on"),
   unjudged: counts.optional().describe("redact: what could not be searched, and was allowed, by kind"),
 };
 
@@ -33,8 +34,12 @@ interface RedactionParams {
   readonly allowUnjudged?: boolean;
 }
 
+/** No rule knows every secret, so every redacted export asks for this. */
+const REVIEW = "A secret that no rule knows stays: look through the export before you share it.";
+
 interface RedactionReport {
   readonly redactions: Readonly<Record<string, number>>;
+  readonly review: string;
   readonly unjudged?: Readonly<Record<string, number>>;
 }
 
@@ -49,12 +54,14 @@ export async function withoutSecrets(
   // A file of its own, which nothing else loads.
   const { LineRedactor } = await import("../../core/redact/main.ts");
   const pause = (): Promise<void> => workspace.stores.pause();
-  const redacted = await redactedSession(session, new LineRedactor(redactEmails), { all, allowUnjudged, pause });
+  const { home } = workspace.stores;
+  const redacted = await redactedSession(session, new LineRedactor(redactEmails), { all, allowUnjudged, home, pause });
   const { unjudged } = redacted;
   return {
     session: redacted.session,
     report: () => ({
       redactions: redacted.counts(),
+      review: REVIEW,
       ...(Object.keys(unjudged).length === 0 ? {} : { unjudged }),
     }),
   };

@@ -1,0 +1,144 @@
+/** Redaction of texts: no secret stays in any form, and no text without one changes. The exports have their own tests. */
+
+import { describe, expect, test } from "vitest";
+import { Homes } from "../../src/core/redact/homes.ts";
+import { LineRedactor } from "../../src/core/redact/main.ts";
+import { moreHarmlessTexts } from "../support/harmless-texts.ts";
+import { id, userText } from "../support/lines.ts";
+import { share } from "../support/random.ts";
+import { type SecretText, secretTexts } from "../support/secret-texts.ts";
+import { harmlessTexts } from "../support/secrets.ts";
+import { SWEEP } from "../support/tiers.ts";
+
+const bytes = new TextEncoder();
+const chars = new TextDecoder();
+
+/** Redacts a line as an export does: it is read once, then written. */
+function redactedLine(line: string): string {
+  const redactor = new LineRedactor();
+  redactor.learn(bytes.encode(line), new Map());
+  redactor.texts.knowAll();
+  return chars.decode(redactor.redact(bytes.encode(line), new Map()));
+}
+
+const redacted = (text: string): string => JSON.parse(redactedLine(userText(id(0), null, text))).message.content;
+
+/** Whether a third of a secret, or 6 characters of it, is in a text. */
+function isLeft(text: string, secret: string): boolean {
+  const size = Math.min(secret.length, Math.max(6, Math.floor(secret.length / 3)));
+  for (let at = 0; at + size <= secret.length; at++) if (text.includes(secret.slice(at, at + size))) return true;
+  return false;
+}
+
+const leaks = (texts: readonly SecretText[]): string[] =>
+  texts.flatMap(({ template, text, secrets }) => {
+    const shown = redacted(text);
+    return secrets.some((secret) => isLeft(shown, secret)) ? [`${template} => ${shown.slice(0, 160)}`] : [];
+  });
+
+describe("secrets as people leave them", () => {
+  test("none of a share of them stays", () => {
+    const texts = secretTexts(1);
+    expect(texts.length).toBeGreaterThan(700);
+    expect(leaks(share(texts, 6))).toEqual([]);
+  });
+
+  test.each([1, 2, 3])("none of them stays, whatever its characters are (%i)", SWEEP, (seed) => {
+    expect(leaks(secretTexts(seed))).toEqual([]);
+  });
+
+  test("none stays as an argument of a call, or within a text in a text", SWEEP, () => {
+    const texts = secretTexts(5).map(({ template, text, secrets }) => {
+      const line = JSON.stringify({ command: text, more: [JSON.stringify({ text })] });
+      return { template, text: line, secrets };
+    });
+    expect(leaks(texts)).toEqual([]);
+  });
+});
+
+const changed = (texts: readonly string[]): string[] =>
+  texts.flatMap((text) => (redacted(text) === text ? [] : [`${text} => ${redacted(text)}`]));
+
+test("no text of a share of harmless ones changes", () => {
+  const texts = [...moreHarmlessTexts(1), ...harmlessTexts(1)];
+  expect(texts.length).toBeGreaterThan(250);
+  expect(changed(share(texts, 4))).toEqual([]);
+});
+
+test.each([1, 2, 3])("no harmless text changes, whatever its hashes are (%i)", SWEEP, (seed) => {
+  expect(changed([...moreHarmlessTexts(seed), ...harmlessTexts(seed)])).toEqual([]);
+});
+
+test("numbers are replaced where their member has the name of a password, and nowhere else", () => {
+  const data = { password: 48273645, pin: 4821, max_tokens: 4096, token: 12345678, pass: 12345678, tokens: [50256123] };
+  const line = JSON.stringify({ type: "custom", id: id(0), parentId: null, timestamp: "2026-01-01T00:00:00Z", data });
+  expect(JSON.parse(redactedLine(line)).data).toEqual({
+    ...data,
+    password: "[redacted:password:1]",
+    pin: "[redacted:password:2]",
+  });
+});
+
+describe("homes", () => {
+  const without = (text: string, cwd: string, home?: string): string => {
+    const redactor = new LineRedactor();
+    redactor.texts.homes.learn(cwd);
+    if (home !== undefined) redactor.texts.homes.learnHome(home);
+    return redactor.text(text);
+  };
+
+  test.each([
+    ["root's", "/srv/app", undefined, "see /root/.bashrc, /root.", "see ~/.bashrc, ~."],
+    ["that of the session's directory", "/data/home/ann/app", undefined, "/data/home/ann/app/x.ts", "~/app/x.ts"],
+    ["one with a number", "/home2/ann/app", undefined, "cd /home2/ann && ls", "cd ~ && ls"],
+    ["the caller's", "/srv/app", "/var/lib/people/ann", "/var/lib/people/ann/.ssh", "~/.ssh"],
+    [
+      "the caller's on another drive",
+      "D:\\app",
+      "D:\\Profiles\\ann",
+      "D:\\Profiles\\ann\\x D:/Profiles/ann/y",
+      "~\\x ~/y",
+    ],
+    ["a folder that is made of one", "/data/home/ann/app", undefined, "--data-home-ann-app--", "--user-app--"],
+    ["a folder that is made of root's", "/root/app", undefined, "projects/-root-app/a", "projects/-user-app/a"],
+    ["others keep their number", "/home/me/app", "/home/ann", "/home/me/a /home/ann/b", "~/a /home/user2/b"],
+  ])("%s", (_, cwd, home, text, shown) => {
+    expect(without(text, cwd, home)).toBe(shown);
+  });
+
+  test.each(["https://x.test/root/a", "/rooted", "--root-dir=x", "src/root/a", "/root-a", "a/data/home/ann2"])(
+    "%s is none",
+    (text) => {
+      expect(without(text, "/data/home/ann/app", "/")).toBe(text);
+    },
+  );
+
+  test("a home that everybody has is none", () => {
+    const homes = new Homes();
+    for (const path of ["/", "", "/tmp", "/nonexistent", "/home"]) homes.learnHome(path);
+    expect([...homes.in("/tmp/a / /nonexistent /home")]).toEqual([]);
+  });
+});
+
+test("texts that are made to take long take a moment", SWEEP, () => {
+  const hostile = [
+    ..."password='|password: |<a>|<password>|67 68 |0x67, |\\x67|ghp_1\n|'a'+|\"a\" . |mysql -p |creds: a/|authorization: a |name: password value: ".split(
+      "|",
+    ),
+    "aB3".repeat(3),
+    "00000000: 6768 705f\n",
+    "INSERT INTO users (password) VALUES (",
+    "recovery codes: a1b2c3 ",
+    "AKIAABCDEFGHIJKLMNOP ",
+    "-----END PRIVATE KEY-----",
+    "AbCd1234".repeat(8).concat("\n"),
+    "kind: Secret\ndata:\n  a: b\n",
+    "$ANSIBLE_VAULT;1.1;AES256\n6162",
+    "密码是",
+    "ａ：",
+  ];
+  const redactor = new LineRedactor();
+  const begun = process.cpuUsage();
+  for (const part of hostile) redactor.texts.find(part.repeat(Math.ceil(100_000 / part.length)));
+  expect(process.cpuUsage(begun).user / 1e6).toBeLessThan(10);
+});
