@@ -20,14 +20,13 @@ test.each([80, 40])("examples in the help stay indented where they are wrapped, 
 test("each flag that a sentence of ours gives to a verb is a flag of that verb", () => {
   const src = fileURLToPath(new URL("../../src", import.meta.url));
   const known = new Map(verbs.map(({ name, flags = {} }: Verb) => [name, { ...flags, ...COMMON_FLAGS }]));
-  const named = new RegExp(
-    `(?<!fleet )\\b(${[...known.keys()].join("|")})((?: (?:<\\w+>|\\$\\{\\w+\\}))* --[a-z][a-z-]+)`,
-    "g",
-  );
+  const named = new RegExp(`\\b(${[...known.keys()].join("|")})((?: (?:<\\w+>|\\$\\{\\w+\\}))* --[a-z][a-z-]+)`, "g");
   const found = readdirSync(src, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
     .flatMap((name) => [...readFileSync(join(src, name), "utf8").matchAll(named)].map((match) => ({ name, match })));
-  const wrong = found.filter(({ match }) => {
+  // The verb fleet has a command of the name of a verb.
+  const wrong = found.filter(({ name, match }) => {
+    if (name === "cli/verbs/fleet.ts") return false;
     const flag = match[2].slice(match[2].lastIndexOf("--"));
     return !(flag in (known.get(match[1]) as object));
   });
