@@ -83,7 +83,7 @@ function requireReadable({ sessionFile, sessionId, store }: Result, template: st
     throw new Failure("read_only", `${sentence} fork or import makes a session of yours of it; then resume that.`);
   }
   if (store !== "v2" || template !== USUAL) return;
-  const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback --apply makes it a file again. ${ANOTHER}`;
+  const sentence = `Pi reads session files only, and ${sessionId} is in a container. rollback ${sessionId} makes it a file again. ${ANOTHER}`;
   throw new Failure("unsupported_command", sentence);
 }
 

@@ -1,6 +1,5 @@
 import * as z from "zod";
 import { contextWindowOf, UNKNOWN_MODEL } from "../core/context/models.ts";
-import { danglingDamage } from "../core/context/pairing.ts";
 import { lasting } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { type ClientSettings, command } from "./shared/command.ts";
@@ -44,7 +43,9 @@ export const stateResult = z.object({
   version: z.number().int().describe("format version of the stored bytes"),
   diagnostics: z
     .array(z.looseObject({ kind: z.string(), reason: z.string() }))
-    .describe("damage that was skipped, and tool calls at the end of the path that will get no result"),
+    .describe(
+      "damage that was skipped, a compaction in force whose first kept entry is not on the path, and tool calls at the end of the path that will get no result",
+    ),
   isStreaming: z.literal(false),
   isCompacting: z.literal(false),
   steeringMode: z.string(),
@@ -81,10 +82,7 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
     ...(durability ? { durability } : {}),
     store: log.store,
     version: log.version,
-    diagnostics: [
-      ...session.diagnostics.map((damage) => ({ ...damage })),
-      ...session.danglingCalls().map((call) => danglingDamage(call, log.nodes.id(call.position))),
-    ],
+    diagnostics: [...session.diagnostics, ...session.contextDamage()].map((damage) => ({ ...damage })),
     isStreaming: false,
     isCompacting: false,
     steeringMode: settings.steeringMode,
@@ -102,7 +100,7 @@ const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: z.i
  */
 function unchangedState(session: Session, settings: ClientSettings): z.input<typeof stateResult> | undefined {
   const { log, tree } = session;
-  if (session.diagnostics.length > 0) return undefined;
+  if (session.diagnostics.length > 0 || session.contextDamage().length > 0) return undefined;
   const facts = [
     session.messageCount(),
     log,
@@ -116,7 +114,6 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
     session.name,
     session.model(),
     session.thinkingLevel(),
-    session.danglingCalls().length,
     log.persisted,
     log.readOnly,
     session.holder ?? log.lockedBy?.pid,
@@ -129,7 +126,6 @@ function unchangedState(session: Session, settings: ClientSettings): z.input<typ
   ];
   const known = knownStates.get(session);
   if (known && facts.every((fact, index) => fact === known.facts[index])) return known.state;
-  if (session.danglingCalls().length > 0) return undefined;
   const state = lasting(stateOf(session, settings));
   knownStates.set(session, { facts, state });
   return state;

@@ -312,7 +312,7 @@ ${row}
     expect(await printed(place, ["tree", SESSION, "--all"])).toContain(
       `${row}\n  f  │  label: first answer\n* g  user`,
     );
-    expect(await printed(place, ["tree", SESSION, "--labels"])).toBe("  b  assistant: Blue. [first answer]\n");
+    expect(await printed(place, ["tree", SESSION, "--labels"])).toBe("* b  assistant: Blue. [first answer]\n");
     expect(await printed(place, ["tree", SESSION, "--filter", "user"])).toBe(
       "  a  user: Name a colour of the rainbow.\n  b  assistant: Blue. [first answer]\n  c  ├─ user: Another?\n* g  user: Not that one.\n",
     );

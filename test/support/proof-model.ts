@@ -554,8 +554,8 @@ class ModelRun {
         entryCount: state.entryCount,
         branchCount: state.branchCount,
         persisted: state.persisted,
-        // A branch may end between a call and its result; that is told, and is no damage.
-        damage: state.diagnostics.filter(({ kind }: Json) => kind !== "dangling_tool_call"),
+        // A branch may end between a call and its result, or with a note of a program; neither is damage.
+        damage: state.diagnostics.filter(({ kind }: Json) => kind !== "dangling_tool_call" && kind !== "newer_branch"),
       },
       {
         sessionId: now.id,

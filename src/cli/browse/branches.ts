@@ -294,9 +294,9 @@ export class Branches {
     return this.heads[row] === 1;
   }
 
-  /** Whether a row is the leaf, or stands for it among others. */
+  /** Whether a row is the leaf, or the last entry shown on the way to it. */
   hasLeaf(row: number): boolean {
-    return row === this.leafRow && (this.node(row).id === this.leafId || this.counts[row] !== 0);
+    return row === this.leafRow;
   }
 
   /** Whether the conversation goes on after the entry in several ways. */

@@ -136,12 +136,15 @@ class Stretch {
   private readonly bodies: Bodies;
   private readonly positions: readonly number[];
   private readonly shown: ReadonlyMap<number, ContextItem>;
+  /** The kept messages that the compaction in force carries. */
+  private readonly retained: readonly ContextItem[];
 
   constructor(tree: Tree, bodies: Bodies, positions: readonly number[], items: readonly ContextItem[]) {
     this.tree = tree;
     this.bodies = bodies;
     this.positions = positions;
     this.shown = new Map(items.filter(({ kind }) => kind === "message").map((item) => [item.position, item]));
+    this.retained = items.filter(({ kind }) => kind === "retained");
   }
 
   position(index: number): number {
@@ -152,6 +155,7 @@ class Stretch {
     const found: ContextItem[] = [];
     for (let i = from; i < past; i++) {
       const item = this.shown.get(this.positions[i]);
+      if (this.positions[i] === this.retained[0]?.position) found.push(...this.retained);
       // System messages are left out: the compaction itself contains them, merged.
       if (item && this.roleAt(i) !== "system") found.push(item);
     }

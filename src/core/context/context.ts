@@ -1,8 +1,20 @@
 /** The context at a leaf: which entries yield a message, and which (seed 000; session-format reference, section 3). */
 
+import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { type Entry, setMembers } from "../format/entry.ts";
-import { inTextBlock } from "../format/message.ts";
-import { bytesOf, concat, holdsAt, type Member, memberOf, members, parse, stringEnd } from "../json/json.ts";
+import { inTextBlock, shownText } from "../format/message.ts";
+import {
+  bytesOf,
+  concat,
+  elements,
+  holdsAt,
+  type Member,
+  memberOf,
+  members,
+  parse,
+  type Range,
+  stringEnd,
+} from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Boundary, Tree } from "../tree/tree.ts";
 import { isUnknown } from "./models.ts";
@@ -16,8 +28,10 @@ export interface Bodies {
 /** One message of the context and where it comes from. */
 export interface ContextItem {
   readonly position: number;
-  /** `summary` and `system` come from a compaction: its summary and the system message it carries. */
-  readonly kind: "message" | "summary" | "system";
+  /** The others come from a compaction: its summary, and the system message and the kept messages that it carries. */
+  readonly kind: "message" | "summary" | "system" | "retained";
+  /** Which of the kept messages that a compaction carries. */
+  readonly index?: number;
   /** Position of the context edit that replaces its content. */
   readonly edit?: number;
 }
@@ -62,6 +76,8 @@ export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
   if (compaction !== ROOT && !edits.get(compaction)?.leavesOut) {
     if (carriesSystemMessage(bodies, compaction)) items.push({ position: compaction, kind: "system" });
     items.push({ position: compaction, kind: "summary" });
+    const { retained = 0 } = keptFrom(tree, bodies, compaction);
+    for (let index = 0; index < retained; index++) items.push({ position: compaction, kind: "retained", index });
   }
   for (const position of kept) pushItem(items, tree, bodies, position, edits);
   for (const position of after) pushItem(items, tree, bodies, position, edits);
@@ -95,14 +111,39 @@ export function keptFrom(tree: Tree, bodies: Bodies, compaction: number): Bounda
 
 function findBoundary(tree: Tree, bodies: Bodies, compaction: number): Boundary {
   const { nodes } = tree;
-  const named = bodies.entry(compaction).firstKeptEntryId;
+  const { firstKeptEntryId: named, retainedTail } = bodies.entry(compaction);
   if (named === nodes.id(compaction)) return { first: compaction, misplaced: false };
+  // Agents on Pi's core (0.81 to 0.86) copy the kept messages into the compaction, and name no entry.
+  if (typeof named !== "string" && Array.isArray(retainedTail))
+    return { first: compaction, misplaced: false, retained: retainedTail.filter(isMessage).length };
   const first = typeof named === "string" ? nodes.position(named) : -1;
   if (first >= 0 && first !== compaction && tree.isAncestor(first, compaction)) return { first, misplaced: false };
   const previous = tree.lastCompaction(nodes.parent(compaction));
   let oldest = compaction;
   for (let at = nodes.parent(compaction); at >= 0 && at !== previous; at = nodes.parent(at)) oldest = at;
   return { first: oldest, misplaced: true };
+}
+
+/** Returns the damage of a compaction whose first kept entry is not on the path before it. */
+export function boundaryDamage(tree: Tree, bodies: Bodies, compaction: number): Damage | undefined {
+  if (!keptFrom(tree, bodies, compaction).misplaced) return undefined;
+  const kept = shownText(bodies.entry(compaction).firstKeptEntryId);
+  const which =
+    kept === ""
+      ? "the compaction names no first kept entry"
+      : `the first kept entry ${kept} is not on the path before the compaction`;
+  return damageOfEntry(tree.nodes.id(compaction), "invalid_boundary", `${which}; more is kept`);
+}
+
+function isMessage(value: unknown): boolean {
+  return typeof (value as { role?: unknown } | null)?.role === "string";
+}
+
+/** Returns where a compaction's line has the kept messages that it carries. */
+function retainedMessages(line: Uint8Array): Range[] {
+  const tail = memberOf(members(line) ?? [], "retainedTail");
+  const all = (tail && elements(line, tail.start, tail.end)) ?? [];
+  return all.filter(({ start, end }) => isMessage(parse(line, start, end)));
 }
 
 /** The effect of a context edit on its target. */
@@ -171,9 +212,9 @@ export function contextCount(tree: Tree, bodies: Bodies, leaf: number): number {
   if (tree.hasEdits) return contextAt(tree, bodies, leaf).items.length;
   const compaction = tree.lastCompaction(leaf);
   if (compaction === ROOT) return tree.yieldCount(leaf);
-  const { first } = keptFrom(tree, bodies, compaction);
+  const { first, retained = 0 } = keptFrom(tree, bodies, compaction);
   const after = tree.yieldCount(leaf) - tree.yieldCount(compaction);
-  const own = carriesSystemMessage(bodies, compaction) ? 2 : 1;
+  const own = (carriesSystemMessage(bodies, compaction) ? 2 : 1) + retained;
   if (first === compaction) return own + after;
   const last = tree.nodes.parent(compaction);
   const before = tree.nodes.parent(first);
@@ -224,6 +265,10 @@ export function messageText(
     // A line that was changed since, in order to be published anew, may have it elsewhere.
     if (start > 0 && holdsAt(line, start - MESSAGE.length, MESSAGE))
       return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
+  }
+  if (item.kind === "retained") {
+    const message = retainedMessages(line)[item.index ?? 0];
+    return message && line.subarray(message.start, message.end);
   }
   const found = members(line) ?? [];
   const raw = (name: string): Uint8Array | undefined => {

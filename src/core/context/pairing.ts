@@ -5,7 +5,7 @@
 
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { stringOf, type ToolCall, toolCalls } from "../format/message.ts";
-import { bytesOf, concat, elements, memberOf, members, parse, type Range } from "../json/json.ts";
+import { bytesOf, concat, elements, memberOf, members, memberValue, parse, type Range } from "../json/json.ts";
 import type { Nodes } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { Bodies, ContextItem } from "./context.ts";
@@ -140,7 +140,7 @@ export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
     open = undefined;
   };
   for (const one of shown) {
-    const role = one.item.kind === "message" ? tree.nodes.role(one.item.position) : "";
+    const role = roleOf(tree, one);
     if (role === "assistant") {
       close();
       open = { assistant: one, results: [], others: [] };
@@ -149,6 +149,11 @@ export function paired(tree: Tree, shown: readonly Shown[]): Shown[] {
   }
   close();
   return out;
+}
+
+function roleOf(tree: Tree, { item, text }: Shown): string {
+  if (item.kind === "message") return tree.nodes.role(item.position);
+  return item.kind === "retained" ? stringOf(memberValue(text, members(text) ?? [], "role")) : "";
 }
 
 function answered(assistant: Shown, results: readonly Shown[]): Shown[] {

@@ -13,6 +13,8 @@ export interface Damage {
     | "incomplete_batch"
     | "invalid_boundary"
     | "ambiguous_leaf"
+    | "newer_branch"
+    | "no_parent"
     | "dangling_tool_call"
     | "no_message"
     | "incomplete_message"

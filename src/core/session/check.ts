@@ -1,6 +1,6 @@
 /** Verifies a whole session: its damage and its invariants (`verify_session`; reliability cases, guarantee 6). */
 
-import { keptFrom } from "../context/context.ts";
+import { boundaryDamage } from "../context/context.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
@@ -28,12 +28,14 @@ const BREAKS = {
   missing_blob: "linesReadable",
   duplicate_id: "idsUnique",
   missing_parent: "parentsKnown",
+  no_parent: "parentsKnown",
   cycle: "noCycles",
   incomplete_batch: "batchesComplete",
   invalid_boundary: "boundariesOnPath",
   no_message: "messagesComplete",
   incomplete_message: "messagesComplete",
   ambiguous_leaf: null,
+  newer_branch: null,
   dangling_tool_call: null,
   lost_entries: null,
   bad_index: null,
@@ -71,10 +73,8 @@ export function* verifying(session: Session): Generator<number, Verdict> {
     const fault = messageFault(entry, log.nodes.id(position));
     if (fault) found.push(fault);
     if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
-    if (!keptFrom(tree, session, position).misplaced) continue;
-    const kept = shownText(entry.firstKeptEntryId);
-    const misplaced = `the first kept entry ${kept} is not on the path before the compaction; more is kept`;
-    found.push(damageOfEntry(log.nodes.id(position), "invalid_boundary", misplaced));
+    const damage = boundaryDamage(tree, session, position);
+    if (damage) found.push(damage);
   }
   const damage = [...session.diagnostics.filter(({ kind }) => kind !== "invalid_boundary"), ...found];
   const broken = new Set<string | null>(damage.map(({ kind }) => BREAKS[kind]));
@@ -86,9 +86,9 @@ function entryAt({ log }: Session, position: number): Entry {
   return parseAbridged(log.read(position), SEEN, LONG) as Entry;
 }
 
-/** Whether something is told of a session that is whole. */
+/** Returns whether a session that is whole can have such a diagnostic. */
 function isNoFault({ kind }: Damage): boolean {
-  return kind === "diverged";
+  return kind === "diverged" || kind === "newer_branch";
 }
 
 function messageFault(entry: Entry, entryId: string): Damage | null {

@@ -49,7 +49,12 @@ export function requireKept(
 function systemMessages(session: Session): object[] {
   const messages: object[] = [];
   for (const { position, kind } of session.context().items) {
-    if (kind === "summary" || (kind === "message" && session.log.nodes.role(position) !== "system")) continue;
+    if (
+      kind === "summary" ||
+      kind === "retained" ||
+      (kind === "message" && session.log.nodes.role(position) !== "system")
+    )
+      continue;
     const entry = session.entry(position);
     const message = kind === "system" ? entry.systemMessage : entry.message;
     if (typeof message === "object" && message !== null) messages.push(message);

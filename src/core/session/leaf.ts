@@ -25,6 +25,9 @@ export const UNSURE = -9;
 const AMBIGUOUS =
   "The file ends with a label or name on another branch; the conversation's own last entry is the leaf.";
 
+const NO_PARENT =
+  "The entry has no parentId, so that a path of its own begins there, and the model sees nothing of what was said before it.";
+
 /** The leaf that the store has for the first `count` entries; UNSURE while that is not durable. */
 interface LeafRecord {
   readonly count: number;
@@ -123,10 +126,32 @@ export class LeafTracker {
     this.recorded = recorded === undefined ? undefined : { count: log.nodes.count, leaf: recorded };
     const known = kept ?? recorded ?? this.inHeader;
     const given = known === undefined ? this.ofEntries() : undefined;
-    const ambiguous = given?.ambiguous ?? ROOT;
-    this.damage = ambiguous === ROOT ? [] : [damageOfEntry(log.nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS)];
     this.at = known ?? (given as LeafOfEntries).leaf;
     this.durable = this.at;
+    if (given) this.damage = this.doubtsAbout(given);
+  }
+
+  /** Returns why the leaf that the entries give may be another one than the person expects. */
+  private doubtsAbout({ leaf, decisive, ambiguous }: LeafOfEntries): Damage[] {
+    const { tree } = this.entries;
+    const { nodes } = tree;
+    const doubts: Damage[] = [];
+    if (ambiguous !== ROOT) doubts.push(damageOfEntry(nodes.id(ambiguous), "ambiguous_leaf", AMBIGUOUS));
+    let newest = nodes.count - 1;
+    while (newest >= 0 && (!isConversation(nodes.type(newest)) || this.isOfHead(newest))) newest--;
+    // A leaf marker says that the person went there.
+    const isNote = decisive >= 0 && !isConversation(nodes.type(decisive)) && !nodes.isMarker(decisive);
+    const isHidden = isNote && newest >= 0 && !tree.isAncestor(newest, leaf);
+    if (isHidden) {
+      const reason = `The session ends with an entry of type ${nodes.type(decisive)} on another branch, and is there, as in Pi; a newer conversation is on the branch that ends with ${nodes.id(newest)}.`;
+      doubts.push(damageOfEntry(nodes.id(newest), "newer_branch", reason));
+    }
+    if (leaf <= 0 || tree.isAncestor(0, leaf)) return doubts;
+    let root = leaf;
+    while (nodes.parent(root) >= 0) root = nodes.parent(root);
+    if (nodes.parentIdOf(root) === null && this.entries.entry(root).parentId === undefined)
+      doubts.push(damageOfEntry(nodes.id(root), "no_parent", NO_PARENT));
+    return doubts;
   }
 
   moveTo(position: number): void {
@@ -304,6 +329,11 @@ function unlessUnread(answer: () => boolean): boolean {
     if (error instanceof Failure) return true;
     throw error;
   }
+}
+
+/** Returns whether entries of a type are what was said, and not what a program notes beside it. */
+function isConversation(type: string): boolean {
+  return type === "message" || type === "custom_message" || type === "branch_summary" || type === "compaction";
 }
 
 /** Returns whether entries of a type are about the conversation and not part of it. */

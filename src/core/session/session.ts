@@ -2,6 +2,7 @@
 
 import {
   type Bodies,
+  boundaryDamage,
   type Context,
   contextAt,
   contextCount,
@@ -11,7 +12,7 @@ import {
   messageText,
   modelAt,
 } from "../context/context.ts";
-import { type Dangling, type DanglingCall, danglingCalls } from "../context/pairing.ts";
+import { type Dangling, type DanglingCall, danglingCalls, danglingDamage } from "../context/pairing.ts";
 import { notUndone } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
@@ -188,6 +189,16 @@ export class Session implements Bodies {
 
   rebuildAfterLosses(): boolean {
     return this.entries.rebuildAfterLosses();
+  }
+
+  /** Returns the damage that changes what the model sees at the leaf, beside that of the log. */
+  contextDamage(): readonly Damage[] {
+    const compaction = this.tree.lastCompaction(this.tree.leaf);
+    const boundary = compaction === ROOT ? undefined : boundaryDamage(this.tree, this, compaction);
+    return [
+      ...(boundary ? [boundary] : []),
+      ...this.danglingCalls().map((call) => danglingDamage(call, this.log.nodes.id(call.position))),
+    ];
   }
 
   /**

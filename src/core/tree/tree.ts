@@ -24,6 +24,8 @@ export interface Boundary {
   readonly first: number;
   /** Whether the entry that the compaction names is not where it has to be. */
   readonly misplaced: boolean;
+  /** Number of messages that the compaction itself carries as what it keeps. */
+  readonly retained?: number;
 }
 
 /** Facts about bodies that the tree needs; it reads everything else from the nodes. */

@@ -35,6 +35,8 @@ export class TreePane {
   private lines: ListLine[] = [];
   /** For each row the line that shows it, or NONE. */
   private lineOf = new Int32Array(0);
+  /** The leaf, or the last row that the list shows on the way to it; or NONE. */
+  private shownLeaf = NONE;
   private lineHeight = 0;
   private isDue = false;
 
@@ -72,6 +74,7 @@ export class TreePane {
     this.lineOf = new Int32Array(blocks.model.rows.length).fill(NONE);
     for (const [index, { at, folded }] of this.lines.entries())
       for (const row of folded ?? [at]) if (this.lineOf[row] === NONE || !folded) this.lineOf[row] = index;
+    this.shownLeaf = blocks.model.path(blocks.model.leaf).findLast((row) => this.lineOf[row] !== NONE) ?? NONE;
     for (const chip of this.filters.children as Iterable<Element> & HTMLCollection)
       chip.setAttribute("aria-pressed", String((chip as HTMLElement).dataset.filter === this.filter));
     this.lineHeight = Number.parseFloat(getComputedStyle(this.tree).getPropertyValue("--lh")) || 28;
@@ -233,7 +236,7 @@ export class TreePane {
     item.append(text);
     if (row.more.f) item.append(make("span", { class: "bad" }, "failed"));
     if (row.more.l !== undefined) item.append(make("mark", {}, row.more.l));
-    if (at === model.leaf) item.append(make("span", { class: "tag" }, "leaf"));
+    if (at === this.shownLeaf) item.append(make("span", { class: "tag" }, "leaf"));
     else if (at === end) item.append(make("span", { class: "tag" }, "end"));
   }
 }

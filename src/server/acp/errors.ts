@@ -68,7 +68,7 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
   read_only: { sentence: "Nothing can be written here. Fork the session, or start the server without --read-only." },
   unsupported_command: {
     sentence:
-      "The agent reads session files, and this session is in a container. pi-session-server rollback --apply makes it a file again.",
+      "The agent reads session files, and this session is in a container. pi-session-server rollback <session> makes it a file again.",
   },
   corrupt: { sentence: "The stored session is damaged. pi-session-server verify reports where." },
 };

@@ -107,8 +107,17 @@ describe("rows", () => {
     expect(shown("default")).toBe("user,assistant,result read,assistant,├─ user,* user");
     expect(shown("no tools")).toBe("user,assistant,├─ user,* user");
     expect(shown("user")).toBe("user,assistant,├─ user,* user");
-    expect(shown("labelled")).toBe("assistant");
+    expect(shown("labelled")).toBe("* assistant");
   });
+
+  test.each(["session_info", "label", "custom", "thinking_level_change"])(
+    "the last entry shown on the way to the leaf has the star where the leaf is a %s",
+    (type) => {
+      const nodes = [node("a", null), answer("b", "a"), node("c", "b", { type, role: undefined })];
+      expect(drawn(new Branches(nodes, "c", "default")).filter((row) => row.startsWith("*"))).toHaveLength(1);
+      expect(drawn(new Branches(nodes, "c", "default")).at(-1)).toMatch(/^\* assistant/);
+    },
+  );
 });
 
 describe("folding", () => {

@@ -182,7 +182,7 @@ describe("nothing is started, and a sentence says what to do,", () => {
     await server.result("append", { entries: [user("x")] });
     const { sessionId } = await server.result("get_state");
     await server.finish();
-    expect(await refused(place, [sessionId], variables)).toContain("rollback --apply");
+    expect(await refused(place, [sessionId], variables)).toContain(`rollback ${sessionId} makes`);
     const other = await resume(place, [sessionId, "--agent-command", `${pi} {id}`], variables);
     expect(other.started[0].args).toEqual([sessionId]);
   });

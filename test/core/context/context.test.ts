@@ -1,8 +1,11 @@
 /** What the model sees: each rule by hand, all of them together against a plain reading of the format. */
 
 import { describe, expect, test } from "vitest";
+import { prepareCompaction } from "../../../src/core/context/compaction.ts";
+import { paired } from "../../../src/core/context/pairing.ts";
 import { draftOfText } from "../../../src/core/format/entry.ts";
-import { bytesOf } from "../../../src/core/json/json.ts";
+import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { assistantText, chain, entryText, headerText, id, TIME, userText } from "../../support/lines.ts";
@@ -400,5 +403,98 @@ describe("random sessions", () => {
       }
       await check(session, model);
     });
+  });
+});
+
+describe("with a compaction that carries the messages it keeps", () => {
+  const tail = [
+    { role: "user", content: "kept one" },
+    { role: "assistant", content: [{ type: "text", text: "kept two" }] },
+  ];
+  const carrying = (n: number, retainedTail: unknown, more: Record<string, unknown> = {}): string =>
+    entryText("compaction", id(n), id(n - 1), {
+      summary: `summary ${n}`,
+      retainedTail,
+      tokensBefore: 100 + n,
+      ...more,
+    });
+
+  test("the model sees the summary, these messages, and what follows", async () => {
+    expect(await seen([...chain(3), carrying(3, tail), userText(id(4), id(3))])).toEqual([
+      summaryOf(3),
+      ...tail,
+      said(4),
+    ]);
+  });
+
+  test("what is no message among them is passed over", async () => {
+    expect(await seen([...chain(2), carrying(2, [null, 7, {}, tail[0], []])])).toEqual([summaryOf(2), tail[0]]);
+  });
+
+  test("an entry that the compaction names counts instead", async () => {
+    const named = carrying(3, tail, { firstKeptEntryId: id(2) });
+    expect(await seen([...chain(3), named])).toEqual([summaryOf(3), said(2)]);
+  });
+
+  test("nothing is wrong with such a compaction", async () => {
+    const session = await sessionOf([...chain(3), carrying(3, tail)]);
+    expect(session.contextDamage()).toEqual([]);
+    expect(verify(session).damage).toEqual([]);
+  });
+
+  test("the next compaction summarises these messages", async () => {
+    const lines = [...chain(3), carrying(3, tail), ...[4, 5, 6].map((n) => userText(id(n), id(n - 1)))];
+    const session = await sessionOf(lines);
+    const settings = { enabled: true, reserveTokens: 1, keepRecentTokens: 1, contextWindow: 1000 };
+    const { conversationText, previousSummary } = prepareCompaction(session.tree, session, session.tree.leaf, settings);
+    expect(previousSummary).toBe("summary 3");
+    expect(conversationText).toContain("kept one");
+    expect(conversationText).toContain("kept two");
+  });
+
+  test("their calls and results are paired where everything has to be", async () => {
+    const call = { role: "assistant", content: [{ type: "toolCall", id: "c", name: "bash", arguments: {} }] };
+    const result = { role: "toolResult", toolCallId: "c", toolName: "bash", content: [] };
+    const session = await sessionOf([...chain(2), carrying(2, [call, result, { ...result, toolCallId: "other" }])]);
+    const { items } = session.context();
+    const shown = items.map((item) => ({ item, text: [...session.messageTexts([item])][0] }));
+    expect(paired(session.tree, shown).map(({ text }) => JSON.parse(textOf(text)))).toEqual([
+      summaryOf(2),
+      call,
+      result,
+    ]);
+  });
+});
+
+test("a boundary that is not on the path is among what is wrong with the context, at this leaf only", async () => {
+  const session = await sessionOf([...chain(3), compactionLine(3, "ffffffff")]);
+  expect(session.contextDamage()).toMatchObject([{ kind: "invalid_boundary", entryId: id(3) }]);
+  session.moveLeaf(session.position(id(2)));
+  expect(session.contextDamage()).toEqual([]);
+});
+
+describe("a leaf that a person may not expect", () => {
+  const dead = [...chain(2), userText(id(5), id(0)), userText(id(6), id(5))];
+
+  test.each(["custom", "thinking_level_change", "of_the_future"])(
+    "is named where a %s was written last",
+    async (type) => {
+      const session = await sessionOf([...dead, entryText(type, id(7), id(1), {})]);
+      expect(session.leafId).toBe(id(7));
+      expect(session.diagnostics).toMatchObject([{ kind: "newer_branch", entryId: id(6) }]);
+    },
+  );
+
+  test("is not named where such an entry continues the newest conversation, or a message was written last", async () => {
+    expect((await sessionOf([...dead, entryText("custom", id(7), id(6), {})])).diagnostics).toEqual([]);
+    expect((await sessionOf([...dead, userText(id(7), id(1))])).diagnostics).toEqual([]);
+  });
+
+  test("is named where its path begins with an entry that has no parentId", async () => {
+    const { parentId: _, ...orphan } = JSON.parse(userText(id(7), null));
+    const session = await sessionOf([...dead, JSON.stringify(orphan)]);
+    expect(session.diagnostics).toMatchObject([{ kind: "no_parent", entryId: id(7) }]);
+    // To begin anew is a person's choice.
+    expect((await sessionOf([...dead, userText(id(7), null)])).diagnostics).toEqual([]);
   });
 });

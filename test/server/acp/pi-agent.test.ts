@@ -376,5 +376,5 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
   const editor = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
   await editor.load(sessionId, place.cwd);
   const { message } = await editor.failure("session/prompt", { sessionId, prompt: say("two") });
-  expect(message).toContain("pi-session-server rollback --apply");
+  expect(message).toContain("pi-session-server rollback <session>");
 });
